@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from perdure import Agent, allow_all
-from perdure.hosts import FolderSnapshots, LocalFiles, LocalSearch
+from perdure.hosts import LocalFiles, LocalSearch, SnapshotFolder
 from perdure.testing import ScriptedModel
 from perdure.toolkits.edit_tool import edit_tool
 from perdure.toolkits.file_tools import read_tool
@@ -88,7 +88,7 @@ async def edit_ms(effort: Effort, folder: Path) -> tuple[float, float]:
     line = "value = 'some text that is neither long nor short'\n"
     place.write_text(line * (1024 * 1024 // len(line)) + "marker = 0\n")
     files = LocalFiles(folder)
-    tools = [read_tool(files), edit_tool(files, snapshots=FolderSnapshots(folder / "snapshots"))]
+    tools = [read_tool(files), edit_tool(files, snapshots=SnapshotFolder(folder / "snapshots"))]
     session = Agent(ScriptedModel(), tools=tools, permission=allow_all).session()
     await session.call("read", {"path": "large.py"})
     readings: list[float] = []

@@ -6,7 +6,7 @@ from perdure import Agent, allow_all
 from perdure.core.error import ConfigError
 from perdure.extensions import coding
 from perdure.file_history import FileHistory
-from perdure.hosts import FolderSnapshots
+from perdure.hosts import SnapshotFolder
 from perdure.testing import ScriptedModel, call
 
 
@@ -31,7 +31,7 @@ def script():
 
 @pytest.fixture
 async def session(place, tmp_path):
-    snapshots = FolderSnapshots(tmp_path / "snapshots")
+    snapshots = SnapshotFolder(tmp_path / "snapshots")
     agent = Agent(ScriptedModel(*script()), extensions=[coding(place, snapshots=snapshots)], permission=allow_all)
     session = agent.session()
     for prompt in ("First run.", "Second run."):
@@ -41,7 +41,7 @@ async def session(place, tmp_path):
 
 @pytest.fixture
 def history(session, tmp_path):
-    return FileHistory(session, FolderSnapshots(tmp_path / "snapshots"))
+    return FileHistory(session, SnapshotFolder(tmp_path / "snapshots"))
 
 
 def files_in(root) -> dict[str, str]:
@@ -133,7 +133,7 @@ async def test_a_session_is_forked_with_its_files_as_they_were(history, session,
     fork = await history.fork(tmp_path / "copy", at=changes[1].seq - 1)
     assert files_in(tmp_path / "copy") == {"old.py": "two\n"}
     assert files_in(place) == {"old.py": "four\n", "sub/new.txt": "new\n"}
-    assert len(await FileHistory(fork, FolderSnapshots(tmp_path / "snapshots")).changes()) == 1
+    assert len(await FileHistory(fork, SnapshotFolder(tmp_path / "snapshots")).changes()) == 1
     whole = await history.fork(tmp_path / "whole", session_id="whole")
     assert whole.session_id == "whole"
     assert files_in(tmp_path / "whole") == files_in(place)
@@ -151,7 +151,7 @@ async def test_changes_made_elsewhere_need_the_folder(history, session, place, t
     moved = place.rename(tmp_path / "moved")
     with pytest.raises(ConfigError):
         await history.undo()
-    there = FileHistory(session, FolderSnapshots(tmp_path / "snapshots"), workdir=moved)
+    there = FileHistory(session, SnapshotFolder(tmp_path / "snapshots"), workdir=moved)
     assert [each.status for each in await there.undo()] == ["restored"]
 
 
@@ -160,7 +160,7 @@ async def test_a_session_without_changes_has_no_history(tmp_path):
     await session.run("Hello.")
     await session.keep("file:odd", 5)
     await session.keep("file:read", {"digest": "x"})
-    history = FileHistory(session, FolderSnapshots(tmp_path))
+    history = FileHistory(session, SnapshotFolder(tmp_path))
     assert (await history.changes(), await history.undo(), await history.redo()) == ([], [], [])
     with pytest.raises(ConfigError, match="workdir"):
         await history.fork(tmp_path / "copy")
@@ -168,13 +168,13 @@ async def test_a_session_without_changes_has_no_history(tmp_path):
 
 def test_what_is_no_session_or_no_snapshots_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="give a session"):
-        FileHistory("id", FolderSnapshots(tmp_path))  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="FolderSnapshots"):
+        FileHistory("id", SnapshotFolder(tmp_path))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="SnapshotFolder"):
         FileHistory(Agent(ScriptedModel()).session(), None)  # type: ignore[arg-type]
 
 
 async def test_snapshots_are_private_stored_once_and_can_be_pruned(tmp_path):
-    snapshots = FolderSnapshots(tmp_path / "deep" / "snapshots")
+    snapshots = SnapshotFolder(tmp_path / "deep" / "snapshots")
     digest = snapshots.save(b"content")
     assert snapshots.save(b"content") == digest
     stored = [each for each in (tmp_path / "deep" / "snapshots").rglob("*") if each.is_file()]
@@ -189,4 +189,4 @@ async def test_snapshots_are_private_stored_once_and_can_be_pruned(tmp_path):
         snapshots.load(digest)
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be stored"):
-        FolderSnapshots(tmp_path / "file").save(b"x")
+        SnapshotFolder(tmp_path / "file").save(b"x")

@@ -1,4 +1,4 @@
-"""`python -m perdure` is the command `perdure`, without modules from the folder in which it runs."""
+"""Entry point of `python -m perdure`: the `perdure` command, with no imports from the working folder."""
 
 from .cli.safe_import_path import remove_working_folder_from_path
 

@@ -1,4 +1,4 @@
-"""The tools of the extension `coding`, over the files, the search and the git of a folder of this machine."""
+"""Tools of the `coding` extension: read, edit and search the files of a local folder, and use its git."""
 
 import os
 from collections.abc import Sequence
@@ -45,8 +45,11 @@ def build_coding_tools(
     return files, [*tools, *(people_tools() if people else ())]
 
 
-def list_coding_rules() -> list[Rule]:
-    """Return the rules that ask about files which other programs run by themselves, or read as instructions."""
+def list_always_ask_rules() -> list[Rule]:
+    """Return the permission rules that ask before files such as AGENTS.md or CI workflows are written or edited.
+
+    Other programs run such files by themselves, or read them as instructions.
+    """
     rules: list[Rule] = []
     for name in ALWAYS_ASK_NAMES:
         pattern = path(f"**/{name}**" if name.endswith("/") else f"**/{name}")

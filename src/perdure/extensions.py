@@ -56,7 +56,7 @@ def history() -> Extension:
 
 
 def loop_watchdog(threshold_seconds: float = THRESHOLD_SECONDS, report: Report | None = None) -> Extension:
-    """Name the tool that keeps the event loop from running for longer than the threshold.
+    """Report the tool that blocks the event loop for longer than the threshold.
 
     `report` is called with a `BlockedLoop`, on another thread; without it, a warning is logged.
     """
@@ -100,7 +100,7 @@ def coding(
         git: False to leave out the tools for git; they are left out too if there is no git on this machine.
         people: False to leave out `ask_user` and `plan`.
     """
-    from .coding_tools import build_coding_tools, list_coding_rules
+    from .coding_tools import build_coding_tools, list_always_ask_rules
 
     files, tools = build_coding_tools(
         workdir, snapshots=snapshots, blocked=blocked, protected=protected, git=git, people=people
@@ -109,5 +109,5 @@ def coding(
         name="coding",
         instructions=_CODING.format(root=files.root),
         tools=[*tools, *shell],
-        rules=list_coding_rules(),
+        rules=list_always_ask_rules(),
     )

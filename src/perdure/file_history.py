@@ -59,7 +59,7 @@ class RestoredFile(Struct, frozen=True, kw_only=True):
 
 
 class FileHistory:
-    """The changes that the tools of a session have made to files, and the ways to take them back."""
+    """The changes that the tools of a session have made to files, with operations to undo and redo them."""
 
     def __init__(
         self, session: Session[Any], snapshots: SnapshotBackend, *, workdir: str | os.PathLike[str] | None = None
@@ -74,7 +74,7 @@ class FileHistory:
         if not isinstance(session, Session):
             check.raise_config_error("FileHistory", "session", session, "give a session of an agent")
         if not callable(getattr(snapshots, "load", None)):
-            check.raise_config_error("FileHistory", "snapshots", snapshots, "give FolderSnapshots(folder)")
+            check.raise_config_error("FileHistory", "snapshots", snapshots, "give SnapshotFolder(folder)")
         self._session = session
         self._snapshots = snapshots
         self._workdir = None if workdir is None else os.path.realpath(workdir)

@@ -1,4 +1,4 @@
-"""Leave the runs of a process to the next one when it receives SIGTERM or SIGHUP.
+"""Graceful shutdown: on SIGTERM or SIGHUP, stop the runs of a process so that the next process can resume them.
 
 Supervisors send SIGTERM, wait, and then kill. In between, runs that wait for the model stop at once; tools get ten
 seconds, then they are cancelled, and one that ignores even that is abandoned. Finished work is stored, and the session
@@ -88,7 +88,7 @@ class SignalHandlers:
 
 
 class Shutdown:
-    """Async context manager that leaves the runs of agents to the next process on SIGTERM or SIGHUP.
+    """Async context manager for graceful shutdown: stops runs on SIGTERM or SIGHUP, for the next process to resume.
 
     Nothing else is ended: other work of your program can use `requested` and `wait`. Handlers that were there before,
     such as a web server's, are called too. Once the process was asked to end, leaving the block waits for the runs.

@@ -77,7 +77,7 @@ async def list_expendable_sessions(
 
 
 async def delete_sessions(store: Store, chosen: Sequence[SessionInfo]) -> list[SessionInfo]:
-    """Delete these sessions, free their space, and return those deleted. One that was used since is kept."""
+    """Delete these sessions unless they were used meanwhile, free their space, and return those deleted."""
     removed: list[SessionInfo] = []
     for info in chosen:
         now = await store.info(info.session_id)

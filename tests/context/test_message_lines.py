@@ -3,7 +3,12 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.context.message_lines import MAX_RESULT_CHARACTERS, format_message_line, get_searchable_text, pack_lines
+from perdure.context.message_lines import (
+    MAX_RESULT_CHARACTERS,
+    format_message_line,
+    get_searchable_text,
+    pack_lines_into_texts,
+)
 from perdure.context.tokens import estimate_text_tokens
 from perdure.core.message import Image, Message, Status, Text, Thinking, ToolCall, ToolResult, user
 from tests.core.material import messages as any_messages
@@ -27,7 +32,7 @@ def test_calls_results_and_media_are_shown_and_thinking_is_not():
 
 @given(st.lists(st.text(max_size=300), max_size=20), st.integers(40, 400))
 def test_chunks_hold_every_line_in_order_and_none_is_too_large(lines, room):
-    pieces = pack_lines(lines, room)
+    pieces = pack_lines_into_texts(lines, room)
     assert all(estimate_text_tokens(piece) <= room for piece in pieces)
     if all(estimate_text_tokens(line) < room for line in lines):
         assert "\n".join(pieces) == "\n".join(lines)

@@ -9,7 +9,7 @@ from perdure.core.gate_chain import (
     BackgroundTaskCaller,
     RestrictedGate,
     add_rules_to_gate,
-    can_ask_here,
+    can_ask_in_process,
     decide_by_gate,
     explain_decision,
     list_chain_grants,
@@ -52,10 +52,12 @@ async def allowed(gate: Gate | None, *tools: str, required: bool = False) -> lis
 
 def test_a_gate_can_ask_in_this_process_if_it_or_one_above_it_has_a_handler():
     here, elsewhere = Permissions(handler=allow_all), Permissions(handler=later)
-    assert can_ask_here(here)
-    assert not any(map(can_ask_here, (None, allow_all, Permissions(), elsewhere, RestrictedGate(allow_all, elsewhere))))
-    assert can_ask_here(RestrictedGate(elsewhere, here))
-    assert can_ask_here(RestrictedGate(here, elsewhere))
+    assert can_ask_in_process(here)
+    assert not any(
+        map(can_ask_in_process, (None, allow_all, Permissions(), elsewhere, RestrictedGate(allow_all, elsewhere)))
+    )
+    assert can_ask_in_process(RestrictedGate(elsewhere, here))
+    assert can_ask_in_process(RestrictedGate(here, elsewhere))
 
 
 def test_without_a_gate_on_either_side_there_is_nothing_to_hold():

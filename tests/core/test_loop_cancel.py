@@ -439,9 +439,9 @@ async def test_a_run_that_ignores_the_cancel_is_left_behind_though_a_tool_that_i
     await session.cancel()
     await clock.advance(CANCEL_GRACE_SECONDS)
     await rounds()
-    is_left_behind = task.done()
+    is_leftover_placeholder = task.done()
     released.set()
-    assert is_left_behind
+    assert is_leftover_placeholder
     assert (await ended(task)).status == "cancelled"
 
 

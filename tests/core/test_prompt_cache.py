@@ -4,7 +4,7 @@ from perdure import Agent, Message, Settings, ToolContext, Usage, tool, user
 from perdure.core.message import assistant
 from perdure.core.model import ModelInfo, Request, ToolSpec
 from perdure.core.prompt_cache import PrefixComparer, find_first_change
-from perdure.core.transcript import View
+from perdure.core.transcript import MessagesSnapshot
 from perdure.testing import Reply, ScriptedModel, call
 
 ONE, TWO, THREE = user("one"), assistant("two"), user("three")
@@ -25,13 +25,16 @@ def test_equal_messages_are_as_good_as_the_same() -> None:
 
 def test_the_same_transcript_is_known_without_looking_at_it() -> None:
     messages = [ONE]
-    before = View(messages)
+    before = MessagesSnapshot(messages)
     messages += [TWO, THREE]
-    assert find_first_change(Request(messages=before), Request(messages=View(messages))) == ("", 0)
+    assert find_first_change(Request(messages=before), Request(messages=MessagesSnapshot(messages))) == ("", 0)
 
 
 def test_another_transcript_is_looked_at() -> None:
-    assert find_first_change(Request(messages=View([ONE])), Request(messages=View([TWO]))) == ("messages[0]", 1)
+    assert find_first_change(Request(messages=MessagesSnapshot([ONE])), Request(messages=MessagesSnapshot([TWO]))) == (
+        "messages[0]",
+        1,
+    )
 
 
 def test_the_first_message_that_differs_is_named() -> None:

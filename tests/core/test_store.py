@@ -14,8 +14,8 @@ from perdure.core.store import (
     EntryIds,
     ImmediateStore,
     Lease,
-    LocatingStore,
     Log,
+    SessionLocatingStore,
     SessionPlace,
     Store,
     finish_before_cancel,
@@ -588,5 +588,5 @@ def test_a_store_may_say_where_its_sessions_are():
             return "elsewhere", f"part/{session_id}"
 
     assert identify_session(Part(), "s") == identify_session(Part(), "s") == ("elsewhere", "part/s")
-    assert isinstance(Part(), LocatingStore)
-    assert not isinstance(MemoryStore(), LocatingStore)
+    assert isinstance(Part(), SessionLocatingStore)
+    assert not isinstance(MemoryStore(), SessionLocatingStore)

@@ -271,23 +271,23 @@ def write(text: str, path: str = "out.txt", mode: int | None = None) -> None:
     """Write a file."""
 
 
-def target_of(tool, **arguments):
+def get_path_target(tool, **arguments):
     assert tool.target is not None
     return tool.target(arguments)
 
 
 def test_a_target_may_be_named_as_the_argument_that_it_is():
-    assert target_of(tool(write, target="path"), text="a", path="a.txt") == "a.txt"
+    assert get_path_target(tool(write, target="path"), text="a", path="a.txt") == "a.txt"
 
 
 def test_the_target_of_a_call_that_leaves_it_to_the_default_is_the_default():
-    assert target_of(tool(write, target="path"), text="a") == "out.txt"
-    assert target_of(tool(write, target="mode"), text="a") == ""
-    assert target_of(tool(write, target="mode"), mode=7) == "7"
+    assert get_path_target(tool(write, target="path"), text="a") == "out.txt"
+    assert get_path_target(tool(write, target="mode"), text="a") == ""
+    assert get_path_target(tool(write, target="mode"), mode=7) == "7"
 
 
 def test_a_target_may_be_a_function_of_the_arguments():
-    assert target_of(tool(write, target=lambda arguments: f"file:{arguments['path']}"), path="a") == "file:a"
+    assert get_path_target(tool(write, target=lambda arguments: f"file:{arguments['path']}"), path="a") == "file:a"
     assert tool(write, target=None).target is None
 
 
@@ -300,8 +300,8 @@ def test_a_target_that_is_no_argument_is_refused():
 
 def test_the_target_of_a_raw_schema_is_looked_for_as_far_as_it_tells():
     described = {"properties": {"url": {"type": "string"}}}
-    assert target_of(tool_from_schema("get", "", described, len, target="url"), url="a") == "a"
-    assert target_of(tool_from_schema("get", "", {}, len, target="url"), url="a") == "a"
+    assert get_path_target(tool_from_schema("get", "", described, len, target="url"), url="a") == "a"
+    assert get_path_target(tool_from_schema("get", "", {}, len, target="url"), url="a") == "a"
     with pytest.raises(ConfigError, match="target='uri'"):
         tool_from_schema("get", "", described, len, target="uri")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from perdure.core.message import Message, Text, ToolCall, ToolResult, assistant, tool_message, user
-from perdure.core.transcript import Transcript, View, build_sent_message
+from perdure.core.transcript import MessagesSnapshot, Transcript, build_sent_message
 
 
 def words(messages: Iterable[Message]) -> list[str]:
@@ -28,20 +28,20 @@ def sent(transcript: Transcript) -> list[str]:
 
 def test_a_view_does_not_change_when_the_transcript_grows():
     messages = [user("one"), user("two")]
-    view = View(messages)
+    view = MessagesSnapshot(messages)
     messages.append(user("three"))
-    assert (words(view), len(view), words(View(messages))) == (["one", "two"], 2, ["one", "two", "three"])
+    assert (words(view), len(view), words(MessagesSnapshot(messages))) == (["one", "two"], 2, ["one", "two", "three"])
 
 
 def test_a_view_continues_another_of_the_same_list_that_is_no_longer():
     messages = [user("one")]
-    before = View(messages)
+    before = MessagesSnapshot(messages)
     messages.append(user("two"))
-    after = View(messages)
+    after = MessagesSnapshot(messages)
     assert (
         after.is_extension_of(before),
         before.is_extension_of(after),
-        View(list(messages)).is_extension_of(before),
+        MessagesSnapshot(list(messages)).is_extension_of(before),
     ) == (
         True,
         False,
@@ -51,7 +51,7 @@ def test_a_view_continues_another_of_the_same_list_that_is_no_longer():
 
 def test_a_view_is_read_like_a_list():
     messages = [user(word) for word in ("one", "two", "three")]
-    view = View(messages)
+    view = MessagesSnapshot(messages)
     messages.append(user("four"))
     assert (view[0].text, view[-1].text) == ("one", "three")
     assert (words(view[1:]), words(view[:-1]), words(view[::-1])) == (
@@ -67,10 +67,10 @@ def test_a_view_is_read_like_a_list():
 
 def test_a_view_is_equal_to_what_holds_the_same_messages():
     messages = [user("one"), user("two")]
-    view = View(messages)
+    view = MessagesSnapshot(messages)
     assert view == messages
     assert view == tuple(messages)
-    assert view == View([*messages])
+    assert view == MessagesSnapshot([*messages])
     assert view != messages[:1]
     assert view != "one two"
     assert repr(view) == f"View({messages!r})"

@@ -14,7 +14,7 @@ import pytest
 from perdure import Agent, Limits, ToolContext, tool, tool_from_schema
 from perdure.core import worker_main, worker_process
 from perdure.core.error import ConfigError
-from perdure.core.worker_process import MAX_IDLE_WORKERS, WORKERS, WorkerProcess, check_isolation
+from perdure.core.worker_process import MAX_IDLE_WORKERS, WORKERS, WorkerProcess, locate_isolated_function
 from perdure.testing import ScriptedModel, call
 from tests.core import isolated_tools
 
@@ -190,7 +190,7 @@ def test_a_tool_that_no_worker_could_find_is_refused_where_it_is_written():
     with pytest.raises(ConfigError, match="top level of a module"):
         tool(isolate=True)(local)
     with pytest.raises(ConfigError, match="'context' for the ToolContext"):
-        check_isolation(use, "context", None)
+        locate_isolated_function(use, "context", None)
     with pytest.raises(ConfigError, match="only functions marked @tool"):
         tool_from_schema("x", "y", {"type": "object"}, len, isolate=True)
     assert ToolContext is not None
@@ -199,7 +199,7 @@ def test_a_tool_that_no_worker_could_find_is_refused_where_it_is_written():
 def test_a_system_without_process_groups_cannot_isolate(monkeypatch):
     monkeypatch.delattr(os, "fork")
     with pytest.raises(ConfigError, match="no process groups"):
-        check_isolation(use, None, None)
+        locate_isolated_function(use, None, None)
 
 
 # -- the pool ----------------------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def test_the_worker_is_killed_when_the_host_closes_the_pipe(monkeypatch):
     os.close(write)
     killed = []
     monkeypatch.setattr(os, "killpg", lambda *given: killed.append(given))
-    worker_main.wait_for_host(read, 5, (os.dup(read),))
+    worker_main.kill_worker_after_host(read, 5, (os.dup(read),))
     assert killed == [(5, signal.SIGKILL)]
     monkeypatch.setattr(os, "fork", lambda: 0)
     worker_main.end_with_host(read, ())

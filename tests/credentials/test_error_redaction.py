@@ -7,11 +7,11 @@ import traceback
 import pytest
 
 from perdure import NotStarted, RateLimited, ToolError
-from perdure.credentials import RedactionFilter
+from perdure.credentials import FixedSecretsRedactor
 from perdure.credentials.error_redaction import redact_error
 
 KEY = "s3cr3t-value"
-SCRUBBER = RedactionFilter({"key": KEY})
+SCRUBBER = FixedSecretsRedactor({"key": KEY})
 
 
 class Attributed(Exception):

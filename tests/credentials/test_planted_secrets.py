@@ -1,6 +1,6 @@
 """Fifty secrets, given to tools that leak them in every way and form there is: nothing that is kept or shown has one.
 
-The same is done once more with the scrubber switched off: then every sink must have them, or the test would look at the
+The same is done once more with the fixed switched off: then every sink must have them, or the test would look at the
 wrong place.
 """
 

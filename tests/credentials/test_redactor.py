@@ -22,7 +22,7 @@ class Bare:
 
 def test_a_redactor_that_knows_nothing_hands_everything_on():
     redactor, event, error = Redactor(), TextDelta(KEY), ValueError(KEY)
-    assert redactor.redaction_filter is None
+    assert redactor.fixed_redactor is None
     assert redactor.event(event) is event
     assert redactor.error(error) is error
     assert (redactor.text(KEY), redactor.value([KEY])) == (KEY, [KEY])
@@ -59,7 +59,7 @@ async def test_a_value_that_could_not_be_hidden_is_refused(value):
     redactor = Redactor()
     with pytest.raises(ConfigError, match="'key'"):
         await redactor.resolve_values(Bare(value), ["key"])
-    assert redactor.redaction_filter is None
+    assert redactor.fixed_redactor is None
 
 
 async def test_a_credential_that_was_renewed_is_hidden_in_both_forms():
@@ -86,7 +86,7 @@ async def test_values_that_were_handed_out_before_are_known_again():
 async def test_what_cannot_be_hidden_is_not_recalled(value):
     redactor = Redactor()
     await redactor.recall_values(Bare(value), ["key"])
-    assert redactor.redaction_filter is None
+    assert redactor.fixed_redactor is None
 
 
 async def test_a_vault_that_fails_is_told_of_without_its_words(caplog):
@@ -96,7 +96,7 @@ async def test_a_vault_that_fails_is_told_of_without_its_words(caplog):
 
     redactor = Redactor()
     await redactor.recall_values(Broken(), ["key"])
-    assert redactor.redaction_filter is None
+    assert redactor.fixed_redactor is None
     assert caplog.messages == ["credential 'key' cannot be looked up: OSError"]
     assert KEY not in caplog.text
 

@@ -28,9 +28,9 @@ def test_a_family_knows_what_its_members_knew_before():
 def test_a_family_hears_at_once_of_what_a_member_learns():
     family, first, second = SharedRedactor(), Redactor(), Redactor()
     family.add(first)
-    assert family.redaction_filter is None
+    assert family.fixed_redactor is None
     family.add(second)
-    assert family.redaction_filter is None
+    assert family.fixed_redactor is None
     first.learn_value("key", KEY)
     assert family.text(f"{KEY} {PIN}") == f"{{{{key}}}} {PIN}"
     second.learn_value("pin", PIN)
@@ -52,7 +52,7 @@ def test_a_family_with_one_member_has_that_ones_scrubber():
     family, only = SharedRedactor(), knowing(key=KEY)
     family.add(only)
     family.add(only)
-    assert family.redaction_filter is only.redaction_filter
+    assert family.fixed_redactor is only.fixed_redactor
     assert (only in family, Redactor() in family, KEY in family) == (True, False, False)
 
 

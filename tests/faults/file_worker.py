@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure import Agent, allow_all, open_store
-from perdure.hosts import FolderSnapshots, LocalFiles
+from perdure.hosts import LocalFiles, SnapshotFolder
 from perdure.testing import ScriptedModel, call
 from perdure.toolkits.edit_tool import edit_tool
 from perdure.toolkits.file_tools import read_tool, write_tool
@@ -43,7 +43,7 @@ class DyingFiles(LocalFiles):
 
 def build_agent(place: str, files: LocalFiles, replies: Sequence[Any]) -> Agent[Any]:
     """Return an agent with file tools, whose log and snapshots are in a folder."""
-    snapshots = FolderSnapshots(f"{place}/snapshots")
+    snapshots = SnapshotFolder(f"{place}/snapshots")
     tools = [read_tool(files), write_tool(files, snapshots=snapshots), edit_tool(files, snapshots=snapshots)]
     store = open_store(f"sqlite:{place}/log.db")
     return Agent(ScriptedModel(*replies), tools=tools, permission=allow_all, store=store)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from perdure.file_history import FileHistory
-from perdure.hosts import FolderSnapshots, LocalFiles
+from perdure.hosts import LocalFiles, SnapshotFolder
 from tests.faults.file_worker import SCRIPT, build_agent
 
 pytestmark = pytest.mark.faults
@@ -29,7 +29,7 @@ async def test_a_run_that_was_killed_at_a_write_goes_on_and_is_undone(tmp_path, 
     results = [each for message in await session.messages() for each in message.tool_results]
     assert [each.status for each in results] == ["ok"] * 4, [each.text for each in results]
     assert {each.name: each.read_text() for each in root.rglob("*.txt")} == {"a.txt": "two\n", "b.txt": "new\n"}
-    history = FileHistory(session, FolderSnapshots(tmp_path / "snapshots"))
+    history = FileHistory(session, SnapshotFolder(tmp_path / "snapshots"))
     assert {each.status for each in await history.undo()} == {"restored"}
     assert {each.name: each.read_text() for each in root.rglob("*.txt")} == {"a.txt": "one\n"}
     assert {each.status for each in await history.redo()} == {"restored"}

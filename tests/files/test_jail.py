@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.error import ConfigError
-from perdure.files import beneath, openat2
+from perdure.files import folder_handle, openat2
 from perdure.files.confined_folder import FileRefused
 from perdure.files.jail import MOST_WRITTEN_BYTES, FileChanged, Jail, digest_of
 
@@ -296,7 +296,7 @@ def test_a_target_that_was_not_resolved_leads_nowhere(jail):
 def test_without_openat2_names_are_opened_one_by_one(tmp_path, monkeypatch):
     monkeypatch.setattr(openat2, "_libc", None)
     assert not openat2.is_available()
-    assert not beneath.FolderHandle(str(tmp_path)).one_step
+    assert not folder_handle.FolderHandle(str(tmp_path)).one_step
     with pytest.raises(OSError, match="implemented"):
         openat2.open_in_one_step(0, "x", 0)
 
@@ -304,7 +304,7 @@ def test_without_openat2_names_are_opened_one_by_one(tmp_path, monkeypatch):
 def test_a_system_without_descriptors_of_folders_reads_and_does_not_write(tmp_path, monkeypatch):
     from perdure.core import open_without_links
 
-    monkeypatch.setattr(beneath, "STEP_BY_STEP", False)
+    monkeypatch.setattr(folder_handle, "STEP_BY_STEP", False)
     monkeypatch.setattr(open_without_links, "STEP_BY_STEP", False)
     (tmp_path / "a.txt").write_text("hello")
     jail = Jail(tmp_path)

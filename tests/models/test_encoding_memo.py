@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.message import Message, user
-from perdure.core.transcript import View
+from perdure.core.transcript import MessagesSnapshot
 from perdure.models.encoding_memo import EncodingMemo, Item, ProviderRuleError, encode_lossy_json
 
 
@@ -167,9 +167,14 @@ def test_what_json_cannot_hold_is_made_into_what_it_can():
 
 def test_a_transcript_that_only_grows_is_not_looked_through_again():
     memo, wire, transcript = EncodingMemo(), Counting(), said("one", "two")
-    assert wire.pieces(memo, "s", View(transcript)) == [b'{"text":"one"}', b'{"text":"two"}']
+    assert wire.pieces(memo, "s", MessagesSnapshot(transcript)) == [b'{"text":"one"}', b'{"text":"two"}']
     transcript += said("three")
-    assert wire.pieces(memo, "s", View(transcript))[2:] == [b'{"text":"three"}']
+    assert wire.pieces(memo, "s", MessagesSnapshot(transcript))[2:] == [b'{"text":"three"}']
     assert wire.seen == 3
-    for other in (View(said("else", "two")), [*transcript, user("passing")], View(transcript[:1]), View(transcript)):
+    for other in (
+        MessagesSnapshot(said("else", "two")),
+        [*transcript, user("passing")],
+        MessagesSnapshot(transcript[:1]),
+        MessagesSnapshot(transcript),
+    ):
         assert wire.pieces(memo, "s", other) == wire.pieces(EncodingMemo(), None, other)

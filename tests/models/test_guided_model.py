@@ -7,7 +7,12 @@ import pytest
 from perdure.core.event import ReplyFinished, TextDelta
 from perdure.core.message import Status, StopReason, Text, ToolCall, ToolResult, assistant, tool_message, user
 from perdure.core.model import OutputSpec, Request, Settings, assemble_reply
-from perdure.models.local.guided_model import MAX_REPLY_TOKENS, MAX_RESULT_CHARACTERS, build_guided_request, guided
+from perdure.models.local.small_model_adapter import (
+    MAX_REPLY_TOKENS,
+    MAX_RESULT_CHARACTERS,
+    adapt_to_small_model,
+    build_small_model_request,
+)
 from perdure.testing import ScriptedModel, call
 from perdure.toolkits.basics import basic_tools
 
@@ -16,7 +21,7 @@ CONTEXT = 8192
 
 
 def plan(*messages, **options):
-    return build_guided_request(Request(messages=messages, **{"tools": TOOLS, **options}), CONTEXT)
+    return build_small_model_request(Request(messages=messages, **{"tools": TOOLS, **options}), CONTEXT)
 
 
 def told(name, text, arguments="{}", status=Status.OK):
@@ -82,14 +87,14 @@ def test_what_the_caller_demands_is_passed_on_as_it_is():
         {"settings": Settings(tool_choice="now")},
     ):
         request = Request(messages=(user("hello"),), tools=TOOLS, **options)
-        assert build_guided_request(request, CONTEXT).request is request
+        assert build_small_model_request(request, CONTEXT).request is request
 
 
 def test_instructions_of_the_caller_replace_the_examples():
     sent = plan(user("hello"), instructions="Be brief.").request
     assert (sent.instructions, [message.text for message in sent.messages]) == ("Be brief.", ["hello"])
     assert plan(user("What is 2 + 2?"), settings=Settings(tool_choice="none")).request.tools == ()
-    assert build_guided_request(Request(messages=()), 512).request.messages == ()
+    assert build_small_model_request(Request(messages=()), 512).request.messages == ()
 
 
 def test_a_chat_keeps_what_was_said_as_far_as_there_is_room():
@@ -108,7 +113,7 @@ async def reply_to(model, request):
 
 async def test_a_prompt_that_is_too_long_is_read_in_part_and_the_reply_says_so():
     inner = ScriptedModel("That is long.")
-    reply = await reply_to(guided(inner, CONTEXT), Request(messages=(user("wörd " * 20_000),)))
+    reply = await reply_to(adapt_to_small_model(inner, CONTEXT), Request(messages=(user("wörd " * 20_000),)))
     assert re.fullmatch(r"\(I read only the first 2,\d{3} of 100,000 characters\.\) That is long\.", reply.text)
     assert len(inner.requests[0].messages[-1].text.encode()) <= CONTEXT // 2
 
@@ -124,13 +129,14 @@ async def test_a_chat_that_does_not_end_is_cut_off_and_says_so_unless_the_caller
             yield ReplyFinished(StopReason.LENGTH)
 
     request = Request(messages=(user("Tell me more"),), settings=Settings(max_output_tokens=limit))
-    reply = await reply_to(guided(Endless(), CONTEXT), request)
+    reply = await reply_to(adapt_to_small_model(Endless(), CONTEXT), request)
     assert reply.stop is stop
     assert reply.text.endswith(ending)
 
 
 async def test_calls_pass_through():
     reply = await reply_to(
-        guided(ScriptedModel(call("now")), CONTEXT), Request(messages=(user("What time is it?"),), tools=TOOLS)
+        adapt_to_small_model(ScriptedModel(call("now")), CONTEXT),
+        Request(messages=(user("What time is it?"),), tools=TOOLS),
     )
     assert [each.name for each in reply.tool_calls] == ["now"]

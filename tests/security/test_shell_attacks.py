@@ -10,7 +10,7 @@ from perdure.hosts import bubblewrap
 from perdure.hosts.local_shell import LocalShell
 from perdure.hosts.output_capture import OutputCapture
 from perdure.testing import ScriptedModel, call
-from perdure.testing.shell import ScriptedShell
+from perdure.testing.scripted_shell import ScriptedShell
 from perdure.toolkits.shell import exec_tool, shell_tools
 from perdure.toolkits.shell_backend import ShellCommand
 

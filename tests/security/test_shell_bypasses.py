@@ -7,7 +7,7 @@ import pytest
 
 from perdure import Agent, Permissions, allow, command, deny, later
 from perdure.testing import ScriptedModel, call
-from perdure.testing.shell import ScriptedShell
+from perdure.testing.scripted_shell import ScriptedShell
 from perdure.toolkits.shell import shell_tools
 from perdure.toolkits.shell_backend import Confinement
 

@@ -8,7 +8,7 @@ import pytest
 
 from perdure import Agent
 from perdure.core.error import ConfigError, Conflict
-from perdure.core.store import EventStore, ImmediateStore, MaintainableStore, SearchableStore
+from perdure.core.store import EventReadingStore, ImmediateStore, MaintainableStore, SearchableStore
 from perdure.stores import listened
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
@@ -37,7 +37,7 @@ async def test_it_keeps_the_contract_of_stores():
 async def test_the_events_of_a_session_are_those_of_the_store_below(tmp_path):
     inner = SqliteStore(tmp_path / "sessions.db")
     store = listened(inner, lambda _, __: None)
-    assert isinstance(store, EventStore)
+    assert isinstance(store, EventReadingStore)
     await store.append(await store.acquire("s"), entries(1, 3), sync=True)
     assert await store.events("s", after=1) == ([entry.event for entry in entries(2, 2)], 3)
     await store.aclose()

@@ -346,7 +346,7 @@ async def test_each_store_that_was_made_is_closed():
 
 ALONE = "`make` gives a store of another place each time"
 IN_MEMORY = (
-    "the store is not `EventStore`",
+    "the store is not `EventReadingStore`",
     "the store is not `SearchableStore`",
     "the store is not `MaintainableStore`",
     "check_store was not told how to fill the disk",

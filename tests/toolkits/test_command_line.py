@@ -74,14 +74,14 @@ def test_a_line_that_is_too_long_or_has_too_many_commands_proves_nothing():
 
 
 def test_without_the_parser_only_a_simple_command_is_split(monkeypatch):
-    monkeypatch.setattr(command_line, "load_parser", lambda: None)
+    monkeypatch.setattr(command_line, "load_bash_parser", lambda: None)
     assert split_command_line("git status") == [("git", "status")]
     assert split_command_line("git status; ls") is None
 
 
 def test_the_parser_is_absent_without_its_packages(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "tree_sitter_bash", None)
-    assert command_line.load_parser.__wrapped__() is None
+    assert command_line.load_bash_parser.__wrapped__() is None
 
 
 # -- against bash itself -----------------------------------------------------------------------------------------------

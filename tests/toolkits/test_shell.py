@@ -6,7 +6,7 @@ from perdure import Agent, Permissions, allow, command, later
 from perdure.core.error import ConfigError
 from perdure.hosts.local_shell import LocalShell
 from perdure.testing import ScriptedModel, call
-from perdure.testing.shell import ScriptedShell
+from perdure.testing.scripted_shell import ScriptedShell
 from perdure.toolkits.shell import describe_confinement, exec_tool, shell_tools
 from perdure.toolkits.shell_backend import Confinement, ShellResult, StreamOutput
 

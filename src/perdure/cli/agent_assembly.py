@@ -25,7 +25,7 @@ from .find_config import read_config
 from .perdure_home import check_store_folder, grants_path, resolve_store_spec
 from .project_context import (
     build_coding_extension,
-    build_extra_extensions,
+    build_context_extensions,
     is_in_repository,
     load_project_instructions,
     load_project_roles,
@@ -91,7 +91,7 @@ class AgentParts(Struct, frozen=True, kw_only=True, eq=False):
         return given
 
 
-def assemble_agent(options: "AgentOptions", workdir: str = os.curdir) -> AgentParts:
+def collect_agent_parts(options: "AgentOptions", workdir: str = os.curdir) -> AgentParts:
     """Collect the parts of the agent (model, options, notes) for `perdure run` in the folder `workdir`.
 
     Raises `ConfigError` for wrong options, and for a configuration file that cannot be used.
@@ -119,7 +119,7 @@ def _assemble(wish: "AgentOptions", config: "Config | None", workdir: str) -> Ag
         "project": load_project_instructions(here, notes)
         if _is_enabled("project", wish, config, otherwise=has_room)
         else None,
-        "extensions": build_extra_extensions() if wish.context or (wish.context is None and has_room) else (),
+        "extensions": build_context_extensions() if wish.context or (wish.context is None and has_room) else (),
     }
     if _is_enabled("skills", wish, config, otherwise=has_room):
         parts["skills"] = load_user_and_project_skills(here, notes)

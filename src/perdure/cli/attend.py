@@ -108,13 +108,13 @@ class _CommandSessions:
         """Continue a session if there is a reason to, and return the outcome; `None` if there is none."""
         from perdure.runtime.worker_sessions import WorkerSessions
 
-        from .agent_assembly import assemble_agent
+        from .agent_assembly import collect_agent_parts
         from .resume_check import find_resume_problem
         from .run_session import restore_agent_options
 
         if self._interrupts.is_interrupted:
             return None
-        equipment = assemble_agent(await restore_agent_options(self._options, session_id))
+        equipment = collect_agent_parts(await restore_agent_options(self._options, session_id))
         gate = equipment.build_gate(None, yes=self._yes, wait=True)
         built = equipment.build_agent(permission=gate, answer_timeout_seconds=0.0)
         async with self._interrupts.wrap_agent(built) as agent:

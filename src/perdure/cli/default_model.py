@@ -21,7 +21,11 @@ class ModelChoice(NamedTuple):
 
 
 def choose_model(named: str | None = None, suggested: ModelChoice | None = None) -> ModelChoice:
-    """Return the model that the user named, or the default. PERDURE_MODEL wins over `suggested` by project files."""
+    """Return the model that the user named, else that of PERDURE_MODEL, the project's suggestion, or the default.
+
+    `suggested` is what the project files suggest. The default is a provider whose API key is set, or else a model of
+    this process.
+    """
     if named:
         return ModelChoice(named, "")
     if kept := os.environ.get(MODEL_VARIABLE):

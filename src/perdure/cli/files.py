@@ -71,7 +71,7 @@ def changes(session_id: str, *, run_id: str, diff: bool, as_json: bool, store: s
 @_add_restore_options
 @click.pass_context
 def undo(context: click.Context, /, session_id: str, **options: Any) -> None:
-    """Give the files that the last run of session ID has changed their content from before it.
+    """Restore the files that the last run of session ID changed to their content before that run.
 
     A file that was changed by others since is left as it is, and the exit code is 3. Repeat the command to undo the run
     before.
@@ -84,7 +84,7 @@ def undo(context: click.Context, /, session_id: str, **options: Any) -> None:
 @_add_restore_options
 @click.pass_context
 def redo(context: click.Context, /, session_id: str, **options: Any) -> None:
-    """Give the files of session ID the content again that they had before the last undo."""
+    """Restore the contents of the files of session ID that the last undo replaced."""
     context.exit(_restore(session_id, "redo", **options))
 
 
@@ -121,9 +121,9 @@ def _use_history(
 ) -> T:
     async def with_history(session: "Session") -> T:
         from perdure.file_history import FileHistory
-        from perdure.hosts import FolderSnapshots
+        from perdure.hosts import SnapshotFolder
 
-        return await work(FileHistory(session, FolderSnapshots(snapshots_path()), workdir=workdir))
+        return await work(FileHistory(session, SnapshotFolder(snapshots_path()), workdir=workdir))
 
     return run_with_session(store, session_id, with_history)
 

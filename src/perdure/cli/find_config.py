@@ -49,7 +49,10 @@ def find_config_path(options: "AgentOptions", workdir: str) -> str | None:
 
 
 def offer_trust(options: "AgentOptions", workdir: str = os.curdir) -> None:
-    """Ask whether a valid file that needs trust is trusted, if there is one. Raises `ConfigError` after a no."""
+    """Ask the user to trust the configuration file, if it needs trust. Raises `ConfigError` if the user declines.
+
+    Nothing is asked about an invalid file: its errors are reported when it is read.
+    """
     path = find_config_path(options, workdir)
     if path is None or (options.config is None and not _is_inside_project(path, workdir)):
         return
@@ -70,7 +73,7 @@ def _is_inside_project(path: str, workdir: str) -> bool:
 
 
 def describe_unusable_config(path: str, error: ConfigError, *, is_named: bool) -> str:
-    """Return the error about a configuration file that cannot be used: how to trust it, or else its first error."""
+    """Return the message that says why a configuration file is not used: it needs trust, or its first error."""
     import shlex
 
     try:

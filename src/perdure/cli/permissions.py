@@ -164,11 +164,11 @@ def revoke(grant_id: str, *, session_id: str | None, as_json: bool, **options: A
 
 def _use_agent(options: dict[str, Any], work: Work) -> Any:
     """Call `work` with the agent that `perdure run` would use in this folder, and with its rules. No model is asked."""
-    from .agent_assembly import assemble_agent, resolve_store
+    from .agent_assembly import collect_agent_parts, resolve_store
 
     given = options.pop("store")
     wish = take_agent_options(options)
-    parts = assemble_agent(wish)
+    parts = collect_agent_parts(wish)
     table = None if parts.config is None else parts.config.tables.permissions
     rules = () if table is None else table.rules
 

@@ -99,8 +99,8 @@ def describe_unused_skills(prompt: str, here: str, loaded: Skills | None) -> lis
     return notes
 
 
-def build_extra_extensions() -> Sequence[Extension]:
-    """Return the extensions for longer work: previews of large results, history search, task list and notes."""
+def build_context_extensions() -> Sequence[Extension]:
+    """Build the extensions for long conversations: previews of large results, history search, task list and notes."""
     return [large_results(), history(), notebook()]
 
 
@@ -112,9 +112,9 @@ def is_in_repository(here: str) -> bool:
 def build_coding_extension(here: str) -> Extension:
     """Return the extension with tools for files, search and git in a folder; contents go to `~/.perdure/snapshots`."""
     from perdure.extensions import coding
-    from perdure.hosts import FolderSnapshots
+    from perdure.hosts import SnapshotFolder
 
-    return coding(here, snapshots=FolderSnapshots(snapshots_path()))
+    return coding(here, snapshots=SnapshotFolder(snapshots_path()))
 
 
 def load_project_roles(

@@ -80,7 +80,7 @@ def _build_agent(screen: TerminalOutput, wish: "AgentOptions", *, as_json: bool)
     """Build the agent of `perdure run`, with a watcher that prints its live part."""
     from perdure.core.event import Entry, QuestionAsked
 
-    from .agent_assembly import assemble_agent
+    from .agent_assembly import collect_agent_parts
     from .event_printer import TextEventPrinter
     from .line_input import LineReader
     from .permission_prompt import TerminalPermissionPrompt
@@ -94,7 +94,7 @@ def _build_agent(screen: TerminalOutput, wish: "AgentOptions", *, as_json: bool)
         if question is not None and isinstance(entry.event, QuestionAsked):
             question.allow_asking(entry.event)
 
-    equipment = assemble_agent(wish)
+    equipment = collect_agent_parts(wish)
     for each in equipment.notes:
         screen.note(to_one_line(each))
     return equipment.build_agent(

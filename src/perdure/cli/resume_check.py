@@ -1,4 +1,7 @@
-"""Check that the command line may continue a run: another program may have begun it, with tools that it alone has."""
+"""Check that the command line has the agent and the tools to continue the last run of a session.
+
+Another program may have begun the run, with tools that only that program has.
+"""
 
 from typing import TYPE_CHECKING, Any
 

@@ -16,7 +16,7 @@ from perdure.core.permission import as_question_gate, later
 from perdure.runtime.session import Session
 from perdure.stores import open_store
 
-from .agent_assembly import AgentParts, assemble_agent, resolve_store
+from .agent_assembly import AgentParts, collect_agent_parts, resolve_store
 from .event_printer import JsonEventPrinter, TextEventPrinter
 from .line_input import LineReader
 from .perdure_home import build_session_not_found, describe_open_question, format_session_arguments
@@ -56,7 +56,7 @@ async def _run_attended(order: CommandOptions, screen: TerminalOutput, interrupt
     report = JsonEventPrinter(screen) if order.as_json else TextEventPrinter(screen)
     keyboard = LineReader()
     question = TerminalPermissionPrompt(screen, keyboard) if can_ask_user() else None
-    equipment = assemble_agent(
+    equipment = collect_agent_parts(
         order.agent if order.prompt is not None else await restore_agent_options(order.agent, order.session_id)
     )
     if order.yes:

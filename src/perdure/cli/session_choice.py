@@ -52,7 +52,9 @@ def session_argument(metavar: str = "ID", *, can_be_last: bool = True) -> Callab
 
 
 def resolve_session(given: str | None, options: dict[str, Any]) -> str:
-    """Return the full id of a session that must exist, or `given` if there is none; `None` means the last one.
+    """Return the full id of the session that `given` names; for `None`, of the last session of the project.
+
+    If there is no such session, `given` is returned unchanged.
 
     `options` are those of the command: they say which store is meant. Raises `UsageError` if several sessions fit.
     """
@@ -64,7 +66,7 @@ def resolve_session(given: str | None, options: dict[str, Any]) -> str:
 
 
 def resolve_session_to_run(given: str | None, options: dict[str, Any]) -> str | None:
-    """Return the id of the session for a new run: `given`, or the generated id that begins with it.
+    """Return the id of the session for a new run: `given`, completed if it is the beginning of a generated id.
 
     Any other id is the name of a new session, even if that of another session begins with it.
     """
@@ -81,7 +83,7 @@ def resolve_session_to_run(given: str | None, options: dict[str, Any]) -> str | 
 
 
 async def find_session(store: "Store", given: str) -> str:
-    """Return the id of the session with this id, title or beginning of an id; `given` if there is none."""
+    """Return the id of the session with this id, id prefix or title; `given` unchanged if there is none."""
     from perdure.runtime.stored_session import iterate_sessions
 
     if not given or await store.info(given) is not None:

@@ -116,7 +116,7 @@ def _parse_verdicts(text: str) -> "dict[str, bool] | None":
 @click.option("--json", "as_json", is_flag=True, help="Print each question as a line of JSON.")
 @store_option
 def questions(session_id: str, *, as_json: bool, store: str | None) -> None:
-    """List the open questions of SESSION. Tools ask them, or calls need permission."""
+    """List the open questions of SESSION. They are questions of tools, and requests for permission."""
     import msgspec
 
     async def list_open(session: "Session") -> "list[SlotView]":
@@ -171,7 +171,7 @@ def _describe_calls(view: "SlotView") -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print each item as a line of JSON.")
 @store_option
 def inbox(session_id: str, *, as_json: bool, store: str | None) -> None:
-    """List the inbox of SESSION. It has what the session waits for from outside, or has received."""
+    """List the inbox of SESSION. Its items are results that the session waits for from outside, or has received."""
     import msgspec
 
     items = run_with_session(store, session_id, lambda session: session.inbox())

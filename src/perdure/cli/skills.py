@@ -54,7 +54,7 @@ def list_skills(*, as_json: bool) -> None:
 @click.argument("name")
 @_json_option
 def show(name: str, *, as_json: bool) -> None:
-    """Show skill NAME in full, with its files. Invisible characters are not part of its text."""
+    """Show skill NAME in full, with its files. Invisible characters are removed from its text."""
     found, trust = _load_skills()
     skill = _find_skill(found, name)
     screen = TerminalOutput()

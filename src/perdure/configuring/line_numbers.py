@@ -46,8 +46,9 @@ class LineNumbers:
 
 
 class ScanError(Exception):
-    """Raised by a TOML or JSON scanner at the line where it cannot go on. Without a message, the parser reports the
-    error.
+    """Raised by a TOML or JSON scanner at the line where it cannot continue.
+
+    If it has no message, the TOML or JSON parser reports the error.
     """
 
     def __init__(self, line: int, message: str = "") -> None:

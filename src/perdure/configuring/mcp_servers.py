@@ -35,7 +35,10 @@ _TRANSPORTS: Final[Mapping[str, McpTransport]] = {
 
 
 class UnexpandedServers(Struct, frozen=True, eq=False):
-    """MCP servers as a file describes them, with `${NAME}` not yet replaced, so that it contains no secrets."""
+    """MCP servers as a file describes them, before `${NAME}` is replaced by environment variables.
+
+    So they contain no secrets from the environment.
+    """
 
     source: ParsedConfigFile
     """The file that describes the servers."""

@@ -26,7 +26,10 @@ def compute_trust_digest(place: str, digests: Mapping[str, str]) -> str:
 
 
 class ReferencedFiles:
-    """The files that a configuration names, each read once. Unless trusted, they cannot be outside its folder."""
+    """The files that a configuration names, each read once.
+
+    Unless the configuration is trusted, they must be inside its folder.
+    """
 
     def __init__(self, folder: str, *, is_trusted: bool) -> None:
         self.digests: dict[str, str] = {}

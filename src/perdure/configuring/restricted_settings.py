@@ -24,7 +24,10 @@ Restriction: TypeAlias = tuple[ValuePath, str]
 
 
 def list_restricted_settings(file: ConfigFile, folder: str) -> Iterator[Restriction]:
-    """Yield the settings that need the user's trust: they run code, send data away, allow more, or leave `folder`."""
+    """Yield the settings that need the user's trust, each with the reason, such as `imports code`.
+
+    Such settings run code, send data to another place, allow more, hand out secrets, or name files outside `folder`.
+    """
     named_skills = not isinstance(file.skills, bool) and bool(file.skills)
     summary_model = "" if file.compaction is None else file.compaction.model
     found: dict[ValuePath, tuple[object, str]] = {
@@ -97,7 +100,10 @@ def list_raised_limits(limits: Limits, own: Limits = DEFAULT_LIMITS) -> list[str
 
 
 def tighten_limits(limits: Limits, own: Limits = DEFAULT_LIMITS) -> Limits:
-    """Return the lower one of each limit and of the user's own: a project can only ever tighten what a user set."""
+    """Return the limits, each lowered to the user's own where that is stricter.
+
+    A project can only ever tighten what a user set.
+    """
     return replace(limits, **{name: _lower(getattr(limits, name), getattr(own, name)) for name in _AMOUNTS})
 
 

@@ -16,7 +16,7 @@ from perdure.core.message import Message, StopReason, Usage, user
 from perdure.core.model import Model, Request, Settings, assemble_reply, model_info
 from perdure.core.wrappers import open_stream
 
-from .message_lines import pack_lines
+from .message_lines import pack_lines_into_texts
 from .tokens import estimate_text_tokens, shorten_to_tokens
 
 DEFAULT_WINDOW_TOKENS = 128_000
@@ -138,11 +138,11 @@ def split_into_pieces(lines: Sequence[str], max_tokens: int) -> list[str]:
     If there is too much, every line is shortened; if that is not enough, lines in the middle are left out.
     """
     safe = [_escape_closing_tags(line) for line in lines]
-    pieces = pack_lines(safe, max_tokens)
+    pieces = pack_lines_into_texts(safe, max_tokens)
     most = max_tokens * (MAX_PIECES - 1)  # lines do not fill each text to its end
     if len(pieces) > MAX_PIECES:
         each = max(most // len(safe) - 1, MIN_LINE_TOKENS)
-        pieces = pack_lines([shorten_to_tokens(line, each) for line in safe], max_tokens)
+        pieces = pack_lines_into_texts([shorten_to_tokens(line, each) for line in safe], max_tokens)
     if len(pieces) > MAX_PIECES:
         pieces = [*pieces[: MAX_PIECES // 2], *pieces[-MAX_PIECES // 2 :]]
         pieces[MAX_PIECES // 2] = f"{LINES_LEFT_OUT}\n{pieces[MAX_PIECES // 2]}"

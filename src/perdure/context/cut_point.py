@@ -20,7 +20,9 @@ def find_first_message_without_reply(view: Sequence[Message]) -> int:
 
 
 def find_cut_point(view: Sequence[Message], keep_tokens: float, keep_messages: int | None) -> int:
-    """Return the index of the first message to keep: the unanswered ones, and as many before them as fit.
+    """Return the index of the first message that compaction keeps.
+
+    It keeps the messages without a reply, and as many before them as fit `keep_tokens` and `keep_messages`.
 
     Of `keep_messages`, the first may be a result: then its call is kept too.
     """

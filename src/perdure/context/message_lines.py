@@ -45,7 +45,7 @@ def get_searchable_text(message: Message) -> str:
     return "\n".join([text for part in message.parts if (text := parts_to_text((part,)))])
 
 
-def pack_lines(lines: Iterable[str], max_tokens: int) -> list[str]:
+def pack_lines_into_texts(lines: Iterable[str], max_tokens: int) -> list[str]:
     """Join the lines into as few texts as possible, each of at most about `max_tokens` tokens."""
     found: list[list[str]] = []
     room = 0

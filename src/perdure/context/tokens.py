@@ -14,7 +14,7 @@ from msgspec import Struct
 from perdure.core.message import Citation, Image, Message, Part, Text, Thinking, ToolCall, ToolResult, tool_message
 from perdure.core.model import ToolSpec
 from perdure.core.run import Run
-from perdure.core.transcript import View, build_sent_message
+from perdure.core.transcript import MessagesSnapshot, build_sent_message
 from perdure.core.wrappers import shorten_text
 
 LETTER_TOKENS = 0.4
@@ -96,7 +96,7 @@ class ContextTokenCounter:
     __slots__ = ("_beside", "_counted", "_instructions", "_specs", "_tokens", "compacting", "quiet_below", "window")
 
     def __init__(self) -> None:
-        self._counted: View | None = None
+        self._counted: MessagesSnapshot | None = None
         self._tokens = 0
         self._instructions = ""
         self._specs: Sequence[ToolSpec] = ()
@@ -131,7 +131,7 @@ class ContextTokenCounter:
             self._beside = estimate_text_tokens(run.instructions) + estimate_text_tokens(told)
         return self._beside
 
-    def _estimate_conversation_tokens(self, view: View) -> int:
+    def _estimate_conversation_tokens(self, view: MessagesSnapshot) -> int:
         before = self._counted
         if before is None or not view.is_extension_of(before):
             self._tokens = estimate_messages_tokens(view)
@@ -158,7 +158,10 @@ class ContextTokenCounter:
 
 
 class LearnedContextWindow(Struct, frozen=True):
-    """Message count and context window learned from a refusal, stored with a summary for later runs."""
+    """Context window learned from requests that the model refused as too long, as stored with a summary.
+
+    It also has the number of messages at that time. Later runs read it.
+    """
 
     at: int = 0
     """Number of messages at that time, including a reply with open calls."""
@@ -168,8 +171,11 @@ class LearnedContextWindow(Struct, frozen=True):
     """Name of that model."""
 
 
-def read_learned_window(view: View) -> LearnedContextWindow:
-    """Return the learned context window stored with the summary that the model is sent first; empty if none is."""
+def read_learned_window(view: MessagesSnapshot) -> LearnedContextWindow:
+    """Return the learned context window that is stored with the summary at the start of the view.
+
+    It is empty if the view does not start with a summary.
+    """
     if not len(view) or view[0].origin != SUMMARY_ORIGIN:
         return _NO_MEASUREMENTS
     return msgspec.convert(view[0].metadata.get(MEASUREMENTS_KEY, {}), LearnedContextWindow)

@@ -43,7 +43,10 @@ class AddedTool(Struct, frozen=True):
 
 
 def resolve_tools(tools: Iterable[Tool[..., Any] | str], spare: Toolbox) -> list[Tool[..., Any]]:
-    """Return tools given as objects or by the names of spare tools. Raises `ConfigError` for an unknown name."""
+    """Return tools that are given as objects, or by their names among the agent's `spare_tools`.
+
+    Raises `ConfigError` for an unknown name.
+    """
     return [_get_spare_tool(each, spare) if isinstance(each, str) else each for each in tools]
 
 

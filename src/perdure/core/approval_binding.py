@@ -113,7 +113,10 @@ def build_session_key(session_id: str, state: "State") -> str:
 
 
 def list_session_keys(session_id: str, state: "State") -> list[str]:
-    """Return the keys of the sessions whose grants apply to a session: its own, and those whose grants a fork keeps."""
+    """Return the key of a session, and the keys of the sessions whose grants it kept when it was forked.
+
+    The grants of all these sessions apply to it.
+    """
     root = state
     while root.parent is not None:
         root = root.parent

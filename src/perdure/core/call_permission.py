@@ -90,7 +90,10 @@ def build_permission_request(
 
 
 def add_seen_labels(state: State, request: PermissionRequest) -> PermissionRequest:
-    """Return a permission request with the labels of all that the model has seen, and the sources of that text."""
+    """Return the permission request with the labels (such as `untrusted`) of all text that the model has seen.
+
+    The sources of that text, such as `tool:fetch`, are added too.
+    """
     return replace(request, labels=tuple(state.labels), sources=merge_labels(*state.labels.values()))
 
 
@@ -109,7 +112,10 @@ def was_allowed_before_crash(run: Run, request: PermissionRequest) -> bool:
 
 
 def add_earlier_calls(run: Run, request: PermissionRequest) -> PermissionRequest:
-    """Return a request with the earlier calls of its tool: a person sees what a lasting answer would have matched."""
+    """Return the permission request with earlier calls of the same tool, for the person who is asked.
+
+    They show which calls a lasting answer would have matched.
+    """
     tool = run.toolbox.get(request.tool)
     if tool is None:
         return request  # a tool of the provider

@@ -22,8 +22,8 @@ from .unsuccessful_results import (
     build_call_limit_result,
     build_denied_result,
     build_error_result,
+    build_interrupted_result,
     build_reply_limit_result,
-    build_unknown_result,
     describe_error,
 )
 
@@ -63,7 +63,7 @@ async def prepare_call(run: Run, call: ToolCall) -> PreparedCall | ToolResult:
     """Find a call's tool, and parse, prepare and validate its arguments; return a prepared call or an error result."""
     before = run.state.started_calls.get(call.call_id)
     if before is not None and before.effect == "at_most_once":
-        return build_unknown_result(call)
+        return build_interrupted_result(call)
     if before is not None and before.effect == "ask":
         from .question import ask_about_interrupted_call  # at first use: few programs ask
 
@@ -115,7 +115,10 @@ async def run_prepare_hooks(tool: Tool[..., Any], call: ToolCall) -> tuple[Argum
 
 
 def validate_arguments(tool: Tool[..., Any], arguments: Arguments) -> tuple[Arguments, Arguments]:
-    """Validate a call's arguments; return them unchanged, and converted for the function. Raises `Invalid`."""
+    """Validate a call's arguments; return them as given, and as converted for the tool's function.
+
+    Raises `Invalid`.
+    """
     return arguments, tool.parameters.parse(arguments)
 
 

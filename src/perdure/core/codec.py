@@ -133,7 +133,7 @@ def decode_events(raw: bytes, *, critical: Collection[str] = (), version: int = 
     """Decode a list of events, as JSON or as msgpack. Unknown kinds become `Unknown`, or an error if `critical` has
     them.
     """
-    known = decode_known_events(raw, version=version)
+    known = decode_events_if_known(raw, version=version)
     if known is not None:
         return known
     is_json = _is_json(raw)
@@ -150,7 +150,7 @@ def decode_events(raw: bytes, *, critical: Collection[str] = (), version: int = 
     ]
 
 
-def decode_known_events(raw: bytes, *, version: int = VERSION) -> list[Event] | None:
+def decode_events_if_known(raw: bytes, *, version: int = VERSION) -> list[Event] | None:
     """Decode a list of events fast; return `None` if their version or one of their kinds is unknown to this version."""
     if version != VERSION:
         return None

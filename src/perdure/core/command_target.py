@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from .error import ConfigError
-from .text_target import ArgumentTarget, escape_pattern, is_text_pattern_within, matches_text
+from .text_target import TargetFromArgument, escape_pattern, is_text_pattern_within, matches_text
 
 _QUOTES = "'\""
 _SPACES = " \t"
@@ -68,9 +68,9 @@ class CommandTarget(Struct, frozen=True, tag_field="kind", tag="command"):
         return cls(quote_words(words), words)
 
     @classmethod
-    def of_argument(cls, name: str) -> "ArgumentTarget[CommandTarget]":
+    def of_argument(cls, name: str) -> "TargetFromArgument[CommandTarget]":
         """Return a function for `@tool(target=…)` that makes the target from the tool's argument of this name."""
-        return ArgumentTarget(name, cls.of)
+        return TargetFromArgument(name, cls.of)
 
     @property
     def reads_only(self) -> str:

@@ -18,7 +18,7 @@ from .jsonable import to_text
 from .loop import carry_out_calls
 from .message import ToolCall, ToolResult
 from .outcome import Outcome
-from .unsuccessful_results import build_not_started_result, build_unknown_result
+from .unsuccessful_results import build_interrupted_result, build_not_started_result
 
 if TYPE_CHECKING:
     from .run import Engine, Run
@@ -92,16 +92,17 @@ async def carry_out_direct_calls(run: "Run", calls: Sequence[ToolCall]) -> None:
 async def store_open_direct_results(run: "Run", calls: Sequence[ToolCall]) -> None:
     """Store a result for each direct call that has none: `unknown` if the call had begun, else not started."""
     left = [
-        build_unknown_result(call) if call.call_id in run.entered_calls else build_not_started_result(call)
+        build_interrupted_result(call) if call.call_id in run.entered_calls else build_not_started_result(call)
         for call in calls
         if call.call_id not in run.state.direct_results
     ]
     await store_results_without_running(run, left)
 
 
-def direct_call_engine(call: ToolCall) -> "Engine":
-    """Return an engine that only carries out one tool call, without a model, but with the usual validation, gate and
-    log.
+def build_direct_call_engine(call: ToolCall) -> "Engine":
+    """Build an engine that only carries out one tool call, without a model.
+
+    Validation, permission gate and log are the usual ones.
     """
 
     async def direct_call(run: "Run") -> Outcome[Any]:

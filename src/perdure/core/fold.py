@@ -48,7 +48,7 @@ from .lost_entries import mark_lost_entries
 from .message import NO_USAGE, SENT_ORIGINS, Message, ToolCall, ToolResult, Usage, merge_labels
 from .provenance import list_message_sources
 from .run_totals import RunTotals, UncountedRun, add_run_cost
-from .transcript import Transcript, View
+from .transcript import MessagesSnapshot, Transcript
 
 if TYPE_CHECKING:
     from .model import Price
@@ -68,7 +68,7 @@ def _estimated_usage(request: ModelRequested) -> Usage:
     return Usage(tokens, precision="estimated") if tokens else NO_USAGE
 
 
-class PastRun(Struct, frozen=True):
+class RunWithInputId(Struct, frozen=True):
     """A run that the caller gave an `input_id`: when the input is repeated, its outcome is returned again."""
 
     run_id: str
@@ -225,7 +225,7 @@ class State:
         """Name of the limit that keeps that run from continuing; empty if there is none."""
         self.inbox: dict[str, InboxAdded] = {}
         """Inbox items that this agent waits for."""
-        self.runs_by_input_id: dict[str, PastRun] = {}
+        self.runs_by_input_id: dict[str, RunWithInputId] = {}
         """Runs whose input has an id, by that id."""
         self.kept_values: dict[str, Any] = {}
         """Values that tools stored in the log, by name."""
@@ -241,14 +241,14 @@ class State:
         """Imports from which the log began."""
 
     @property
-    def messages(self) -> View:
+    def messages(self) -> MessagesSnapshot:
         """All messages of the conversation. Valid at any time: tool calls are added only with their results."""
-        return View(self.transcript.messages)
+        return MessagesSnapshot(self.transcript.messages)
 
     @property
-    def view(self) -> View:
+    def view(self) -> MessagesSnapshot:
         """The messages that the model is sent: with summaries and short results in place of older ones."""
-        return View(self.transcript.sent_messages)
+        return MessagesSnapshot(self.transcript.sent_messages)
 
     @property
     def own_usage(self) -> Usage:
@@ -445,7 +445,7 @@ class State:
         self.aside_requests.clear()
         self.direct_results.clear()
         if event.input_id:
-            self.runs_by_input_id[event.input_id] = PastRun(event.run_id, self.first_message_index)
+            self.runs_by_input_id[event.input_id] = RunWithInputId(event.run_id, self.first_message_index)
         if self.parent is not None:
             self.parent.open_children[self.path] = self
             if event.input_id:
@@ -468,7 +468,7 @@ class State:
             self.parent.children_usd += event.cost_usd or 0.0
             self.parent.open_children.pop(self.path, None)
         if self.run is not None and self.run.input_id:
-            past = PastRun(event.run_id, self.first_message_index, len(self.transcript.messages), event)
+            past = RunWithInputId(event.run_id, self.first_message_index, len(self.transcript.messages), event)
             self.runs_by_input_id[self.run.input_id] = past
 
     def _remove_questions(self) -> None:
@@ -511,7 +511,7 @@ class State:
         if self.run is not None and self.is_parked:
             self.run_ended_event, self.recoveries = None, 0
             if self.run.input_id:
-                self.runs_by_input_id[self.run.input_id] = PastRun(self.run.run_id, self.first_message_index)
+                self.runs_by_input_id[self.run.input_id] = RunWithInputId(self.run.run_id, self.first_message_index)
         self._count_unanswered_requests()
         self.is_waiting = False
         self.recoveries += 1

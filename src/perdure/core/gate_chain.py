@@ -52,7 +52,10 @@ class GateDecision(Struct, frozen=True, eq=False):
 
 
 class BackgroundTaskCaller(Struct, frozen=True):
-    """The session, agent and run that gave a background agent its task; their remembered denials apply to it too."""
+    """Identity of the session, agent and run that gave a background agent its task.
+
+    Their remembered denials apply to the background agent too.
+    """
 
     session_id: str
     session: str
@@ -150,10 +153,10 @@ def gate_depth(gate: Gate | None) -> int:
     )
 
 
-def can_ask_here(gate: Gate | None) -> bool:
+def can_ask_in_process(gate: Gate | None) -> bool:
     """Return True if a gate of a chain has a handler that answers questions in this process."""
     if isinstance(gate, RestrictedGate):
-        return any(map(can_ask_here, gate.parts))
+        return any(map(can_ask_in_process, gate.parts))
     asks = as_question_gate(gate)
     return asks is not None and asks.handler is not None and asks.handler is not later
 

@@ -51,7 +51,7 @@ def build_repair_events(state: State, ending: tuple[str, str, str] = ENDING_PROC
 
 
 def build_direct_call_repairs(state: State) -> list[Event]:
-    """Build the results, `unknown`, of direct tool calls that were begun and have none."""
+    """Build the events that record an `unknown` result for each direct tool call that was started and has none."""
     lost = [start for call_id, start in state.started_calls.items() if call_id not in state.open_calls]
     return [
         event

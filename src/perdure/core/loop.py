@@ -56,12 +56,12 @@ from .run import Accepted, Engine, HistoryProcessor, Retry, Run
 from .stop_conditions import Guardrail, Halt, Nudge, Step, evaluate_condition
 from .store import wait_despite_cancel
 from .tool import REPEATABLE_EFFECTS
-from .tool_execution import PreparedCall, add_tool_labels, run_asks_first_call, run_call, run_finish_hooks
+from .tool_execution import PreparedCall, add_tool_labels, run_call, run_call_with_deferred_intent, run_finish_hooks
 from .unsuccessful_results import (
     RunSuspended,
+    build_interrupted_result,
     build_not_started_result,
     build_truncated_reply_result,
-    build_unknown_result,
 )
 
 MODEL_EVENT_TYPES = frozenset(get_args(ModelEvent))
@@ -189,7 +189,7 @@ async def run_turn_without_middleware(run: Run) -> Message:
     """Run a turn inside the middleware: check the limits, deliver queued messages, request the reply and store it."""
     if limit := run.find_reached_limit():
         raise LimitExceeded(limit)
-    check_turn_may_begin(run)
+    check_last_turn_ended(run)
     run.has_turn_in_progress = True
     try:
         if run.mailbox.has_messages_due and not run.state.is_steered:
@@ -219,8 +219,11 @@ async def run_turn_without_middleware(run: Run) -> Message:
         run.has_turn_in_progress = False
 
 
-def check_turn_may_begin(run: Run) -> None:
-    """Raise `UsageError` if an engine begins a turn while another is not over; `RunSuspended` if the run is left."""
+def check_last_turn_ended(run: Run) -> None:
+    """Raise `UsageError` if the last turn, or a tool call of it, is not finished.
+
+    Raises `RunSuspended` if this process leaves the run for another one to resume.
+    """
     if run.leaving_reason:
         raise RunSuspended
     if run.has_turn_in_progress:
@@ -461,7 +464,7 @@ def build_open_call_results(run: Run, in_doubt: Collection[str]) -> list[ToolRes
     """
     begun = run.entered_calls.union(in_doubt)
     return [
-        build_unknown_result(call) if call.call_id in begun else build_not_started_result(call)
+        build_interrupted_result(call) if call.call_id in begun else build_not_started_result(call)
         for call in run.state.unsettled_calls
     ]
 
@@ -548,7 +551,9 @@ async def execute_call(run: Run, prepared: PreparedCall, *, is_alone: bool = Fal
     """Execute one prepared tool call and store its result, even while the run is being cancelled."""
     began = run.clock.monotonic()
     try:
-        result = await (run_asks_first_call(run, prepared) if prepared.tool.asks_first else run_call(run, prepared))
+        result = await (
+            run_call_with_deferred_intent(run, prepared) if prepared.tool.asks_first else run_call(run, prepared)
+        )
     except RunSuspended:
         prepared.is_suspended = True
         run.entered_calls.discard(prepared.call.call_id)

@@ -15,7 +15,7 @@ from typing import IO, Literal
 from msgspec import Struct
 
 from .error import ConfigError
-from .text_target import ArgumentTarget, escape_pattern, has_wildcard
+from .text_target import TargetFromArgument, escape_pattern, has_wildcard
 
 _ANY_DEPTH = "**"
 _OPEN_FLAGS = {
@@ -48,9 +48,9 @@ class PathTarget(Struct, frozen=True, tag_field="kind", tag="path"):
         return cls(real, folder)
 
     @classmethod
-    def of_argument(cls, name: str, root: "str | os.PathLike[str]" = ".") -> "ArgumentTarget[PathTarget]":
+    def of_argument(cls, name: str, root: "str | os.PathLike[str]" = ".") -> "TargetFromArgument[PathTarget]":
         """Return a function for `@tool(target=…)` that makes the target from the tool's argument of this name."""
-        return ArgumentTarget(name, lambda path: cls.of(path, root))
+        return TargetFromArgument(name, lambda path: cls.of(path, root))
 
     def __str__(self) -> str:
         return self.path

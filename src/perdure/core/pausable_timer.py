@@ -1,4 +1,7 @@
-"""Timers of runs and tool calls, which are paused while a person is asked: people's time is not limited by them."""
+"""Timers of runs and tool calls, which are paused while a person is asked a question.
+
+The time that people take to answer does not count.
+"""
 
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
@@ -14,7 +17,7 @@ RUN_TIMER = ""
 
 
 class PausableTimer:
-    """A timer that calls a function once, when it has run for so many seconds without its pauses."""
+    """A timer that calls a function once after a number of seconds, not counting the time while it is paused."""
 
     __slots__ = ("_action", "_clock", "_is_over", "_left", "_pauses", "_since", "_timer")
 
@@ -55,7 +58,7 @@ class PausableTimer:
 
 @contextmanager
 def paused_timers(run: "Run", call_ids: Collection[str] = ()) -> Generator[None]:
-    """Pause the timers of a run, of these calls of it, and of the runs above, during the block."""
+    """Pause, during the `with` block, the timers of a run, of these tool calls, and of the parent runs."""
     timers = [run.timers[name] for name in (RUN_TIMER, *call_ids) if name in run.timers]
     above = run.parent
     while above is not None:

@@ -120,7 +120,7 @@ NO_ONE_TO_ASK = Verdict(
 
 
 def list_part_requests(request: PermissionRequest) -> list[PermissionRequest]:
-    """Return a request for each simple command of a command line that a parser has taken apart; else none."""
+    """Return one request for each simple command of a parsed command line; an empty list for any other target."""
     target = request.typed_target
     if not isinstance(target, CommandTarget):
         return []

@@ -14,7 +14,7 @@ from msgspec import Struct
 from .event import ModelRequested
 from .message import PASSING_ORIGINS, Message, Usage
 from .model import ModelInfo, Request
-from .transcript import View
+from .transcript import MessagesSnapshot
 
 
 class PartHash(Struct, frozen=True):
@@ -114,10 +114,10 @@ class PrefixComparer:
 def find_first_change(before: Request, after: Request) -> tuple[str, int]:
     """Return the first part that differs between two requests, such as `tools`, and how many messages they share."""
     sent, sent_now = before.messages, after.messages
-    is_grown = type(sent) is View and type(sent_now) is View and sent_now.is_extension_of(sent)
+    is_grown = type(sent) is MessagesSnapshot and type(sent_now) is MessagesSnapshot and sent_now.is_extension_of(sent)
     if is_grown and before.tools is after.tools and before.instructions == after.instructions:
         return "", 0  # nearly always: the same transcript, grown
-    kept = count_kept_messages(before.messages)
+    kept = count_cacheable_messages(before.messages)
     if before.instructions != after.instructions:
         return "instructions", kept
     if before.tools is not after.tools and list(before.tools) != list(after.tools):
@@ -126,8 +126,8 @@ def find_first_change(before: Request, after: Request) -> tuple[str, int]:
     return ("", 0) if shared == kept else (f"messages[{shared}]", kept - shared)
 
 
-def count_kept_messages(messages: Sequence[Message]) -> int:
-    """Return the number of messages that the next request will repeat: all except reminders at the end."""
+def count_cacheable_messages(messages: Sequence[Message]) -> int:
+    """Count the messages at the beginning of a request that the next one repeats: all but reminders at the end."""
     count = len(messages)
     while count and messages[count - 1].origin in PASSING_ORIGINS:
         count -= 1

@@ -18,7 +18,7 @@ from .mailbox import get_answer_post_id
 from .message import Status, Text, ToolCall, ToolResult
 from .pausable_timer import paused_timers
 from .store import Post
-from .unsuccessful_results import RunSuspended, build_unknown_result
+from .unsuccessful_results import RunSuspended, build_interrupted_result
 
 if TYPE_CHECKING:
     from .display_slot import Askable
@@ -51,7 +51,7 @@ async def ask_about_interrupted_call(run: "Run", call: ToolCall) -> ToolResult |
     if answer == "retry":
         return None
     if answer == "skip":
-        return build_unknown_result(call)
+        return build_interrupted_result(call)
     words = f"The runtime stopped while this ran. A person has looked: {to_text(answer)}"
     return ToolResult(call.call_id, call.name, (Text(replace_surrogates(words)),), Status.OK)
 

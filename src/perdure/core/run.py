@@ -50,9 +50,9 @@ from .run_callbacks import (
 from .run_cost import find_cost_usd
 from .run_spec import RunPlace, RunSpec
 from .stop_conditions import Limits, repeated_calls
-from .store import find_full_id
+from .store import find_full_session_id
 from .tool import Tool
-from .transcript import View
+from .transcript import MessagesSnapshot
 
 if TYPE_CHECKING:
     from .added_tools import AddedTool, ToolScope
@@ -151,7 +151,7 @@ class Run:
 
     def __init__(self, spec: RunSpec, place: RunPlace, state: State) -> None:  # noqa: PLR0915 - a line for each field
         self.session_id = place.session_id
-        self.full_session_id = find_full_id(place.log.store, place.session_id)
+        self.full_session_id = find_full_session_id(place.log.store, place.session_id)
         """The id of the session in its innermost store, which is the same through every part of that store."""
         self.run_id = place.run_id
         self.path = state.path
@@ -287,7 +287,7 @@ class Run:
     # -- events and state ----------------------------------------------------------------------------------------------
 
     @property
-    def messages(self) -> View:
+    def messages(self) -> MessagesSnapshot:
         """The messages of the conversation so far."""
         return self.state.messages
 

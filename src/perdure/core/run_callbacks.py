@@ -79,7 +79,7 @@ PROCESS_END_ATTRIBUTE = "process_end"
 
 
 class ShutdownSignal(Protocol):
-    """Protocol of an object that knows whether the process was asked to end, and stops runs then, as `Shutdown`."""
+    """Protocol of an object that stops runs when the process is asked to end; implemented by `Shutdown`."""
 
     @property
     def requested(self) -> bool:

@@ -16,7 +16,10 @@ class RunTotals(Struct, frozen=True):
 
 
 def add_run_cost(past_usd: float | None, ended: RunEnded | None) -> float | None:
-    """Return the cost of past runs with that of one more, if that has ended; `None` if one of them is not known."""
+    """Add the cost of a run that has ended to the cost of the runs before it; `None` if either is not known.
+
+    A run that has not ended, or that has no known cost and used no tokens, adds nothing.
+    """
     if ended is None or past_usd is None:
         return past_usd
     if ended.cost_usd is None:
@@ -25,7 +28,7 @@ def add_run_cost(past_usd: float | None, ended: RunEnded | None) -> float | None
 
 
 class UncountedRun(Struct, frozen=True, gc=False):
-    """A past run whose tokens and cost were not added to those of the runs before it yet.
+    """A past run whose tokens and cost have not been added to the session's totals yet.
 
     Adding takes longer than all else that the end of a run changes, so it is done when the totals are asked for.
     """

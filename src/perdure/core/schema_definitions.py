@@ -44,9 +44,9 @@ def _free_name(name: str, taken: Collection[str]) -> str:
 
 
 def _replace_strings(node: Any, texts: dict[str, str]) -> Any:
-    if is_object(node):
+    if is_json_object(node):
         return {key: _replace_strings(value, texts) for key, value in node.items()}
-    if is_array(node):
+    if is_json_array(node):
         return [_replace_strings(value, texts) for value in node]
     return texts.get(node, node) if isinstance(node, str) else node
 
@@ -64,24 +64,24 @@ def inline_root_reference(schema: JsonSchema) -> JsonSchema:
 
 def add_enum_types(node: Any) -> Any:
     """Add a `type` beside each `enum` of strings or integers: some providers require it."""
-    if is_array(node):
+    if is_json_array(node):
         return [add_enum_types(value) for value in node]
-    if not is_object(node):
+    if not is_json_object(node):
         return node
     values = node.get("enum")
     found = {key: add_enum_types(value) for key, value in node.items()}
-    if is_array(values) and "type" not in node:
+    if is_json_array(values) and "type" not in node:
         kinds: set[type] = {type(value) for value in values}
         name = {str: "string", int: "integer"}.get(kinds.pop()) if len(kinds) == 1 else None
         return {"type": name, **found} if name else found
     return found
 
 
-def is_object(node: Any) -> TypeGuard[JsonSchema]:
+def is_json_object(node: Any) -> TypeGuard[JsonSchema]:
     """Return True if the value is a JSON object."""
     return isinstance(node, dict)
 
 
-def is_array(node: Any) -> TypeGuard[list[Any]]:
+def is_json_array(node: Any) -> TypeGuard[list[Any]]:
     """Return True if the value is a JSON array."""
     return isinstance(node, list)

@@ -20,7 +20,7 @@ from msgspec import Struct
 from .clock import Clock, new_id
 from .error import Fenced, StoreError
 from .event import Entry, Event
-from .last_run import RunProgress
+from .last_run_progress import RunProgress
 from .lost_entries import mark_lost_entries
 
 T = TypeVar("T")
@@ -178,7 +178,7 @@ class Store(Protocol):
         and that have posts are listed too. A fork is listed only once a run was begun in it: the run it was cut from is
         that of the original session.
 
-        The progress of the last run is recorded with each append (`find_last_run`), so this reads no logs.
+        The progress of the last run is recorded with each append (`find_last_run_progress`), so this reads no logs.
         """
         ...
 
@@ -292,8 +292,8 @@ class GroupCommitStore(Protocol):
 
 
 @runtime_checkable
-class EventStore(Protocol):
-    """Protocol of a store that can return just the events of a log, without entry numbers, ids and times: faster."""
+class EventReadingStore(Protocol):
+    """Protocol of a store that can return the events of a log without entry numbers, ids and times, which is faster."""
 
     async def events(self, session_id: str, *, after: int = 0) -> tuple[list[Event], int]:
         """Return the events of the entries numbered above `after`, in order, and the number of the last of them.
@@ -324,7 +324,7 @@ class StoreFastPaths(NamedTuple):
 def detect_store_fast_paths(kind: type) -> StoreFastPaths:
     """Return which optional, faster operations a class of stores supports; cached, as protocol checks are slow."""
     return StoreFastPaths(
-        issubclass(kind, ImmediateStore), issubclass(kind, GroupCommitStore), issubclass(kind, EventStore)
+        issubclass(kind, ImmediateStore), issubclass(kind, GroupCommitStore), issubclass(kind, EventReadingStore)
     )
 
 
@@ -334,8 +334,8 @@ id of the session there. It may contain a password: it is never shown."""
 
 
 @runtime_checkable
-class LocatingStore(Protocol):
-    """Protocol of a store whose sessions have the same key through every store object in the process."""
+class SessionLocatingStore(Protocol):
+    """Protocol of a store that gives a session the same key through every store object in the process."""
 
     def locate_session(self, session_id: str) -> SessionPlace:
         """Return a key of a session that is the same for all store objects through which this process reaches it."""
@@ -348,8 +348,8 @@ def identify_session(store: Store, session_id: str) -> SessionPlace:
     return (id(store), session_id) if locate is None else locate(session_id)
 
 
-def find_full_id(store: Store, session_id: str) -> str:
-    """Return the id of a session in its innermost store: the same one through every part of that store."""
+def find_full_session_id(store: Store, session_id: str) -> str:
+    """Return the id of a session in the underlying store: with the prefixes that namespaced stores add."""
     return identify_session(store, session_id)[1]
 
 
@@ -359,13 +359,13 @@ async def read_events(store: Store, session_id: str, *, after: int = 0) -> tuple
     The number is read, not counted: a damaged log may have gaps. In their place is an `EntriesLost`.
     """
     if detect_store_fast_paths(type(store)).reads_events:
-        return await cast("EventStore", store).events(session_id, after=after)
+        return await cast("EventReadingStore", store).events(session_id, after=after)
     entries = await store.read(session_id, after=after)
     return mark_lost_entries(entries, after), entries[-1].seq if entries else after
 
 
 class EntryIds:
-    """The ids that one writer gives to entries: a random stem, and numbers of which none is given twice.
+    """Ids for the entries of one writer: a random stem, and a number that is never used twice.
 
     A store compares consecutive ids of one stem quickly, so the runs of a session in one process share them.
     """

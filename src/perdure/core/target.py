@@ -1,4 +1,4 @@
-"""Targets of tool calls (files, commands, addresses, text), and the patterns with which permission rules match them.
+"""Targets of tool calls (files, commands, URLs, text), and the patterns with which permission rules match them.
 
 A tool returns what a call will touch: a `PathTarget`, `CommandTarget`, `UrlTarget`, or plain text. Rules match that
 object and not a text, and the function gets the same object as `context.target`: what was checked is what is used.
@@ -55,7 +55,7 @@ def command(pattern: str) -> CommandPattern:
 
 
 def url(pattern: str) -> UrlPattern:
-    """Make a pattern for the target of a rule that matches addresses, such as `url("https://docs.python.org/**")`."""
+    """Make a pattern for the target of a rule that matches URLs, such as `url("https://docs.python.org/**")`."""
     return UrlPattern(_require_text("url", pattern))
 
 
@@ -96,7 +96,9 @@ def matches_allow_rule(pattern: Pattern, target: Target) -> bool:
 
 
 def match_restricting_rule(pattern: Pattern, target: Target, arguments: Mapping[str, Any]) -> Match:
-    """Return whether the pattern of a denying or asking rule matches a target (`yes`, `no`, `maybe`), read widely.
+    """Return whether the pattern of a denying or asking rule matches a target: `yes`, `no` or `maybe`.
+
+    Such a pattern is matched widely.
 
     One for another kind of target is applied to every text in the arguments: a denied file is denied to a tool too
     that does not say which files it touches.
@@ -118,7 +120,10 @@ def match_restricting_rule(pattern: Pattern, target: Target, arguments: Mapping[
 
 
 def convert_to_kind(pattern: Pattern, target: Target) -> Pattern | None:
-    """Convert a pattern to the kind of a target: a text pattern is parsed as one, another kind gives `None`."""
+    """Convert a pattern to the kind of a target; `None` if it is of another kind, or invalid as that kind.
+
+    A text pattern is parsed as a pattern of the target's kind; one of that kind is returned as it is.
+    """
     kinds: dict[type, type] = {PathTarget: PathPattern, CommandTarget: CommandPattern, UrlTarget: UrlPattern}
     wanted = kinds.get(type(target), TextPattern)
     if isinstance(pattern, wanted):

@@ -1,4 +1,4 @@
-"""Plain text as the target of a permission rule, and wildcards, which all kinds of targets share.
+"""Plain text as the target of a permission rule, and the wildcard matching that all kinds of targets share.
 
 Wildcards on plain text are a convenience, and no protection: a text has as many spellings as its tool accepts. Tools
 that touch files, commands or addresses return a `PathTarget`, `CommandTarget` or `UrlTarget` instead.
@@ -49,8 +49,8 @@ class TextPattern(Struct, frozen=True, tag_field="kind", tag="text"):
         return self.pattern
 
 
-class ArgumentTarget(Generic[T]):
-    """A function for `@tool(target=…)` that makes the target of a call from one of its arguments."""
+class TargetFromArgument(Generic[T]):
+    """A callable for `@tool(target=…)` that builds the target of a call from one of its arguments."""
 
     __slots__ = ("_make", "default", "name")
 
@@ -64,9 +64,9 @@ class ArgumentTarget(Generic[T]):
     def __call__(self, arguments: Mapping[str, Any]) -> T:
         return self._make(arguments.get(self.name, self.default))
 
-    def with_default(self, default: Any) -> "ArgumentTarget[T]":
+    def with_default(self, default: Any) -> "TargetFromArgument[T]":
         """Return a copy with the default value that the tool declares."""
-        return ArgumentTarget(self.name, self._make, default)
+        return TargetFromArgument(self.name, self._make, default)
 
 
 def has_wildcard(pattern: str) -> bool:

@@ -358,9 +358,9 @@ def _make_isolated_call(
     function: Callable[..., Any], context_parameter: str | None, receiver: str | None
 ) -> Callable[..., Awaitable[Any]]:
     """Return the tool's function as an async function that calls it in a worker process."""
-    from .worker_process import call_isolated, check_isolation  # at first use: most tools share this process
+    from .worker_process import call_isolated, locate_isolated_function  # at first use: most tools share this process
 
-    module, name = check_isolation(function, context_parameter, receiver)
+    module, name = locate_isolated_function(function, context_parameter, receiver)
 
     def call(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
         return call_isolated(context, module, name, arguments)
@@ -452,11 +452,11 @@ def _options_to_fields(options: ToolOptions, parameters: schema.Parameters) -> d
     target = options.get("target")
     if target is None:
         return dict(options)
-    from .text_target import ArgumentTarget  # at first use: most tools declare no target
+    from .text_target import TargetFromArgument  # at first use: most tools declare no target
 
     if isinstance(target, str):
-        target = ArgumentTarget(target, lambda value: "" if value is None else str(value))
-    if not isinstance(target, ArgumentTarget):
+        target = TargetFromArgument(target, lambda value: "" if value is None else str(value))
+    if not isinstance(target, TargetFromArgument):
         return dict(options)
     known: dict[str, Any] = parameters.json_schema.get("properties", {})
     if known and target.name not in known:

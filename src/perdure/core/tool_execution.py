@@ -119,7 +119,7 @@ class PreparedCall(Struct, eq=False):
         )
 
 
-async def run_asks_first_call(run: "Run", prepared: PreparedCall) -> ToolResult:
+async def run_call_with_deferred_intent(run: "Run", prepared: PreparedCall) -> ToolResult:
     """Run a call of a tool with `asks_first`: its intent is stored only when the tool calls `context.begin()`."""
     run.calls_without_intent.add(prepared.call.call_id)
     try:
@@ -273,7 +273,7 @@ def _can_retry(tool: Tool[..., Any], error: BaseException) -> bool:
 
 
 async def run_finish_hooks(run: "Run", prepared: PreparedCall, result: ToolResult) -> ToolResult:
-    """Run the tool's `finish` hooks on the result, and add its short form."""
+    """Run the tool's `finish` hooks on a result, and add the tool's summary if it makes one."""
     tool = prepared.tool
     try:
         for hook in tool.finish:
@@ -341,7 +341,7 @@ def to_tool_result(prepared: PreparedCall, value: Any) -> ToolResult:
 
 
 def sanitize_result(call: ToolCall, result: ToolResult) -> ToolResult:
-    """Return a result that a tool or hook has built in a form that can be stored."""
+    """Convert a result that a tool or hook has built to one that can be stored."""
     content = to_result_parts(result.content) if result.content else ()
     try:
         status = Status(result.status)
@@ -354,7 +354,7 @@ def sanitize_result(call: ToolCall, result: ToolResult) -> ToolResult:
 
 
 def sanitize_labels(labels: Any) -> tuple[str, ...]:
-    """Return labels that a tool or hook has set in a form that can be stored; none is dropped."""
+    """Convert the labels that a tool or hook has set to labels that can be stored; none is dropped."""
     if not labels:
         return ()
     given = cast("Sequence[Any]", labels if isinstance(labels, (tuple, list)) else (labels,))

@@ -1,4 +1,4 @@
-"""The messages of a conversation, and the possibly shorter list of them that the model is sent.
+"""The messages of a conversation, and the list that is sent to the model, which may be shorter.
 
 A transcript only grows. The view is the same list until something makes it shorter: a summary of its beginning, the
 short form of older results, the preview of a long one. Nothing is ever removed from the transcript itself.
@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from .message import Message, Text, ToolResult
 
 
-class View(Sequence[Message]):
-    """Read-only snapshot of an append-only list of messages. It copies nothing, and never changes."""
+class MessagesSnapshot(Sequence[Message]):
+    """Read-only snapshot of an append-only list of messages, which shares the list instead of copying it."""
 
     __slots__ = ("_length", "_messages")
 
@@ -21,7 +21,7 @@ class View(Sequence[Message]):
         self._messages = messages
         self._length = len(messages)
 
-    def is_extension_of(self, other: "View") -> bool:
+    def is_extension_of(self, other: "MessagesSnapshot") -> bool:
         """Return True if this is a snapshot of the same list as `other`, and at least as long."""
         return self._messages is other._messages and self._length >= other._length  # noqa: SLF001 - same class
 
@@ -48,7 +48,7 @@ class View(Sequence[Message]):
         return self._messages[range(self._length)[index]]
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, (View, list, tuple)):
+        if not isinstance(other, (MessagesSnapshot, list, tuple)):
             return NotImplemented
         return list(self) == list(cast("Sequence[Any]", other))
 
@@ -109,7 +109,7 @@ class Transcript:
 
 
 def build_sent_message(message: Message, *, short: bool = False) -> Message:
-    """Return a message as the model is sent it: long results as previews or, with `short`, as their summaries."""
+    """Return a message as it is sent to the model: long results as previews or, with `short`, as their summaries."""
     if message.role != "tool":
         return message
     parts = [_result_as_sent(part, short=short) if type(part) is ToolResult else part for part in message.parts]

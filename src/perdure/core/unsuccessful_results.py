@@ -15,7 +15,10 @@ MAY_HAVE_HAPPENED = "It may or may not have taken effect: check before repeating
 
 
 class RunSuspended(BaseException):
-    """Raised to end a run as `waiting`, because an answer takes longer than this process waits. Tools let it pass."""
+    """Raised to end a run as `waiting`: an answer takes too long, or the process leaves the run to another.
+
+    Tools let it pass.
+    """
 
 
 def build_error_result(call: ToolCall, text: str) -> ToolResult:
@@ -35,7 +38,7 @@ def build_uncertain_result(call: ToolCall, status: Status, text: str) -> ToolRes
     return ToolResult(call.call_id, call.name, (Text(f"{text} {MAY_HAVE_HAPPENED}"),), status)
 
 
-def build_unknown_result(call: ToolCall) -> ToolResult:
+def build_interrupted_result(call: ToolCall) -> ToolResult:
     """Build the result of a tool call that a crash interrupted after it was recorded as started."""
     return ToolResult(call.call_id, call.name, (Text(INTERRUPTED_CALL_TEXT),), Status.UNKNOWN)
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from .error import ConfigError
 from .path_target import match_steps
-from .text_target import ArgumentTarget, has_wildcard, matches_text
+from .text_target import TargetFromArgument, has_wildcard, matches_text
 
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21}
 _UNRESERVED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
@@ -50,9 +50,9 @@ class UrlTarget(Struct, frozen=True, tag_field="kind", tag="url"):
         return cls(scheme, normalize_host(host), port, normalize_path(slash_path), query)
 
     @classmethod
-    def of_argument(cls, name: str) -> "ArgumentTarget[UrlTarget]":
+    def of_argument(cls, name: str) -> "TargetFromArgument[UrlTarget]":
         """Return a function for `@tool(target=…)` that makes the target from the tool's argument of this name."""
-        return ArgumentTarget(name, cls.of)
+        return TargetFromArgument(name, cls.of)
 
     @property
     def origin(self) -> str:

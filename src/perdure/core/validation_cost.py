@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from .error import ConfigError
-from .schema_definitions import JsonSchema, is_array, is_object
+from .schema_definitions import JsonSchema, is_json_array, is_json_object
 
 MAX_CHECKS_PER_VALUE = 10_000
 """The most checks of a single value that a schema may need; each is the application of one part of the schema."""
@@ -53,7 +53,7 @@ _UNIONS = frozenset({"anyOf", "oneOf"})
 
 
 class ValidationCost(Struct, frozen=True):
-    """The most work that checking one value against a schema can take, for values up to a depth."""
+    """Upper bound on the work of checking one value against a schema, for values up to `max_depth`."""
 
     checks_per_value: int
     """The most parts of the schema that are applied to one value, weighted with the cost of patterns."""
@@ -87,7 +87,7 @@ def count_values(value: Any, limit: int) -> int:
     pending: list[Any] = [value]
     while pending and count <= limit:
         each = pending.pop()
-        inner = each.values() if is_object(each) else each if is_array(each) else ()
+        inner = each.values() if is_json_object(each) else each if is_json_array(each) else ()
         count += len(inner)
         pending += inner
     return count
@@ -99,9 +99,9 @@ def is_nested_deeper(value: Any, depth: int) -> bool:
     for _ in range(depth + 1):
         below: list[Any] = []
         for each in level:
-            if is_object(each):
+            if is_json_object(each):
                 below += each.values()
-            elif is_array(each):
+            elif is_json_array(each):
                 below += each
         if not below:
             return False
@@ -156,32 +156,32 @@ class _SchemaGraph:
         self._find_anchors()
         self.root = self._part(root)
         for part in self.parts:  # grows meanwhile
-            if is_object(part.node):
+            if is_json_object(part.node):
                 self._connect(part, part.node)
 
     def _find_anchors(self) -> None:
         pending: list[Any] = [self._root]
         while pending:
             node = pending.pop()
-            if is_object(node):
+            if is_json_object(node):
                 for word in ("$anchor", "$dynamicAnchor"):
                     if isinstance(name := node.get(word), str):
                         self._anchors.setdefault(name, []).append(node)
                 if node is not self._root and isinstance(node.get("$id", node.get("id")), str):
                     self._resources.append(node)
                 pending += node.values()
-            elif is_array(node):
+            elif is_json_array(node):
                 pending += node
 
     def _part(self, node: Any) -> _Part:
-        known = self._by_id.get(id(node)) if is_object(node) else None
+        known = self._by_id.get(id(node)) if is_json_object(node) else None
         if known is not None:
             return known
         if len(self.parts) >= MAX_SCHEMA_PARTS:
             raise _make_refusal(f"it has more than {MAX_SCHEMA_PARTS} parts")
         part = _Part(node)
         self.parts.append(part)
-        if is_object(node):
+        if is_json_object(node):
             self._by_id[id(node)] = part
         return part
 
@@ -196,20 +196,20 @@ class _SchemaGraph:
 
     def _connect_properties(self, children: _Children, node: JsonSchema) -> None:
         properties, patterns = node.get("properties"), node.get("patternProperties")
-        if is_object(properties):
+        if is_json_object(properties):
             children.named = {name: self._part(each) for name, each in properties.items()}
         children.rest = self._parts_at(node, "additionalProperties")
         children.every = self._parts_at(node, "unevaluatedProperties")
-        if is_object(patterns):
+        if is_json_object(patterns):
             children.every += [self._part(each) for each in patterns.values()]
             self.patterns |= patterns.keys()
 
     def _connect_items(self, children: _Children, node: JsonSchema) -> None:
         items = node.get("items")
-        first = node.get("prefixItems", items if is_array(items) else None)
-        if is_array(first):
+        first = node.get("prefixItems", items if is_json_array(items) else None)
+        if is_json_array(first):
             children.named = {place: self._part(each) for place, each in enumerate(first)}
-        children.rest = self._parts_at(node, "additionalItems" if is_array(items) else "items")
+        children.rest = self._parts_at(node, "additionalItems" if is_json_array(items) else "items")
         children.every = self._parts_at(node, "unevaluatedItems", "contains")
 
     def _parts_at(self, node: JsonSchema, *words: str) -> list[_Part]:
@@ -218,14 +218,14 @@ class _SchemaGraph:
     def _in_place(self, node: JsonSchema) -> Iterator[Any]:
         """Yield the subschemas that apply to the same value."""
         for word in _IN_PLACE_LISTS:
-            if is_array(each := node.get(word)):
+            if is_json_array(each := node.get(word)):
                 yield from each
         for word in _IN_PLACE:
             if word in node:
                 yield node[word]
         for word in _IN_PLACE_MAPS:
-            if is_object(each := node.get(word)):
-                yield from [inner for inner in each.values() if not is_array(inner)]
+            if is_json_object(each := node.get(word)):
+                yield from [inner for inner in each.values() if not is_json_array(inner)]
         for word in _REFERENCES:
             if isinstance(reference := node.get(word), str):
                 self.has_references = True
@@ -261,9 +261,9 @@ def _follow_pointer(node: Any, pointer: str) -> Any:
 
     for step in unquote(pointer).split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
-        if is_object(node) and key in node:
+        if is_json_object(node) and key in node:
             node = node[key]
-        elif is_array(node) and key.isdecimal() and int(key) < len(node):
+        elif is_json_array(node) and key.isdecimal() and int(key) < len(node):
             node = node[int(key)]
         else:
             return None
@@ -273,9 +273,12 @@ def _follow_pointer(node: Any, pointer: str) -> Any:
 def _own_weight(node: JsonSchema) -> int:
     weight = 1
     options = node.get("enum")
-    if is_array(options):
+    if is_json_array(options):
         weight += len(options) // 64
-    patterns = [node.get("pattern"), *(node["patternProperties"] if is_object(node.get("patternProperties")) else ())]
+    patterns = [
+        node.get("pattern"),
+        *(node["patternProperties"] if is_json_object(node.get("patternProperties")) else ()),
+    ]
     return weight + sum(
         _COSTLY_PATTERN_WEIGHT for each in patterns if isinstance(each, str) and _BACKTRACKS(each) is not None
     )

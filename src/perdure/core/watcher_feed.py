@@ -44,7 +44,10 @@ _JOIN_SECONDS: Final = 1.0
 
 
 class Feed(ABC, Generic[T]):
-    """Delivers events to one watcher, in a task or thread. Use it on the event loop's thread unless noted."""
+    """Delivers events to one watcher, in a task or on a thread (abstract base class).
+
+    Use it on the event loop's thread, unless a method says otherwise.
+    """
 
     def __init__(self, name: str, buffer: Buffer[T], ended: "FeedEnded[T]") -> None:
         self.name = name

@@ -40,7 +40,10 @@ def read_frame(stream: BinaryIO) -> Any:
 
 
 def prepare_process(preparation: dict[str, Any]) -> None:
-    """Take over the import path of the host. Its main script is run only if a function of it is called."""
+    """Apply the host's import path, arguments and folder to this process, by multiprocessing's `prepare`.
+
+    The host's main script is imported only when one of its functions is called.
+    """
     from multiprocessing import spawn
 
     main_script.update({name: preparation.pop(name) for name in _MAIN_KEYS if name in preparation})
@@ -59,14 +62,17 @@ def load_main_script() -> None:
 
 
 def refuse_nested_worker() -> None:
-    """End this process if its main script calls isolated tools while it is imported: it would go on without end."""
+    """End this process if the host's main script calls isolated tools while it is imported.
+
+    Otherwise each worker would start another one, without end.
+    """
     if is_loading_main:
         os.write(2, _NO_GUARD)
         os._exit(1)
 
 
 def find_function(module: str, name: str) -> Any:
-    """Return the function at the top level of a module; of a tool there, its function."""
+    """Return a function by its module and qualified name; if that is a tool, the function of the tool."""
     if module == "__main__":
         load_main_script()
     found: Any = import_module(module)
@@ -114,15 +120,15 @@ def _describe_unpicklable(is_value: bool, result: Any, error: Exception) -> str:
 
 
 def end_with_host(life: int, pipes: tuple[int, ...] = (0, 1)) -> None:
-    """Start a process that kills this one, and all that it starts, when the host has closed a pipe, or is dead."""
+    """Start a process that kills this worker, and all that it has started, when the host closes the pipe or dies."""
     worker = os.getpid()
     if os.fork() == 0:
-        wait_for_host(life, worker, pipes)
+        kill_worker_after_host(life, worker, pipes)
     os.close(life)
 
 
-def wait_for_host(life: int, worker: int, pipes: tuple[int, ...]) -> None:
-    """Wait until the host has closed the pipe, and kill the process group of the worker."""
+def kill_worker_after_host(life: int, worker: int, pipes: tuple[int, ...]) -> None:
+    """Wait until the host has closed the pipe `life`, or has died; then kill the worker's process group."""
     for each in pipes:
         os.close(each)  # or the host would not see that the worker has ended
     os.read(life, 1)
@@ -130,7 +136,7 @@ def wait_for_host(life: int, worker: int, pipes: tuple[int, ...]) -> None:
 
 
 def open_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Take the pipes away from standard input and output, so that what a tool prints is no reply."""
+    """Move the pipes to the host off standard input and output, so that prints of a tool are not read as replies."""
     requests, replies = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123
         os.dup2(nothing.fileno(), 0)
@@ -139,7 +145,10 @@ def open_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def run(life: int) -> None:
-    """Work for the host until it is gone. The host starts this process as the leader of a session."""
+    """Run the worker: answer the requests of the host until it closes the pipe.
+
+    The host starts this process as the leader of a session.
+    """
     end_with_host(life)
     requests, replies = open_pipes()
     with requests, replies:

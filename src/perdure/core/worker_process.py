@@ -1,4 +1,4 @@
-"""Warm worker processes for isolated tools: a call that is cancelled, or too late, ends with its process.
+"""Reusable worker processes for isolated tools; a call that is cancelled or times out is ended with its process.
 
 A Python function on a thread cannot be stopped. One in a process can: the process is killed, with everything that it
 started, and the next call gets another one.
@@ -29,7 +29,7 @@ Request = tuple[str, str, dict[str, Any]]
 
 
 class WorkerProcess:
-    """A process that calls functions for this one, one at a time."""
+    """A worker process that calls functions for this process, one at a time."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -100,7 +100,7 @@ class WorkerProcess:
 
 
 class WorkerPool:
-    """The workers of this process that wait for a call."""
+    """Pool of idle worker processes, kept for later calls."""
 
     def __init__(self) -> None:
         self._idle: list[WorkerProcess] = []
@@ -156,8 +156,8 @@ async def call_isolated(context: "ToolContext[Any]", module: str, name: str, arg
     raise result
 
 
-def check_isolation(function: Any, context_parameter: str | None, receiver: str | None) -> tuple[str, str]:
-    """Return where a worker finds a function. Raises `ConfigError` for one that a worker cannot call."""
+def locate_isolated_function(function: Any, context_parameter: str | None, receiver: str | None) -> tuple[str, str]:
+    """Return the module and name by which a worker finds a function. Raises `ConfigError` if it cannot call it."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     if context_parameter is not None:
         problem = f"it has a parameter {context_parameter!r} for the ToolContext, which stays in this process"

@@ -6,9 +6,9 @@ The model writes `{{name}}`; the tool gets the value; nothing that is stored, sh
 
 from .credentialed_tool import credentialed
 from .file_vault import FileVault
+from .fixed_secrets_redactor import FixedSecretsRedactor, RedactingStream
 from .model_redaction import redacted_model
 from .placeholders import find_placeholder_names, substitute_placeholders
-from .redaction_filter import RedactingStream, RedactionFilter
 from .redactor import Redactor
 from .secret import Secret
 from .secret_forms import list_secret_forms
@@ -18,10 +18,10 @@ from .vault import EnvironmentVault, KeyringVault, MemoryVault, Vault, first_of,
 __all__ = [
     "EnvironmentVault",
     "FileVault",
+    "FixedSecretsRedactor",
     "KeyringVault",
     "MemoryVault",
     "RedactingStream",
-    "RedactionFilter",
     "Redactor",
     "Secret",
     "SharedRedactor",

@@ -39,7 +39,7 @@ def credentialed(tool: Tool[..., Any], vault: Vault, *, redactor: Redactor | Non
 
     async def call(arguments: Arguments, context: ToolContext[Any]) -> Any:
         names = find_placeholder_names({name: value for name, value in arguments.items() if name != receiver})
-        if not names and knows.redaction_filter is None:
+        if not names and knows.fixed_redactor is None:
             return await inner(arguments, context)
 
         async def effect(values: Mapping[str, str], context: ToolContext[Any]) -> Any:

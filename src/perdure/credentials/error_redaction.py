@@ -10,57 +10,57 @@ from typing import Any, cast
 
 from perdure.core.jsonable import error_message
 
-from .redaction_filter import RedactionFilter
+from .fixed_secrets_redactor import FixedSecretsRedactor
 from .untyped_builtins import is_a, type_of
 
 _PLAIN = (str, bytes, bool, int, float, type(None))
 _MOST_FRAMES = 20
 
 
-def redact_error(error: BaseException, scrubber: RedactionFilter) -> BaseException:
+def redact_error(error: BaseException, fixed: FixedSecretsRedactor) -> BaseException:
     """Return a copy of the exception with all secrets replaced by their placeholders."""
-    text = scrubber.redact_text(error_message(error))
-    new = _rebuild_error(error, scrubber)
-    if new is None or error_message(new) != text or _has_secret_in_repr(new, scrubber):
+    text = fixed.redact_text(error_message(error))
+    new = _rebuild_error(error, fixed)
+    if new is None or error_message(new) != text or _has_secret_in_repr(new, fixed):
         new = _build_text_error(error, text)
     for note in (*_get_notes(error), *_format_traceback_note(error)):
-        new.add_note(scrubber.redact_text(note))
+        new.add_note(fixed.redact_text(note))
     return new
 
 
-def has_secret(error: BaseException, scrubber: RedactionFilter) -> bool:
+def has_secret(error: BaseException, fixed: FixedSecretsRedactor) -> bool:
     """Return True if the logged traceback of an exception, including its causes, would contain a secret."""
     text = "".join(traceback.format_exception(error))
-    return scrubber.redact_text(text) != text
+    return fixed.redact_text(text) != text
 
 
-def _rebuild_error(error: BaseException, scrubber: RedactionFilter) -> BaseException | None:
+def _rebuild_error(error: BaseException, fixed: FixedSecretsRedactor) -> BaseException | None:
     """Build an error of the same class from redacted arguments; `None` if that does not work."""
     kind = type_of(error)
     if is_a(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
-        inner = [redact_error(each, scrubber) for each in group.exceptions]
-        arguments: tuple[Any, ...] = (scrubber.redact_text(group.message), inner)
+        inner = [redact_error(each, fixed) for each in group.exceptions]
+        arguments: tuple[Any, ...] = (fixed.redact_text(group.message), inner)
     else:
-        arguments = tuple([_redact_attribute(each, scrubber) for each in error.args])
+        arguments = tuple([_redact_attribute(each, fixed) for each in error.args])
     try:
         new: BaseException = kind.__new__(kind, *arguments)
         new.args = arguments
         for name, value in vars(error).items():
             if name != "__notes__" and _is_plain(value):
-                setattr(new, name, _redact_attribute(value, scrubber))
+                setattr(new, name, _redact_attribute(value, fixed))
     except Exception:  # noqa: BLE001 - a class may make its errors in any way it likes
         return None
     return new
 
 
-def _has_secret_in_repr(new: BaseException, scrubber: RedactionFilter) -> bool:
+def _has_secret_in_repr(new: BaseException, fixed: FixedSecretsRedactor) -> bool:
     """Return True if the `repr` of an exception still contains a secret."""
     try:
         text = repr(new)
     except Exception:  # noqa: BLE001 - as above
         return True
-    return scrubber.redact_text(text) != text
+    return fixed.redact_text(text) != text
 
 
 def _build_text_error(error: BaseException, text: str) -> BaseException:
@@ -91,11 +91,9 @@ def _build_text_error(error: BaseException, text: str) -> BaseException:
     return new
 
 
-def _redact_attribute(value: Any, scrubber: RedactionFilter) -> Any:
+def _redact_attribute(value: Any, fixed: FixedSecretsRedactor) -> Any:
     """Redact an attribute of an error; an object is replaced by its redacted text."""
-    return (
-        scrubber.redact_value(value) if _is_plain(value) else scrubber.redact_text(error_message(RuntimeError(value)))
-    )
+    return fixed.redact_value(value) if _is_plain(value) else fixed.redact_text(error_message(RuntimeError(value)))
 
 
 def _is_plain(value: Any) -> bool:

@@ -23,7 +23,7 @@ from perdure.core.model import Model, Request
 from perdure.core.wrappers import WrappedModel, open_stream
 
 from .error_redaction import has_secret, redact_error
-from .redaction_filter import RedactingStream, RedactionFilter
+from .fixed_secrets_redactor import FixedSecretsRedactor, RedactingStream
 from .redactor import Redactor
 
 _MOST_SESSIONS = 64
@@ -36,16 +36,16 @@ def redacted_model(model: Model, redactor: Redactor) -> Model:
     sent = _RedactedMessages()
 
     def stream(request: Request) -> AsyncIterator[ModelEvent]:
-        scrubber = redactor.redaction_filter
-        if scrubber is None:
+        fixed = redactor.fixed_redactor
+        if fixed is None:
             return model.stream(request)
-        return _stream_redacted(model, sent.redact_request(request, scrubber), scrubber)
+        return _stream_redacted(model, sent.redact_request(request, fixed), fixed)
 
     return WrappedModel(model, stream)
 
 
-async def _stream_redacted(model: Model, request: Request, scrubber: RedactionFilter) -> AsyncIterator[ModelEvent]:
-    reply = ReplyRedactor(scrubber)
+async def _stream_redacted(model: Model, request: Request, fixed: FixedSecretsRedactor) -> AsyncIterator[ModelEvent]:
+    reply = ReplyRedactor(fixed)
     try:
         async with open_stream(model, request) as events:
             async for event in events:
@@ -53,19 +53,19 @@ async def _stream_redacted(model: Model, request: Request, scrubber: RedactionFi
                     yield each
         return
     except Exception as error:
-        if not has_secret(error, scrubber):
+        if not has_secret(error, fixed):
             raise
-        failure = redact_error(error, scrubber)
+        failure = redact_error(error, fixed)
     raise failure  # not inside `except`, where the original would be chained to it
 
 
 class ReplyRedactor:
     """Redacts secrets from the streamed events of one model reply, also secrets that are split across events."""
 
-    __slots__ = ("_changed", "_last", "_scrubber", "_streams")
+    __slots__ = ("_changed", "_fixed", "_last", "_streams")
 
-    def __init__(self, scrubber: RedactionFilter) -> None:
-        self._scrubber = scrubber
+    def __init__(self, fixed: FixedSecretsRedactor) -> None:
+        self._fixed = fixed
         self._streams: dict[_Key, tuple[_Delta, RedactingStream]] = {}
         self._changed: set[_Key] = set()
         self._last: _Key | None = None
@@ -80,7 +80,7 @@ class ReplyRedactor:
         elif isinstance(event, (RetryScheduled, FailedOver)):  # it begins anew
             self._streams.clear()
             self._changed.clear()
-        yield self._scrubber.redact_value(event)
+        yield self._fixed.redact_value(event)
 
     def _redact_delta(self, event: _Delta) -> Iterator[ModelEvent]:
         key: _Key = (type(event), 0 if isinstance(event, TextDelta) else event.index)
@@ -91,7 +91,7 @@ class ReplyRedactor:
             first = self._streams[key][0]
             if isinstance(first, ToolCallDelta) and first.call_id not in {"", event.call_id}:
                 yield from self._flush_streams([key])  # another call under the same number
-        _, stream = self._streams.setdefault(key, (event, RedactingStream(self._scrubber)))
+        _, stream = self._streams.setdefault(key, (event, RedactingStream(self._fixed)))
         yield from self._emit_delta(event, key, stream)
 
     def _emit_delta(self, event: _Delta, key: _Key, stream: RedactingStream) -> Iterator[ModelEvent]:
@@ -130,23 +130,23 @@ class ReplyRedactor:
 class _RedactedMessages:
     """Cache of redacted messages, so that each message of a conversation is redacted once."""
 
-    __slots__ = ("_scrubber", "_sessions")
+    __slots__ = ("_fixed", "_sessions")
 
     def __init__(self) -> None:
-        self._scrubber: RedactionFilter | None = None
+        self._fixed: FixedSecretsRedactor | None = None
         self._sessions: dict[str, dict[int, tuple[Message, Message]]] = {}
 
-    def redact_request(self, request: Request, scrubber: RedactionFilter) -> Request:
+    def redact_request(self, request: Request, fixed: FixedSecretsRedactor) -> Request:
         """Return the request with the secrets redacted; the same object if it contains none."""
-        if scrubber is not self._scrubber or len(self._sessions) > _MOST_SESSIONS:
-            self._scrubber, self._sessions = scrubber, {}
+        if fixed is not self._fixed or len(self._sessions) > _MOST_SESSIONS:
+            self._fixed, self._sessions = fixed, {}
         before = self._sessions.get(request.session_id, {})
         now: dict[int, tuple[Message, Message]] = {}
         for message in request.messages:
             known = before.get(id(message))
-            now[id(message)] = (message, cast("Message", scrubber.redact_value(message))) if known is None else known
+            now[id(message)] = (message, cast("Message", fixed.redact_value(message))) if known is None else known
         self._sessions[request.session_id] = now
-        instructions = scrubber.redact_text(request.instructions)
+        instructions = fixed.redact_text(request.instructions)
         messages = [now[id(message)][1] for message in request.messages]
         if instructions == request.instructions and all(new is old for old, new in now.values()):
             return request

@@ -14,7 +14,7 @@ from weakref import WeakSet
 from perdure.core.error import ToolError
 from perdure.core.event import Event
 
-from .redaction_filter import RedactingStream, RedactionFilter
+from .fixed_secrets_redactor import FixedSecretsRedactor, RedactingStream
 from .secret import Secret, check_value
 from .vault import Vault, list_secret_names
 
@@ -30,11 +30,11 @@ MAX_VALUES = 32
 class Redactor:
     """Remembers the secrets that were passed to tools, and redacts them from texts, events and errors."""
 
-    __slots__ = ("__weakref__", "_confidants", "_scrubber", "_values")
+    __slots__ = ("__weakref__", "_confidants", "_fixed", "_values")
 
     def __init__(self) -> None:
         self._values: dict[str, list[str]] = {}
-        self._scrubber: RedactionFilter | None = None
+        self._fixed: FixedSecretsRedactor | None = None
         self._confidants: WeakSet[Redactor] = WeakSet()
         """Redactors that get each value that this one learns."""
 
@@ -42,20 +42,20 @@ class Redactor:
         return f"Redactor({', '.join(self._values)})"
 
     @property
-    def redaction_filter(self) -> RedactionFilter | None:
+    def fixed_redactor(self) -> FixedSecretsRedactor | None:
         """Filter that redacts the secrets known by now; `None` if there are none yet."""
-        if self._scrubber is None and self._values:  # made at first use: it takes some milliseconds
-            self._scrubber = RedactionFilter(
+        if self._fixed is None and self._values:  # made at first use: it takes some milliseconds
+            self._fixed = FixedSecretsRedactor(
                 [(name, value) for name, values in self._values.items() for value in values]
             )
-        return self._scrubber
+        return self._fixed
 
     def learn_value(self, name: str, value: str) -> None:
         """Remember a secret and its name, and redact it from now on."""
         known = self._values.get(name, [])
         if value not in known:
             self._values[name] = [*known, check_value(name, value)][-MAX_VALUES:]
-            self._scrubber = None
+            self._fixed = None
             for each in list(self._confidants):
                 each.learn_value(name, value)
 
@@ -96,13 +96,13 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return the text with all known secrets replaced by placeholders."""
-        scrubber = self.redaction_filter
-        return text if scrubber is None else scrubber.redact_text(text)
+        fixed = self.fixed_redactor
+        return text if fixed is None else fixed.redact_text(text)
 
     def value(self, value: T) -> T:
-        """Return any object with the known secrets in its texts redacted; see `RedactionFilter.redact_value`."""
-        scrubber = self.redaction_filter
-        return value if scrubber is None else cast("T", scrubber.redact_value(value))
+        """Return any object with the known secrets in its texts redacted; see `FixedSecretsRedactor.redact_value`."""
+        fixed = self.fixed_redactor
+        return value if fixed is None else cast("T", fixed.redact_value(value))
 
     def event(self, event: E) -> E:
         """Return the event with the known secrets redacted, before it is stored or shown.
@@ -110,8 +110,8 @@ class Redactor:
         Deltas are redacted one by one: a value that is split across several is redacted by `redacted_model`, which can
         delay ambiguous text.
         """
-        scrubber = self.redaction_filter
-        return event if scrubber is None else cast("E", scrubber.redact_value(event))
+        fixed = self.fixed_redactor
+        return event if fixed is None else cast("E", fixed.redact_value(event))
 
     def stream(self) -> "LiveRedactingStream":
         """Return a redactor for one text that arrives in pieces, since a secret may be split across them."""
@@ -119,12 +119,12 @@ class Redactor:
 
     def error(self, error: BaseException) -> BaseException:
         """Return the exception with the known secrets redacted, without its causes and traceback frames."""
-        scrubber = self.redaction_filter
-        if scrubber is None:
+        fixed = self.fixed_redactor
+        if fixed is None:
             return error
         from .error_redaction import redact_error
 
-        return redact_error(error, scrubber)
+        return redact_error(error, fixed)
 
 
 class LiveRedactingStream:
@@ -138,11 +138,11 @@ class LiveRedactingStream:
 
     def feed(self, chunk: str) -> str:
         """Add a piece of the text; return the redacted text that can be shown by now."""
-        scrubber = self._redactor.redaction_filter
-        if scrubber is None:
+        fixed = self._redactor.fixed_redactor
+        if fixed is None:
             return chunk
-        self._stream = self._stream or RedactingStream(scrubber)
-        self._stream.scrubber = scrubber
+        self._stream = self._stream or RedactingStream(fixed)
+        self._stream.fixed = fixed
         return self._stream.feed(chunk)
 
     def end(self) -> str:

@@ -8,8 +8,8 @@ from weakref import WeakSet
 
 from perdure.core.model import Model
 
+from .fixed_secrets_redactor import FixedSecretsRedactor
 from .model_redaction import redacted_model
-from .redaction_filter import RedactionFilter
 from .redactor import Redactor
 
 
@@ -35,10 +35,10 @@ class SharedRedactor(Redactor):
         redactor.share_with(self)
 
     @property
-    def redaction_filter(self) -> RedactionFilter | None:
+    def fixed_redactor(self) -> FixedSecretsRedactor | None:
         """Filter that redacts the secrets of all members; `None` if there are none yet."""
         return (
-            super().redaction_filter if self._only is None else self._only.redaction_filter
+            super().fixed_redactor if self._only is None else self._only.fixed_redactor
         )  # which is made already, as a rule
 
     def model(self, model: Model) -> Model:

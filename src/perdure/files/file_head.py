@@ -51,7 +51,10 @@ def read_file_head(path: str, max_bytes: int) -> FileHead:
 
 
 def read_descriptor(descriptor: int, max_bytes: int) -> FileHead:
-    """Read at most `max_bytes` from an open file; a file that grows meanwhile counts with what was read."""
+    """Read at most `max_bytes` from an open file; return them with the size of the file.
+
+    If the file grows meanwhile, the size is at least the number of bytes read.
+    """
     size, data = os.fstat(descriptor).st_size, _read_bytes(descriptor, max_bytes)
     return FileHead(data, max(size, len(data)))
 

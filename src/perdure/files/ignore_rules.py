@@ -24,7 +24,7 @@ class IgnoreRule(NamedTuple):
 
 
 class IgnoreRules(NamedTuple):
-    """The rules of one folder."""
+    """The rules of the `.gitignore` in one folder, and where that folder is."""
 
     depth: int
     """The number of names from the root of the search to the folder; negative above it."""
@@ -42,7 +42,7 @@ class IgnoreRules(NamedTuple):
 
 
 def parse_rules(text: str) -> tuple[IgnoreRule, ...]:
-    """Return the rules of a file, in order; lines that make no sense are left out, as git does."""
+    """Parse the text of a `.gitignore` into its rules, in order; invalid lines are skipped, as git does."""
     found: list[IgnoreRule] = []
     for line in text.removeprefix("\ufeff").split("\n"):
         rule = _parse_line(line.removesuffix("\r"))

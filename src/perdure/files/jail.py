@@ -1,4 +1,4 @@
-"""A folder for the files of tools: read, listed and written below it, and left by no path, link or race.
+"""The folder in which tools read, list and write files; no path, link or race condition can lead out of it.
 
 A path is resolved once, links included, into a `PathTarget`: that object is shown, checked and then used. What is
 opened is exactly that path, below a descriptor of the folder, where no name may be a link any more. Only regular files
@@ -20,9 +20,9 @@ from msgspec import Struct
 from perdure.core.error import ConfigError
 from perdure.core.path_target import PathTarget
 
-from .beneath import PATH_FLAG, FolderHandle
 from .confined_folder import FileRefused, Steps
 from .file_head import FileHead, read_descriptor
+from .folder_handle import PATH_FLAG, FolderHandle
 from .protected_names import PROTECTED_NAMES
 from .sensitive_names import SENSITIVE_NAMES, BlockedNames, find_blocking_pattern
 
@@ -63,7 +63,10 @@ def digest_of(data: bytes) -> str:
 
 
 class Jail:
-    """A folder with an open descriptor, below which tools read, list and write files; see the module."""
+    """A folder in which tools read, list and write files; no path, link or race condition can lead out of it.
+
+    It is opened once; files are opened below its descriptor.
+    """
 
     def __init__(
         self,
@@ -112,7 +115,7 @@ class Jail:
             raise error if isinstance(error, FileRefused) else FileRefused("it is not a valid path") from error
         return PathTarget(real, self.root)
 
-    def target_of(self, steps: Sequence[str]) -> PathTarget:
+    def build_target(self, steps: Sequence[str]) -> PathTarget:
         """Return the target at the end of names that a walk has found; nothing is resolved."""
         return PathTarget(os.path.join(self.root, *steps), self.root)
 

@@ -1,4 +1,4 @@
-"""Open a path below an open folder in one step of the kernel, by the Linux call `openat2`.
+"""Open a path below an open folder in a single system call, Linux's `openat2`.
 
 The kernel resolves the whole path itself and refuses any link and any way out, so that there is no moment between a
 check and its use. Where the call does not exist (other systems, Linux before 5.6, some sandboxes), `is_available` is
@@ -49,7 +49,7 @@ def open_in_one_step(folder: int, path: str, flags: int, mode: int = 0) -> int:
 
 
 def is_available() -> bool:
-    """Return True if the kernel has the call, and lets this process use it."""
+    """Return True if the kernel has `openat2`, and lets this process use it."""
     if _libc is None:
         return False
     here = os.open(os.sep, os.O_RDONLY | os.O_DIRECTORY)

@@ -37,7 +37,10 @@ def find_blocking_pattern(steps: Sequence[str], patterns: Iterable[str]) -> str:
 
 
 class BlockedNames:
-    """Patterns of names, prepared so that a whole tree can be checked: most names match none, and cost one look-up."""
+    """A compiled set of name patterns that quickly finds the pattern that blocks a path.
+
+    Most names match no pattern, and cost one look-up.
+    """
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = tuple(patterns)

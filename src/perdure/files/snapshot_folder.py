@@ -1,4 +1,4 @@
-"""Contents of files before and after changes, in a folder, each under its digest.
+"""A folder that stores the contents of files before and after changes, each under its digest.
 
 The same content is stored once. A content is checked against its digest when it is read: what another process has
 changed or cut off is refused. Only the owner can read the folder.
@@ -19,8 +19,8 @@ from .jail import MOST_READ_BYTES, digest_of
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
-class FolderSnapshots:
-    """A folder with contents of files, by digest; a `SnapshotBackend` for the file tools."""
+class SnapshotFolder:
+    """A folder that stores contents of files by digest; a `SnapshotBackend` for the file tools."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Name the folder; it is made at the first use."""

@@ -1,4 +1,4 @@
-"""Walk the files below a folder of a jail, without those that git ignores and those that mean secrets."""
+"""Walk the files below a folder of a jail, except those that git ignores or that usually contain secrets."""
 
 # ruff: noqa: PTH118, PTH120 - a Path would cost every start milliseconds
 import os
@@ -14,7 +14,7 @@ _VERSION_CONTROL: Final = ".git"
 
 
 def walk_files(jail: Jail, start: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the names on the way to each regular file below a folder of the jail, in no order.
+    """Yield the path, as a tuple of names, of each regular file below a folder of the jail, unsorted.
 
     Links are not followed, and folders that cannot be read are left out.
     """

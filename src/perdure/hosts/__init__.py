@@ -3,18 +3,18 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perdure.files.snapshot_folder import FolderSnapshots
+    from perdure.files.snapshot_folder import SnapshotFolder
 
     from .local_files import LocalFiles
     from .local_git import LocalGit
     from .local_search import LocalSearch
     from .local_shell import CommandLimits, LocalShell
 
-__all__ = ["CommandLimits", "FolderSnapshots", "LocalFiles", "LocalGit", "LocalSearch", "LocalShell"]
+__all__ = ["CommandLimits", "LocalFiles", "LocalGit", "LocalSearch", "LocalShell", "SnapshotFolder"]
 
 _PLACES = {
     "CommandLimits": "perdure.hosts.local_shell",
-    "FolderSnapshots": "perdure.files.snapshot_folder",
+    "SnapshotFolder": "perdure.files.snapshot_folder",
     "LocalFiles": "perdure.hosts.local_files",
     "LocalGit": "perdure.hosts.local_git",
     "LocalSearch": "perdure.hosts.local_search",

@@ -1,4 +1,4 @@
-"""Run a program of the system for a tool: without a shell, with exactly the given environment, and within bounds."""
+"""Run a system program for a tool: without a shell, with only the given environment, and within limits."""
 
 import contextlib
 import os

@@ -34,8 +34,8 @@ _NO_NESTING: Final = "--disable-userns"
 
 @cache
 def find_bubblewrap() -> tuple[tuple[str, ...], str]:
-    """Return how bubblewrap is started on this machine; or nothing, and the reason why it cannot be used."""
-    program = find_program("bwrap")
+    """Return the command that starts bubblewrap on this machine; if it cannot be used, `()` and the reason."""
+    program = find_system_program("bwrap")
     if program is None:
         return (), "bubblewrap is not installed (on Debian and Ubuntu: apt-get install bubblewrap)"
     problem = ""
@@ -53,8 +53,11 @@ def find_bubblewrap() -> tuple[tuple[str, ...], str]:
     return (), f"bubblewrap does not work here: {problem}"
 
 
-def find_program(name: str) -> str | None:
-    """Return the path of a program of the system. The PATH of this process may lead into the working folder."""
+def find_system_program(name: str) -> str | None:
+    """Return the path of a program in the system's own folders; `None` if it is not there.
+
+    The PATH of this process is not used: it may lead into the working folder.
+    """
     return shutil.which(name, path=SYSTEM_PATH)
 
 
@@ -119,7 +122,9 @@ def _protect(path: str, empty_file: str) -> Iterator[str]:
 
 
 def list_placeholders(root: str) -> list[str]:
-    """Return the protected names that do not exist: while a command runs, each has an empty file or folder.
+    """Return the protected paths for which bubblewrap creates empty placeholders while a command runs.
+
+    They are those that do not exist.
 
     Empty files that a host has left behind which was killed are among them.
     """
@@ -127,11 +132,14 @@ def list_placeholders(root: str) -> list[str]:
     git = os.path.join(root, ".git")
     if is_real_folder(git):
         names += [os.path.join(git, name) for name in (*GIT_FILES, *GIT_FOLDERS)]
-    return [each for each in names if not os.path.lexists(each) or is_left_behind(each)]
+    return [each for each in names if not os.path.lexists(each) or is_leftover_placeholder(each)]
 
 
-def is_left_behind(path: str) -> bool:
-    """Return True for an empty file as bubblewrap makes it, and for an empty folder of the runtime."""
+def is_leftover_placeholder(path: str) -> bool:
+    """Return True if a file or folder looks like a placeholder that a sandboxed command has left behind.
+
+    That is an empty file with the mode that bubblewrap gives it, or an empty folder of the runtime.
+    """
     found = os.lstat(path)
     if stat.S_ISDIR(found.st_mode):
         return os.path.basename(path) in CONFIG_FOLDERS and not os.listdir(path)
@@ -139,7 +147,7 @@ def is_left_behind(path: str) -> bool:
 
 
 def remove_placeholders(paths: Iterable[str]) -> None:
-    """Remove the empty files and folders that protected names had while a command ran."""
+    """Remove the placeholders of a sandbox: the files and folders that are still empty."""
     for path in paths:
         with contextlib.suppress(OSError):
             found = os.lstat(path)
@@ -158,7 +166,7 @@ def is_real_folder(path: str) -> bool:
 
 
 def find_home_secrets() -> list[str]:
-    """Return what in the home folders often means secrets, such as `.ssh`; and the folder of the runtime itself."""
+    """Return paths in the home folders that often contain secrets, such as `.ssh`, and the runtime's own folder."""
     found: list[str] = []
     for home in find_homes():
         own = os.path.realpath(os.environ.get("PERDURE_HOME") or os.path.join(home, ".perdure"))
@@ -169,7 +177,7 @@ def find_home_secrets() -> list[str]:
 
 
 def find_homes() -> list[str]:
-    """Return the home folders of the user that this process belongs to: as the system knows it, and by HOME."""
+    """Return the home folders of the current user: from HOME, and from the system's user database."""
     import pwd  # which Windows does not have
 
     homes = [os.path.expanduser("~")]
@@ -179,7 +187,7 @@ def find_homes() -> list[str]:
 
 
 def find_secrets(root: str, *, depth: int = 2, above: tuple[str, ...] = ()) -> list[str]:
-    """Return the files and folders near the top of a folder whose names often mean secrets. `.git` is none of them."""
+    """Return the paths near the top of a folder whose names suggest secrets; `.git` is left out."""
     found: list[str] = []
     level = [(root, above)]
     seen = 0

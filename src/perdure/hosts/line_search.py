@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 
 def find_lines(data: bytes, expression: "re.Pattern[str]", context: int, most: int) -> list[tuple[int, str, bool]]:
-    """Return the lines of a text that match, with their numbers, and those around them (marked true)."""
+    """Return matching lines and the context lines around them, as number, text, and True for a context line."""
     if b"\0" in data or data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return []  # no text, or none in UTF-8
     lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
@@ -37,7 +37,7 @@ def find_lines(data: bytes, expression: "re.Pattern[str]", context: int, most: i
 
 
 def has_match(line: bytes, expression: "re.Pattern[str]") -> bool:
-    """Return True if a line matches; bytes that are no UTF-8 match nothing, as in ripgrep."""
+    """Return True if the expression matches in a line; invalid UTF-8 matches nothing, as in ripgrep."""
     try:
         return expression.search(line.decode()) is not None
     except UnicodeDecodeError:
@@ -52,13 +52,16 @@ def has_match(line: bytes, expression: "re.Pattern[str]") -> bool:
 
 
 def read_batches(stream: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield batches of contents: a line with their sizes as JSON, then the contents."""
+    """Yield batches of file contents from a stream: each is a JSON line with the sizes, then the contents."""
     while line := stream.readline():
         yield [stream.read(size) for size in json.loads(line)]
 
 
 def main() -> None:
-    """Answer batches until standard input ends. The first line has the pattern and its options."""
+    """Search the batches of file contents on standard input until it ends, and write the matches as JSON.
+
+    The first line of the input has the pattern and its options.
+    """
     options: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
     expression = re.compile(options["pattern"], re.IGNORECASE if options["ignore_case"] else 0)
     for batch in read_batches(sys.stdin.buffer):

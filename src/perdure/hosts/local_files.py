@@ -1,4 +1,4 @@
-"""Files of a folder of this machine, as a backend of the file tools."""
+"""`LocalFiles`: a folder of this machine as the backend of the file tools."""
 
 import os
 from collections.abc import Sequence
@@ -8,7 +8,10 @@ from perdure.files.jail import FileState, FolderEntry, Jail
 
 
 class LocalFiles:
-    """A folder whose files tools read and write, and which no path, link or race leaves. See `perdure.files.jail`."""
+    """A folder of this machine as the backend of the file tools; no path, link or race can lead out of it.
+
+    See `perdure.files.jail`.
+    """
 
     def __init__(
         self, folder: str | os.PathLike[str], *, blocked: Sequence[str] = (), protected: Sequence[str] = ()

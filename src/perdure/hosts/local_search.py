@@ -1,4 +1,4 @@
-"""Search in a folder of this machine, with ripgrep where there is one, and with the same results without."""
+"""Search in a folder of this machine: with ripgrep if it is found, else with Python, with the same results."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final

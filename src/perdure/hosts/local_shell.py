@@ -21,7 +21,7 @@ from perdure.core.clock import new_id
 from perdure.core.error import ConfigError, ToolError
 from perdure.toolkits.shell_backend import Confinement, JobOutput, ShellCommand, ShellResult
 
-from .bubblewrap import build_sandbox, find_bubblewrap, find_homes, find_program, is_real_folder
+from .bubblewrap import build_sandbox, find_bubblewrap, find_homes, find_system_program, is_real_folder
 from .output_capture import trim_folder
 from .running_command import RunningCommand, SpoolLimits
 
@@ -243,13 +243,13 @@ def _check_environment(env: Mapping[str, str]) -> dict[str, str]:
 def _build_argv(command: ShellCommand) -> tuple[str, ...]:
     if command.argv:
         return command.argv
-    bash = find_program("bash") or "/bin/bash"
+    bash = find_system_program("bash") or "/bin/bash"
     return (bash, "--noprofile", "--norc", "-c", command.line)
 
 
 def _limit_prefix(limits: CommandLimits, *, is_confined: bool) -> list[str]:
     """Return the command line prefix that limits a command. Without util-linux, as on macOS, there are fewer limits."""
-    program = find_program("prlimit")
+    program = find_system_program("prlimit")
     if program is None:
         script = f'ulimit -t {limits.cpu_seconds}; ulimit -n {limits.open_files}; ulimit -c 0; exec "$@"'
         return ["/bin/sh", "-c", script, "sh"]

@@ -87,7 +87,7 @@ def _decode(data: bytes) -> str:
 
 
 def trim_folder(folder: str, most_bytes: int) -> None:
-    """Remove the oldest files of a folder until the others have no more than so many bytes."""
+    """Remove the oldest files of a folder until the rest takes at most `most_bytes` bytes."""
     with os.scandir(folder) as entries:
         found = sorted(
             [(entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in entries], reverse=True

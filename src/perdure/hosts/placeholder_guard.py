@@ -1,4 +1,4 @@
-"""Remove the empty files that protected names had during sandboxed commands, once no command uses them any more."""
+"""Removal of a sandbox's placeholder files, once no command in any process uses the working folder any more."""
 
 # ruff: noqa: PTH103, PTH116, PTH118 - before every command, where pathlib would cost time
 import fcntl
@@ -17,7 +17,7 @@ _files: dict[str, int] = {}
 
 
 class PlaceholderGuard:
-    """The use of a working folder by one sandboxed command."""
+    """A shared lock of a sandboxed command on its working folder; the last release removes the placeholders."""
 
     def __init__(self, root: str, paths: Sequence[str]) -> None:
         self._root: str | None = root
@@ -49,7 +49,7 @@ class PlaceholderGuard:
 
 
 def guard_placeholders(root: str) -> PlaceholderGuard:
-    """Declare that a sandboxed command uses a working folder, so that its protected names stay protected."""
+    """Lock a working folder for a sandboxed command, so that its placeholders stay until the command ends."""
     return PlaceholderGuard(root, list_placeholders(root))
 
 

@@ -23,7 +23,7 @@ _BATCH_FILES: Final = 200
 def search_with_python(
     jail: Jail, paths: Iterable[Sequence[str]], query: SearchQuery, seconds: float
 ) -> Iterator[SearchMatch]:
-    """Yield the lines that match in files of the jail, in the order of the paths, and those around them."""
+    """Yield the matching lines of files of the jail, and the context lines around them, in the order of the paths."""
     with _LineSearch(query, seconds) as search:
         for batch in _read_batches(jail, paths):
             for (path, _), lines in zip(batch, search.ask([data for _, data in batch]), strict=True):
@@ -36,7 +36,7 @@ def _read_batches(jail: Jail, paths: Iterable[Sequence[str]]) -> Iterator[list[t
     size = 0
     for path in paths:
         try:
-            data = jail.read(jail.target_of(path), MOST_FILE_BYTES).data
+            data = jail.read(jail.build_target(path), MOST_FILE_BYTES).data
         except FileRefused:
             continue
         batch.append((path, data))

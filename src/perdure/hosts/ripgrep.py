@@ -1,4 +1,4 @@
-"""Search with ripgrep: it finds the files, and then the lines in those that were opened through the jail.
+"""Search with ripgrep: it lists candidate files, then searches those that were opened through the jail.
 
 Ripgrep opens files by their paths, so a link that is put there meanwhile could lead it outside. Its first answer is
 therefore only a list of candidates. Their lines come from descriptors that the jail has opened.
@@ -76,7 +76,7 @@ class Ripgrep:
             descriptors: list[int] = []
             for path in paths:
                 with contextlib.suppress(FileRefused):
-                    descriptor = stack.enter_context(self._jail.open_regular(self._jail.target_of(path)))
+                    descriptor = stack.enter_context(self._jail.open_regular(self._jail.build_target(path)))
                     if _is_text(descriptor):
                         descriptors.append(descriptor)
                         opened[f"{_DESCRIPTORS}/{descriptor}"] = path

@@ -30,7 +30,7 @@ _COUNT_SECONDS: Final = 0.2
 
 
 class SpoolLimits(Struct, frozen=True):
-    """Limits of the output that is kept, and where."""
+    """Limits on a command's captured output, in memory and on disk, and the path prefix of its spool files."""
 
     keep_bytes: int
     spool_file: str

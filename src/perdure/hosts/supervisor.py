@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
 
 
 def read_variables(fd: int) -> dict[bytes, bytes]:
-    """Return the environment that a file has, as `NAME=value` with a NUL after each."""
+    """Read environment variables from a file of `NAME=value` pairs, each followed by a NUL."""
     with open(fd, "rb") as file:
         pairs = [each.partition(b"=") for each in file.read().split(b"\0") if each]
     return {name: value for name, _, value in pairs}
@@ -63,7 +63,7 @@ def start_command(command: list[str], variables: dict[bytes, bytes], fds: tuple[
 
 
 def wait_for_end(child: int, control: int, wake: int) -> int | None:
-    """Return the exit code of the command; `None` if the host asks for its end before, or is gone."""
+    """Wait for the command and return its exit code; `None` if the host asks to end it first, or is gone."""
     while True:
         ready, _, _ = select.select([control, wake], [], [])
         if wake in ready:
@@ -76,7 +76,7 @@ def wait_for_end(child: int, control: int, wake: int) -> int | None:
 
 
 def choose_grace(control: int) -> float:
-    """Return how long processes have to end: less if the host has closed the pipe without asking for an end."""
+    """Return the grace period in seconds: shorter if the host has closed the pipe without asking for an end."""
     return GRACE_SECONDS if os.read(control, 1) else ORPHANED_GRACE_SECONDS
 
 
@@ -98,12 +98,15 @@ def reap_one() -> tuple[int, int] | None:
 
 
 def end_descendants(group: int, grace_seconds: float) -> None:
-    """End all processes that descend from this one: SIGTERM, some time, SIGKILL until there is none."""
+    """End all descendants of this process: SIGTERM, then SIGKILL after the grace period until none is left.
+
+    Without a grace period, SIGKILL is sent at once.
+    """
     deadline = time.monotonic() + grace_seconds
-    send(group, signal.SIGTERM if grace_seconds else signal.SIGKILL)
+    signal_descendants(group, signal.SIGTERM if grace_seconds else signal.SIGKILL)
     while has_children():
         if time.monotonic() >= deadline:
-            send(group, signal.SIGKILL)
+            signal_descendants(group, signal.SIGKILL)
         time.sleep(0.01)
 
 
@@ -118,8 +121,8 @@ def has_children() -> bool:
     return True
 
 
-def send(group: int, number: int) -> None:
-    """Send a signal to the command's process group and every descendant: orphans too, which were adopted."""
+def signal_descendants(group: int, number: int) -> None:
+    """Send a signal to the command's process group and to every descendant, adopted orphans included."""
     with contextlib.suppress(OSError):
         os.killpg(group, number)
     parents: dict[int, list[int]] = {}

@@ -11,7 +11,7 @@ from perdure.core.model import assemble_reply
 
 
 class CandidateCollector:
-    """Collector of the events of further candidates, by their index."""
+    """Collects the stream events of the candidates after the first, by their index."""
 
     __slots__ = ("_events", "_finish_reasons")
 

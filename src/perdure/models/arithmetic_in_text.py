@@ -28,7 +28,7 @@ _DATE = re.compile(r"[0-9]+([-/])[0-9]+\1[0-9]+")
 
 
 def find_arithmetic(sentence: str) -> list[str]:
-    """Return the arithmetic expressions in a sentence, in symbols. Dates, ranges and versions are none."""
+    """Return the arithmetic expressions in a sentence, in symbols, but no dates, ranges or versions."""
     for spoken, symbols in _SPOKEN:
         sentence = re.sub(spoken, symbols, sentence, flags=re.IGNORECASE)
     found = [match[0].strip() for match in _FORMULA.finditer(sentence)]

@@ -14,7 +14,7 @@ import msgspec
 from perdure.core.error import BadRequest
 from perdure.core.jsonable import to_jsonable
 from perdure.core.message import Message
-from perdure.core.transcript import View
+from perdure.core.transcript import MessagesSnapshot
 
 from .think_tags import remove_think_tags
 
@@ -62,8 +62,8 @@ class _EncodedConversation:
         self.states: list[Any] = []
         """For each message: the state of the rules after it."""
         self.size = 0
-        self.view: View | None = None
-        """Transcript that the messages are from, if they are from a `View`: it only grows."""
+        self.view: MessagesSnapshot | None = None
+        """Transcript that the messages are from, if they are from a `MessagesSnapshot`: it only grows."""
 
 
 class EncodingMemo:
@@ -91,7 +91,7 @@ class EncodingMemo:
         encoding depends on; `None` caches nothing. `items_of` must depend on nothing but the message and `name`.
         """
         kept = self._take_out(name)
-        view = messages if isinstance(messages, View) else None
+        view = messages if isinstance(messages, MessagesSnapshot) else None
         if view is not None and kept.view is not None and view.is_extension_of(kept.view):
             shared = len(kept.messages)
         else:

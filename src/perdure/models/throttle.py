@@ -47,7 +47,9 @@ class QueuedRequest:
 
 
 class Throttle:
-    """Rate limiter for one API key, shared by all models with this key; without limits it only applies pauses.
+    """Rate limiter for one API key, shared by all models with this key.
+
+    Without limits, requests wait only while the provider has asked for a pause.
 
     The limits per minute are token buckets: after a quiet minute, a minute's allowance may be sent at once.
     """

@@ -1,4 +1,6 @@
-"""Ids of tool calls in requests: a provider gets its own ids back for its calls, and ours for all others. No I/O.
+"""Translate tool-call ids in requests: a provider gets its own ids back for the calls that it made. No I/O.
+
+All other calls are sent with ids of Perdure, converted if the provider does not accept them.
 
 An id that is malformed everywhere else, such as `functions.weather:0`, is kept as `ToolCall.provider_call_id`, and the
 call gets one of ours. Some models read their own ids, and call tools wrongly when they find others.

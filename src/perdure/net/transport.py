@@ -39,7 +39,10 @@ class Transport(Protocol):
 
 
 class Deadlines(Struct, frozen=True, kw_only=True):
-    """Timeouts of a request, meant for dead connections: a model may think for minutes without sending anything."""
+    """Timeouts of a request: to connect, until the response starts, and between two pieces of it.
+
+    They are meant for dead connections: a model may think for minutes without sending anything.
+    """
 
     connect_seconds: float = 10.0
     """Maximum time to connect."""

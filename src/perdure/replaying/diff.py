@@ -61,7 +61,7 @@ class Divergence(Struct, frozen=True):
 
 
 def get_difference_kind(event: Event) -> DifferenceKind:
-    """Return the kind of difference that is reported when this event is not as recorded."""
+    """Return the kind of difference to report when a replay deviates at this event, such as `request` or `call`."""
     match event:
         case ModelRequested() | ToolsChanged():
             return "request"
@@ -92,11 +92,11 @@ def _lines(event: Event, arguments: Mapping[str, str]) -> Iterator[str]:
             again = f", attempt {event.attempt}" if event.attempt > 1 else ""
             yield f"request of turn {event.turn}{again}, of {event.messages} messages"
         case MessageAdded(message=message):
-            yield from message_lines(message)
+            yield from format_message_lines(message)
         case ToolStarted(name=name, call_id=call_id):
             yield f"call {name} {arguments.get(call_id, '')}".rstrip()
         case ToolFinished(result=result):
-            yield from result_lines(result)
+            yield from format_result_lines(result)
         case PermissionDecided():
             verdict = "allowed" if event.allow else "denied"
             yield f"call of {event.tool} on {event.target}: {verdict}"
@@ -179,13 +179,13 @@ def get_prompt_prefix(request: Request) -> PromptPrefix:
     return PromptPrefix(request.instructions, tuple(request.tools))
 
 
-def conversation_lines(messages: Sequence[Message]) -> Iterator[str]:
+def format_conversation_lines(messages: Sequence[Message]) -> Iterator[str]:
     """Yield the messages of a conversation as lines of text, for a diff."""
     for message in messages:
-        yield from message_lines(message)
+        yield from format_message_lines(message)
 
 
-def message_lines(message: Message) -> Iterator[str]:
+def format_message_lines(message: Message) -> Iterator[str]:
     """Yield a message as lines of text, part by part, for a diff."""
     if message.role != "tool":
         yield f"{message.role}{_parenthesise(message.origin)}:"
@@ -198,12 +198,12 @@ def message_lines(message: Message) -> Iterator[str]:
             case ToolCall(name=name, arguments=arguments):
                 yield f"  call {name} {arguments}"
             case ToolResult():
-                yield from result_lines(part)
+                yield from format_result_lines(part)
             case _:
                 yield from _indent(parts_to_text((part,)))
 
 
-def result_lines(result: ToolResult) -> Iterator[str]:
+def format_result_lines(result: ToolResult) -> Iterator[str]:
     """Yield a tool result as lines of text, for a diff."""
     yield f"result of {result.name}: {result.status}"
     yield from _indent(result.text)

@@ -31,13 +31,13 @@ from .diff import (
     NOTHING,
     DifferenceKind,
     Divergence,
-    conversation_lines,
     describe_difference,
     describe_event,
+    format_conversation_lines,
+    format_message_lines,
     format_prompt_prefix,
     get_difference_kind,
     get_prompt_prefix,
-    message_lines,
     to_sorted_json,
 )
 from .prompt_hash import describe_prefix_difference, has_same_prefix
@@ -50,7 +50,7 @@ class ReplayStopped(StoreError):
 
 
 class LogComparison:
-    """Compares a replay with the log, and stops it at the first difference."""
+    """Comparison of a replay with the recorded log, which stops the replay at the first difference."""
 
     def __init__(self, record: RecordedLog, prefixes: Mapping[str, PromptPrefix]) -> None:
         self.record = record
@@ -201,8 +201,8 @@ class LogComparison:
             recorded.append(f"messages: {then.messages}")
             sent.append(f"messages: {now.messages}")
             if len(transcript) == then.messages:  # nothing was left out then, so we know what was sent
-                recorded += conversation_lines(transcript)
-                sent += conversation_lines(request.messages)
+                recorded += format_conversation_lines(transcript)
+                sent += format_conversation_lines(request.messages)
         return "\n".join(recorded), "\n".join(sent)
 
     def _missing_tools(self, request: Request) -> list[str]:
@@ -253,7 +253,7 @@ def _differing_parts(then: ModelRequested, now: ModelRequested, request: Request
 def _compared_part(event: Event) -> object:
     """Return the fields of an event that a replay compares."""
     if isinstance(event, MessageAdded):
-        return list(message_lines(event.message))
+        return list(format_message_lines(event.message))
     if event.compared_fields:
         return [getattr(event, name) for name in event.compared_fields]
     return msgspec.structs.replace(event, run_id="", path="")

@@ -18,7 +18,6 @@ from perdure.core.run import Run
 from .diff import NOTHING
 from .log_comparison import LogComparison, ReplayStopped
 from .recorded_log import RecordedLog
-from .recorded_session import RecordedSession
 from .replay_doubles import (
     RecordedClock,
     build_discarded_deltas,
@@ -26,6 +25,7 @@ from .replay_doubles import (
     build_reply_deltas,
     build_retry_event,
 )
+from .replay_session import ReplaySession
 from .run_segment import FOLLOW_UP, RecordedExchange, RunSegment
 
 _LOOP_ROUNDS = 200
@@ -39,7 +39,7 @@ class Playback:
     def __init__(self, check: LogComparison) -> None:
         self.check = check
         self.clock = RecordedClock(check)
-        self.session: RecordedSession
+        self.session: ReplaySession
         """The session in which the log is replayed."""
         self.segment: RunSegment
         self.exchange: RecordedExchange | None = None

@@ -22,7 +22,7 @@ from .run_segment import is_compaction
 
 
 class RecordedTools:
-    """Replaces the tools of an agent by copies that return the recorded results."""
+    """Factory for copies of an agent's tools that return the recorded results instead of running."""
 
     def __init__(self, playback: Playback, added: Mapping[str, Tool[..., Any]]) -> None:
         self._playback = playback

@@ -18,9 +18,9 @@ from .offline_agent import list_skill_tools, make_offline_agent
 from .playback import Playback
 from .recorded_log import RecordedLog
 from .recorded_permissions import copy_gate_for_replay
-from .recorded_session import RecordedSession
 from .recorded_tools import RecordedTools
 from .replay_doubles import ComparingStore
+from .replay_session import ReplaySession
 from .run_segment import RunSegment
 
 _UNUSED: Mapping[str, Any] = {"deps": None, "budget": None}
@@ -28,7 +28,7 @@ _UNUSED: Mapping[str, Any] = {"deps": None, "budget": None}
 
 
 class ReplayedRuns(Struct):
-    """Numbers and outcomes of the runs that a `Replayer` has replayed, up to the first difference."""
+    """Counts and outcomes of the runs that a `Replayer` has replayed, up to the first difference."""
 
     runs: int = 0
     """Number of runs replayed, to their end or to where the replay stopped."""
@@ -38,7 +38,7 @@ class ReplayedRuns(Struct):
 
 
 def list_missing_options(segment: RunSegment, code: RunOverrides) -> list[str]:
-    """Return the options that a recorded run got as Python objects, such as `tools`, and that `code` lacks.
+    """Return the options that a recorded run was given as Python objects, such as `tools`, and `code` does not have.
 
     The model, and objects that only tools use, are not needed for a replay.
     """
@@ -47,7 +47,7 @@ def list_missing_options(segment: RunSegment, code: RunOverrides) -> list[str]:
 
 
 class Replayer:
-    """Replays one recorded log with an offline copy of the agent."""
+    """Replayer of one recorded log, with an offline copy of the agent."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Replayer:
         """Open a session with the recorded entries: at the start, and where entries between two runs were skipped."""
         store = ComparingStore(self.check)
         await store.load_entries(self._name, before)
-        self._playback.session = RecordedSession(self._agent, self._name, store)
+        self._playback.session = ReplaySession(self._agent, self._name, store)
         for event in [entry.event for entry in before[reached:]]:
             if isinstance(event, GrantRevoked):
                 for gate in self._playback.gates:
@@ -119,7 +119,7 @@ class Replayer:
         self.check.finish()
         return outcome
 
-    async def _answer_questions(self, session: RecordedSession, questions: Sequence[QuestionAsked]) -> bool:
+    async def _answer_questions(self, session: ReplaySession, questions: Sequence[QuestionAsked]) -> bool:
         """Answer questions as recorded; return False if one has no recorded answer."""
         known = {(ask.about, _calls_of(ask)): answered for ask, answered in self._record.answers}
         for question in questions:

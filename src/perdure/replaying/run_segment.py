@@ -131,7 +131,7 @@ class RunSegment(Struct):
 
 
 def fill_segment_fields(segment: RunSegment, asked_by_tools: Collection[str]) -> RunSegment:
-    """Return a segment of a recorded run with its other fields filled in from its entries.
+    """Fill in the fields of a run segment that are derived from its log entries, and return it.
 
     `asked_by_tools` are the ids of questions that tools asked, not the runtime.
     """

@@ -23,7 +23,7 @@ from perdure.core.message import ToolCall
 from perdure.core.permission import Explanation, Gate, Grant, grants_from_log
 from perdure.core.run import Run
 from perdure.core.schema import Invalid
-from perdure.core.store import Post, Store, find_full_id
+from perdure.core.store import Post, Store, find_full_session_id
 from perdure.core.tool import Skip
 from perdure.core.tool_execution import PreparedCall
 
@@ -51,7 +51,7 @@ async def explain_permission(
     if isinstance(final, Skip):
         return Explanation("deny", final.reason)
     if run is None:
-        session = build_session_key(find_full_id(store, session_id), state)
+        session = build_session_key(find_full_session_id(store, session_id), state)
         binding = build_approval_binding(
             tool, agent=agent.name, store=store, project=get_project_root(agent), session=session
         )
@@ -70,7 +70,7 @@ async def explain_permission(
 
 def list_grants(gate: Gate | None, session_id: str, state: State, store: Store, posts: Iterable[Post]) -> list[Grant]:
     """Return the grants that apply in a session: approvals for more than one call that were not revoked."""
-    full_id = find_full_id(store, session_id)
+    full_id = find_full_session_id(store, session_id)
     keys = list_session_keys(full_id, state)
     here = ApprovalBinding(store=identify_store(store), session=keys[0])
     sync_grants(gate, session_id, state, store)

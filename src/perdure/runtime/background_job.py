@@ -14,7 +14,7 @@ from perdure.core.event import RESERVED_PREFIX, RESERVED_PREFIXES, Event, InboxA
 from perdure.core.fold import State
 from perdure.core.inbox import build_resolution_post
 from perdure.core.run import Run
-from perdure.core.store import Store, find_full_id
+from perdure.core.store import Store, find_full_session_id
 
 from .handoff import sanitize_agent_name
 
@@ -76,7 +76,7 @@ def list_background_jobs(state: State, store: Store) -> list[BackgroundJob]:
     jobs = [job for job in found if job is not None]
     if not jobs:
         return []
-    prefix = find_full_id(store, "")
+    prefix = find_full_session_id(store, "")
     return [_translate_session_id(job, prefix) for job in jobs]
 
 
@@ -96,6 +96,6 @@ def _parse_job(value: Any) -> BackgroundJob | None:
         return None
 
 
-def is_job_pending(run: Run, job: BackgroundJob) -> bool:
+def is_result_awaited(run: Run, job: BackgroundJob) -> bool:
     """Return True if the result of a background job was not yet reported to the model that started it."""
     return job.item_id in run.state.inbox

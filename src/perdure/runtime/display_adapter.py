@@ -18,7 +18,7 @@ logger = logging.getLogger("perdure")
 
 
 class DisplayAdapter(Protocol):
-    """Protocol of your own display for slots: a window, a chat, a web page."""
+    """Protocol for a host program's display of slots, such as a window, a chat or a web page."""
 
     async def show(self, slot: SlotView) -> None:
         """Show a slot that is new, or whose content has changed."""
@@ -36,7 +36,7 @@ class DisplayAdapter(Protocol):
 
 @asynccontextmanager
 async def connect_adapter(display: "SessionDisplay", adapter: DisplayAdapter) -> AsyncGenerator[None]:
-    """Pass all display slots of a session to an adapter while the block runs."""
+    """Async context manager that passes all display slots of a session to an adapter."""
     for method in ("show", "close", "ask"):
         if not callable(getattr(adapter, method, None)):
             advice = f"give an object with show(slot), close(slot_id) and ask(slot): it has no {method}"

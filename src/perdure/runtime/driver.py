@@ -28,7 +28,7 @@ from perdure.core.event import (
     SkillLoaded,
 )
 from perdure.core.event_erasure import REDACTED
-from perdure.core.fold import PastRun, State
+from perdure.core.fold import RunWithInputId, State
 from perdure.core.log_repair import (
     ENDING_CRASH_LOOP,
     ENDING_LOG_DAMAGED,
@@ -115,7 +115,7 @@ class SessionAdditions(msgspec.Struct):
 
 
 class SessionDriver(ChannelUser):
-    """Executes the commands of one session (run, resume, wake, …) in this process."""
+    """Driver of one session: executes its commands (run, resume, wake, …) in this process."""
 
     def __init__(
         self, agent: AgentSpec[Any], session_id: str, store: Store, redaction: RelatedRunsRedaction | None = None
@@ -284,7 +284,7 @@ class SessionDriver(ChannelUser):
             self._cancelled_run_ids |= {post.text_field("run_id") for post in posts if post.kind == CANCEL_POST}
         return _add_late_posts(plan, late) if late else plan, run, posts
 
-    def _find_past_run(self, command: DriverCommand) -> PastRun | None:
+    def _find_past_run(self, command: DriverCommand) -> RunWithInputId | None:
         """Return the run that has answered this prompt before, or that is to answer it. Raises if it may be lost."""
         if not isinstance(command, RunCommand) or not command.input_id:
             return None
@@ -295,7 +295,7 @@ class SessionDriver(ChannelUser):
             raise build_lost_input_error(self.session_id, command.input_id)
         return past
 
-    def _warn_about_other_prompt(self, command: RunCommand, past: PastRun) -> None:
+    def _warn_about_other_prompt(self, command: RunCommand, past: RunWithInputId) -> None:
         """Log a warning if the prompt is not the one that was sent before under the same `input_id`."""
         before = self._state.messages[past.first_message_index : past.first_message_index + 1]
         if not (before and command.messages) or self.agent.can_expand_prompts:  # then the log has the expanded prompt
@@ -323,14 +323,14 @@ class SessionDriver(ChannelUser):
 
     def _may_go_on(self, run: Run, posts: Sequence[Post]) -> bool:
         """Return True if a run that waits could go on now: it has an answer, or could get one while it is resumed."""
-        from perdure.core.gate_chain import can_ask_here  # at first use: for runs that wait
+        from perdure.core.gate_chain import can_ask_in_process  # at first use: for runs that wait
 
-        if run.options.answer_timeout_seconds > 0 or can_ask_here(run.gate):
+        if run.options.answer_timeout_seconds > 0 or can_ask_in_process(run.gate):
             return True
         is_cancelled = bool(self._cancelled_run_ids & {self._requested_run_id, run.run_id})
         return is_cancelled or bool(find_resume_reasons(run.state, posts, run.clock.now()))
 
-    async def _rebuild_outcome(self, command: DriverCommand, past: PastRun, ended: RunEnded) -> Outcome[Any]:
+    async def _rebuild_outcome(self, command: DriverCommand, past: RunWithInputId, ended: RunEnded) -> Outcome[Any]:
         """Return the outcome of the run that has answered this prompt before, from the log."""
         entries = await self._read_run_entries(past.run_id)
         outcome = rebuild_outcome(self.session_id, self._state.messages, past, ended, entries)
@@ -423,7 +423,7 @@ class SessionDriver(ChannelUser):
 
     # -- how a run begins ----------------------------------------------------------------------------------------------
 
-    def _plan_run(self, command: DriverCommand, past: PastRun | None) -> RunPlan:
+    def _plan_run(self, command: DriverCommand, past: RunWithInputId | None) -> RunPlan:
         """Return the plan (id, overrides, first events) of the run that a command requires."""
         match command:
             case ResumeCommand():
@@ -606,7 +606,9 @@ def is_running_here(place: SessionPlace) -> bool:
 
 
 def leave_run_for_others(place: SessionPlace, reason: str) -> bool:
-    """Leave the run of a session in this process for another one to resume; return False if there is none.
+    """Stop a session's run in this process so that another process can resume it.
+
+    Return False if there is no run that can be left to others.
 
     Its tool calls in progress are cancelled.
     """

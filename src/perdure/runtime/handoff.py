@@ -54,7 +54,7 @@ def make_handoff_tool(name: str, description: str) -> Tool[..., Any]:
 
     return tool(
         hand_over,
-        name=handoff_tool_name(name),
+        name=build_handoff_tool_name(name),
         description=f"Hand this conversation over to {name!r}, who goes on with it in your place.{about}",
         effect="read",
         parallel=False,
@@ -62,7 +62,7 @@ def make_handoff_tool(name: str, description: str) -> Tool[..., Any]:
     )
 
 
-def handoff_tool_name(agent_name: str) -> str:
+def build_handoff_tool_name(agent_name: str) -> str:
     """Return the name of the tool that hands over to this agent."""
     return f"{HANDOFF_TOOL_PREFIX}{sanitize_agent_name(agent_name)}"[:64]
 
@@ -94,7 +94,7 @@ def make_handoff_step(build_spec: Callable[[Run, str], RunSpec]) -> BetweenTurns
 
 
 def find_handoff(results: Sequence[ToolResult]) -> tuple[str, str]:
-    """Return the name of the agent to hand over to by the latest results, and the call's id; empty if none."""
+    """Return the agent name and call id of the last handoff among these tool results; empty strings if none."""
     for result in reversed(results):
         if result.name.startswith(HANDOFF_TOOL_PREFIX) and not result.is_error and isinstance(result.render, dict):
             return str(cast("dict[str, Any]", result.render).get(_HANDED_TO_KEY, "")), result.call_id

@@ -157,7 +157,7 @@ def _sort_results(place: int, calls: Sequence[ToolCall], results: Sequence[ToolR
 
 
 def to_assistant_message(message: Message, origin: str) -> Message:
-    """Return an assistant's message from a host program in the form that is stored.
+    """Validate an assistant's message from a host program, and convert it to the form that the log stores.
 
     Raises `ConfigError` for anything but words, such as tool calls.
     """

@@ -1,4 +1,4 @@
-"""Forwarding of results that arrive for a background agent after its task is over, to the session that gave it.
+"""Forward results that arrive after the task of a background agent is over to the session that gave the task.
 
 A background agent works in a session of its own, which no run continues once the task is over. A result that arrives
 there later would never reach a model, so it becomes a message to the session that gave the task.
@@ -16,7 +16,7 @@ from perdure.core.message import check_labels
 from perdure.core.store import Lease, Log, Post, Store, finish_before_cancel, identify_session, read_events
 
 from .driver import pass_post_to_run
-from .session_channel import delay_commands, open_channel
+from .session_channel import delay_commands, get_or_create_channel
 
 GIVEN_BY_SETTING = "given_by"
 """The setting in which the session of a background agent names the session that gave the task."""
@@ -32,7 +32,7 @@ async def forward_inbox_results(store: Store, session_id: str, clock: Clock) -> 
     if not _find_session_above(fold_events(events), session_id):
         return
     try:
-        async with delay_commands(open_channel(identify_session(store, session_id), store, clock), session_id):
+        async with delay_commands(get_or_create_channel(identify_session(store, session_id), store, clock), session_id):
             lease = await store.acquire(session_id)
             try:
                 await _forward_under_lease(store, lease, clock)

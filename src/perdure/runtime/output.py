@@ -255,7 +255,11 @@ class OutputParts(Struct, frozen=True):
 
 
 def add_output_parts(output: Output[Any] | None, model_info: ModelInfo, plan: OutputParts) -> OutputParts:
-    """Add to the parts of a run what its output type requires, in the best way that the model supports."""
+    """Return the parts of a run with those for its output type added: a schema, an answer tool or instructions.
+
+    Which of them is added depends on the output's `mode`, or else on what the model supports best. A validator is
+    always added.
+    """
     if output is None:
         return plan
     mode = output.mode or model_info.output

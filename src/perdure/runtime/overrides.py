@@ -56,7 +56,7 @@ ChooseOverrides: TypeAlias = Callable[[str], Overrides[D] | Awaitable[Overrides[
 
 
 class RunOverrides(Overrides[Any], total=False):
-    """The options given for one run, and the type of its output."""
+    """Overrides of one run, together with the run's output type."""
 
     output: Output[Any]
     """The type that the run has to return a value of."""

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from perdure.core.error import PerdureError
 from perdure.core.event import Entry, RunEnded
-from perdure.core.fold import PastRun
+from perdure.core.fold import RunWithInputId
 from perdure.core.message import Message
 from perdure.core.outcome import Outcome, OutcomeStatus
 
@@ -18,7 +18,7 @@ def build_error_outcome(session_id: str, error: Exception) -> Outcome[Any]:
 
 
 def rebuild_outcome(
-    session_id: str, messages: Sequence[Message], past: PastRun, ended: RunEnded, entries: Sequence[Entry] = ()
+    session_id: str, messages: Sequence[Message], past: RunWithInputId, ended: RunEnded, entries: Sequence[Entry] = ()
 ) -> Outcome[Any]:
     """Rebuild the outcome of an earlier run from the log, without its validated output: see `add_stored_output`."""
     new = messages[past.first_message_index : past.end_message_index]

@@ -51,13 +51,16 @@ def fill_mailbox(mailbox: Mailbox, posts: Sequence[Post], state: State, run_id: 
 
 
 def promote_follow_ups(mailbox: Mailbox) -> None:
-    """Deliver follow-ups as messages for the next turn if no other message is due, as no run is in progress."""
+    """Turn waiting follow-ups into messages for the next turn, unless other messages are due.
+
+    For a run that has no message yet, so that it begins with them.
+    """
     if not mailbox.has_messages_due:
         mailbox.steering, mailbox.follow_ups = mailbox.follow_ups, mailbox.steering
 
 
 class PostPoller:
-    """Polls the store during a run for posts (messages to the session) that other processes have stored."""
+    """Poller of the store during a run, for posts (messages to the session) from other processes."""
 
     def __init__(self, store: Store, session_id: str, deliver: Callable[[Post], None]) -> None:
         self._store = store

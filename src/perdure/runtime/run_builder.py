@@ -23,14 +23,14 @@ from perdure.core.run_callbacks import HistoryProcessor, TurnWrapper
 from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.stop_conditions import Guardrail, Limits, StopCondition, any_of, rebuild_steps
-from perdure.core.store import Store, find_full_id
+from perdure.core.store import Store, find_full_session_id
 from perdure.core.tool import Tool
 from perdure.core.toolbox import Toolbox
 
 from .active_agent import choose_compaction, choose_model, choose_role, get_active_agent, get_session_configuration
 from .agent_spec import AgentSpec
 from .extension import add_extension_rules
-from .handoff import HANDED_BY_SETTING, HANDOFF_TRIAL_KEY, handoff_tool_name, make_handoff_step, make_handoff_tool
+from .handoff import HANDED_BY_SETTING, HANDOFF_TRIAL_KEY, build_handoff_tool_name, make_handoff_step, make_handoff_tool
 from .output import OutputParts, add_output_parts
 from .overrides import RunOverrides
 
@@ -335,7 +335,9 @@ def _drop_tools_of_other_agents(first_agent: AgentSpec[Any], toolbox: Toolbox, l
     allowed = limits.allowed_tools
     if allowed is None or not first_agent.handoffs:
         return limits
-    others = {name for each in first_agent.reachable for name in (*each.toolbox.names, handoff_tool_name(each.name))}
+    others = {
+        name for each in first_agent.reachable for name in (*each.toolbox.names, build_handoff_tool_name(each.name))
+    }
     return replace(limits, allowed_tools=tuple([each for each in allowed if each in toolbox or each not in others]))
 
 
@@ -421,7 +423,7 @@ def sync_grants(gate: "Gate | None", session_id: str, state: State, store: Store
     if state.remembered_decisions:
         from perdure.core.gate_chain import list_chain_grants  # at first use: for remembered answers
 
-        full_id = find_full_id(store, session_id)
+        full_id = find_full_session_id(store, session_id)
         keys = list_session_keys(full_id, state)
         for level, grants in list_chain_grants(gate):
             grants.sync_with_log(state.remembered_decisions, full_id, keys, level=level)

@@ -321,10 +321,10 @@ class Session(StoredSession[D]):
         if self._driver.find_active_driver() is None and (await self.read_state()).is_waiting:
             message = f"session {self.session_id!r} waits for an answer: session.answer() it first, or cancel() its run"
             raise UsageError(message)
-        from perdure.core.direct_calls import direct_call_engine  # at first use, which few programs have
+        from perdure.core.direct_calls import build_direct_call_engine  # at first use, which few programs have
 
         call = ToolCall(new_id(), tool, to_text(arguments))
-        engine: RunOverrides = {**add_output(overrides, None), "engine": direct_call_engine(call)}
+        engine: RunOverrides = {**add_output(overrides, None), "engine": build_direct_call_engine(call)}
         outcome = await self._driver.perform_command(CallToolCommand(new_id(), self._add_session_role(engine), tool))
         result: ToolResult | None = outcome.output
         if result is None or result.call_id != call.call_id:
@@ -680,16 +680,16 @@ class Session(StoredSession[D]):
 
     async def _post_answer(self, ask_id: str, body: dict[str, Any]) -> bool:
         """Store the answer to a question; return False if there is one already, or its run has just ended."""
-        from .answerable_questions import was_answered_too_late  # at first use: for a quick start
+        from .lost_questions import is_answer_too_late  # at first use: for a quick start
 
         post_id = get_answer_post_id(ask_id)
         if not await self._store_post(Post(post_id, ANSWER_POST, body, self._now())):
             return False
-        return not await was_answered_too_late(self.store, self.session_id, await self.read_state(), ask_id, post_id)
+        return not await is_answer_too_late(self.store, self.session_id, await self.read_state(), ask_id, post_id)
 
     async def _find_lost_questions(self, state: State) -> Collection[str]:
         """Return the ids of the open questions that no answer can reach any more."""
-        from .answerable_questions import find_lost_questions  # at first use: for a quick start
+        from .lost_questions import find_lost_questions  # at first use: for a quick start
 
         driver = self._driver.find_active_driver()
         is_driven_here = driver is not None or is_running_here(self._driver.place)

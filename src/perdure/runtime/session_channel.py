@@ -129,7 +129,7 @@ class _HeldWatcher:
 
 
 class ChannelUser:
-    """Base of `SessionDriver`: the use of the channel that all drivers of a session share."""
+    """Base class of `SessionDriver` that connects it to its session's channel: active run, watchers, subscriptions."""
 
     def __init__(self, agent: AgentSpec[Any], session_id: str, store: Store) -> None:
         self.agent = agent
@@ -214,11 +214,11 @@ class ChannelUser:
         """Return the channel of the session; create one if there is none that other objects can reach."""
         if not self.may_wait:  # to register it would cost time, for nothing
             return SessionChannel(loop, self.store, self.agent.clock)
-        return open_channel(self.place, self.store, self.agent.clock)
+        return get_or_create_channel(self.place, self.store, self.agent.clock)
 
 
-def open_channel(place: SessionPlace, store: Store, clock: Clock) -> SessionChannel:
-    """Return the channel of a session on the running event loop; make it if there is none."""
+def get_or_create_channel(place: SessionPlace, store: Store, clock: Clock) -> SessionChannel:
+    """Return the channel (command queue and watchers) of a session on the running event loop, created if needed."""
     loop = asyncio.get_running_loop()
     key = (id(loop), place)
     channel = _channels.get(key)
@@ -246,7 +246,7 @@ async def delay_commands(channel: SessionChannel, session_id: str) -> AsyncGener
 async def release_watchers(
     channel: SessionChannel, release: Callable[[], None], list_tasks: "Callable[[], Sequence[asyncio.Task[Any]]]"
 ) -> None:
-    """Wait until watchers have handled their events, then remove those of an agent by calling `release`.
+    """Remove an agent's watchers, by calling `release`, once they have handled the events so far.
 
     While tasks in the background still work for the session, they stay.
     """
@@ -277,7 +277,7 @@ async def _release_after_tasks(
 async def hold_command_turn(
     channel: SessionChannel, place: SessionPlace, inside: Iterable[SessionPlace]
 ) -> AsyncGenerator[None]:
-    """Async context manager: wait until no other command of the session is in progress, and make others wait meanwhile.
+    """Async context manager: hold the command lock of a session, so that its commands run one at a time.
 
     `inside` are the sessions whose runs the caller is part of, as a tool is. Raises `UsageError` if a run of the
     session waits for one of them, so that neither would ever continue.

@@ -28,7 +28,7 @@ class StampedMessage(Struct, frozen=True):
 
 
 class SessionUsage(Struct, frozen=True, kw_only=True):
-    """Tokens, turns and cost of all runs of a session, also of one that is in progress, waits or was cut off."""
+    """Tokens, turns and cost of all runs of a session, including a run that has not ended."""
 
     usage: Usage
     """Tokens of all runs, with their subagents, and of summaries."""
@@ -96,7 +96,7 @@ def _stamp_message(index: int, message: Message, entry: Entry) -> StampedMessage
 
 
 def build_session_usage(state: State, run: Run | None) -> SessionUsage:
-    """Return the tokens, turns and cost of a session, with those of a run that is in progress, waits or was cut off."""
+    """Return the tokens, turns and cost of a session, including a run that has not ended."""
     cost_usd = state.total_usd
     if run is not None and state.is_interrupted:  # it knows of subagents that work in other sessions
         past_usd, running_usd = state.past.cost_usd, run.cost_usd
@@ -110,7 +110,7 @@ def build_session_usage(state: State, run: Run | None) -> SessionUsage:
 
 
 def build_usage_of_ended_runs(state: State) -> SessionUsage:
-    """Return the tokens, turns and cost of a session, without those of its run that is not over."""
+    """Return the tokens, turns and cost of a session's ended runs."""
     past, last_tokens = state.past, _find_last_input_tokens(state)
     return SessionUsage(usage=past.usage, turns=past.turns, cost_usd=past.cost_usd, last_input_tokens=last_tokens)
 

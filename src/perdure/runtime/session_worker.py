@@ -1,4 +1,4 @@
-"""A worker that continues all sessions of a store that have a reason to: a crash, an answer, a message.
+"""A worker that continues the sessions of a store after a crash, an answer or a new message.
 
 It asks the store which sessions no process drives, and wakes them as `Session.attend` does for one session. Several
 workers may serve one store: a lease decides which of them drives a session.
@@ -46,7 +46,10 @@ class _Pause(Struct):
 
 
 class SessionWorker:
-    """Continues the sessions of a store, several at a time, in fair order, until it is stopped."""
+    """A worker that continues the sessions of a store, several at a time, until it is stopped.
+
+    The session that has waited longest for its turn is next.
+    """
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ from perdure.core.store import (
     SearchOptions,
     SessionInfo,
     Store,
-    find_full_id,
+    find_full_session_id,
     finish_before_cancel,
     read_events,
 )
@@ -359,7 +359,7 @@ class StoredSession(Generic[D]):
         """
         name = new_id() if session_id is None else session_id
         check.require_bool("session.fork", "keep_grants", keep_grants)
-        full_id = find_full_id(self.store, self.session_id)
+        full_id = find_full_session_id(self.store, self.session_id)
         kept = list_session_keys(full_id, await self.read_state()) if keep_grants else []
         await self.store.fork(self.session_id, name, at=at)
         fork = type(self)(self.agent, name, self.store, self.role, redaction=self._driver.redaction)
@@ -504,7 +504,7 @@ class StoredSession(Generic[D]):
 
 
 def prefix_path_with_handle(handle: str, path: str) -> str:
-    """Return the path of a background agent's slot or question, with the job's handle put before it."""
+    """Prefix the path of a background agent's display slot or question with the handle of its job."""
     return f"{handle}/{path}" if path else handle
 
 

@@ -1,4 +1,4 @@
-"""The sessions that a worker continues with one agent: which belong to the agent, and how each is continued."""
+"""The sessions of a store that a worker continues with one agent, and how each is continued."""
 
 import inspect
 from typing import Any, cast
@@ -19,7 +19,10 @@ _MAX_SESSIONS = 10_000
 
 
 class WorkerSessions:
-    """The sessions of a store that belong to one agent: those whose last run was begun by an agent of its name."""
+    """The sessions of a store that a worker may continue with one agent.
+
+    These are the sessions whose last run was begun by an agent of the same name, and those without a run.
+    """
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from perdure.core import check
 from perdure.core.approval_binding import identify_store
 from perdure.core.event import Entry, Event
 from perdure.core.store import (
-    EventStore,
+    EventReadingStore,
     ForkListingStore,
     Hit,
     ImmediateStore,
@@ -63,7 +63,9 @@ def listened(
     on_fork: Callable[[str, str], object] | None = None,
     on_redact: Callable[[str, Entry], object] | None = None,
 ) -> Store:
-    """Wrap a store so that it calls listener functions, plain or async, after what this process does to its sessions.
+    """Wrap a store so that it calls listener functions after it appends, reads, deletes, forks or redacts.
+
+    The functions may be plain or async.
 
     `on_append(session_id, entries)` is called after each append that has added entries, with each entry once per lease,
     also when its append is repeated; `on_read(session_id, entries)` after a log was read; `on_delete(session_id)` after
@@ -79,7 +81,7 @@ def listened(
         check.require_callable_or_none("listened", name, getattr(listeners, name))
     if all(getattr(listeners, name) is None for name in listeners.__struct_fields__):
         check.raise_config_error("listened", "on_append", None, "give a function of a session id and a list of entries")
-    extras = {kind: made for kind, made in _EXTRAS.items() if on_read is None or kind is not EventStore}
+    extras = {kind: made for kind, made in _EXTRAS.items() if on_read is None or kind is not EventReadingStore}
     return choose_wrapper_class(ListenedStore, store, extras)(store, listeners)
 
 
@@ -272,7 +274,7 @@ class _Maintained(ListenedStore):
 
 
 _EXTRAS: Final[Mapping[type, type[ListenedStore]]] = {
-    EventStore: _Foldable,
+    EventReadingStore: _Foldable,
     ForkListingStore: _ForkListing,
     ImmediateStore: _Immediate,
     SearchableStore: _Searchable,

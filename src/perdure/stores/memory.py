@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 from perdure.core.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound
 from perdure.core.event import Entry
-from perdure.core.last_run import NO_RUN, LastRun, find_last_run
+from perdure.core.last_run_progress import NO_RUN, LastRunProgress, find_last_run_progress
 from perdure.core.store import InterruptedSession, Lease, Post, SessionInfo
 
 from .argument_checks import check_count, check_fork, check_page, check_post, check_session_id
@@ -98,18 +98,18 @@ class _Session:
             self._name = find_given_title(fresh) or self._name
         return self._name or self._beginning
 
-    def find_last_run(self) -> LastRun:
+    def find_last_run_progress(self) -> LastRunProgress:
         """Return the progress of the last run that was begun in this session."""
         if fresh := self.entries[self.seen_for_run :]:
             self.seen_for_run += len(fresh)
-            self._last_run = find_last_run(fresh) or self._last_run
+            self._last_run = find_last_run_progress(fresh) or self._last_run
         return self._last_run
 
     def build_interrupted(self, session_id: str, *, include_posts: bool, now: float) -> InterruptedSession | None:
         """Return the session as an interrupted one; `None` if there is nothing to continue, or a process runs it."""
         if self.driven:
             return None
-        run, posts = self.find_last_run(), self.drop_taken_posts()
+        run, posts = self.find_last_run_progress(), self.drop_taken_posts()
         is_due = run.due_at is not None and run.due_at <= now
         if not (run.progress == "cut_off" or is_due or (posts and (include_posts or run.progress == "waiting"))):
             return None

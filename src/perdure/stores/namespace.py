@@ -19,7 +19,7 @@ from perdure.core.clock import new_id
 from perdure.core.error import ConfigError, PerdureError
 from perdure.core.event import Entry, Event
 from perdure.core.store import (
-    EventStore,
+    EventReadingStore,
     ForkListingStore,
     Hit,
     ImmediateStore,
@@ -280,7 +280,7 @@ class _Maintained(NamespacedStore):
 
 
 _EXTRAS: Final[Mapping[type, type[NamespacedStore]]] = {
-    EventStore: _Foldable,
+    EventReadingStore: _Foldable,
     ForkListingStore: _ForkListing,
     ImmediateStore: _Immediate,
     SearchableStore: _Searchable,

@@ -60,8 +60,9 @@ def _check_local(path: str) -> None:
 
 
 def create_file(path: str) -> None:
-    """Create an empty file unless it exists, and its folder, readable by their owner alone. Raises `ConfigError` if
-    there is no folder for that folder.
+    """Create an empty file and its folder, readable by their owner alone, unless they exist.
+
+    Raises `ConfigError` if the parent of the folder does not exist.
 
     An existing file is not opened: closing it again would drop locks that this process may have on it.
     """

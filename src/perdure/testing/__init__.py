@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .cache_stability import assert_cache_stable
     from .fake_clock import FakeClock
-    from .hosts import MemoryFiles
+    from .memory_files import MemoryFiles
     from .model_contract import check_model
     from .recorder import Recorder
     from .scripted_model import ScriptedModel, ScriptEnded
     from .scripted_reply import Pause, Reply, call, calls, pause, thinking
-    from .shell import ScriptedShell
+    from .scripted_shell import ScriptedShell
     from .store_contract import check_store
 
 __all__ = [
@@ -36,13 +36,13 @@ __all__ = [
 
 _PLACES = {
     "FakeClock": "fake_clock",
-    "MemoryFiles": "hosts",
+    "MemoryFiles": "memory_files",
     "Pause": "scripted_reply",
     "Recorder": "recorder",
     "Reply": "scripted_reply",
     "ScriptEnded": "scripted_model",
     "ScriptedModel": "scripted_model",
-    "ScriptedShell": "shell",
+    "ScriptedShell": "scripted_shell",
     "assert_cache_stable": "cache_stability",
     "call": "scripted_reply",
     "calls": "scripted_reply",

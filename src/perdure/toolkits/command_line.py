@@ -1,4 +1,6 @@
-"""Take a command line apart into the simple commands that bash runs for it, or prove nothing.
+"""Split a command line into the simple commands that bash would run, for permission checks.
+
+A line that cannot be split with certainty is not split at all.
 
 Two parsers must agree: tree-sitter-bash gives the structure, and each simple command is split once more by
 `split_command`, which knows plain words and quotes alone. A line is proved only if it consists of simple commands with
@@ -45,7 +47,7 @@ _BUILTINS: Final = frozenset(
 
 
 def split_command_line(text: str) -> list[tuple[str, ...]] | None:
-    """Return the argv of each simple command that bash runs for a line; `None` if that cannot be proved.
+    """Return the argv of each simple command that bash runs for a line; `None` if the line cannot be split safely.
 
     Without the package tree-sitter-bash only a line of one simple command is split.
     """
@@ -53,7 +55,7 @@ def split_command_line(text: str) -> list[tuple[str, ...]] | None:
         return [words]
     if len(text) > MAX_CHARACTERS or not all(each.isprintable() or each in _BLANKS for each in text):
         return None
-    parser = load_parser()
+    parser = load_bash_parser()
     if parser is None:
         return None
     source = text.encode("utf-8", "surrogatepass")
@@ -68,8 +70,8 @@ def split_command_line(text: str) -> list[tuple[str, ...]] | None:
 
 
 @cache
-def load_parser() -> "Parser | None":
-    """Return the parser of bash, or `None` if the packages of `perdure[shell]` are not installed."""
+def load_bash_parser() -> "Parser | None":
+    """Load tree-sitter's bash parser; `None` if the packages of `perdure[shell]` are not installed."""
     try:
         import tree_sitter_bash
         from tree_sitter import Language, Parser

@@ -1,4 +1,4 @@
-"""Find the text that an edit means, although the model has not copied it exactly: a ladder of five looser comparisons.
+"""Find the text to replace in a file, even if the model did not copy it exactly: five ever looser comparisons.
 
 Models get blanks, indentation and quotation marks wrong. Each rung forgives more than the one before, and the first
 rung with a match decides, so that an exact copy never matches anything else. Whatever could mean two places is refused.
@@ -43,7 +43,7 @@ _PLACEHOLDER: Final = re.compile(
 
 
 class EditStep(Struct, frozen=True):
-    """A replacement of a text in a file by another."""
+    """One edit of a file: the text to replace, and the new text."""
 
     old_string: str
     """The text to replace, copied from the file, with enough lines around it to be unique."""
@@ -54,11 +54,11 @@ class EditStep(Struct, frozen=True):
 
 
 class EditRefused(ToolError):
-    """An edit that cannot be made; the message has the reason, and what to do instead."""
+    """Raised when an edit cannot be applied; the message has the reason, and what to do instead."""
 
 
-class Edited(NamedTuple):
-    """The text after an edit, and how the place was found."""
+class EditResult(NamedTuple):
+    """The text after an edit, the lines that changed, and how the old text was found."""
 
     text: str
     places: int
@@ -72,15 +72,15 @@ class Edited(NamedTuple):
 
 
 class Replacement(NamedTuple):
-    """A part of a text, and the text to put there."""
+    """A range of a text, and the text to put in its place."""
 
     start: int
     end: int
     text: str
 
 
-def apply_edit(text: str, step: EditStep) -> Edited:
-    """Return the text with one step applied. Raises `EditRefused`.
+def apply_edit(text: str, step: EditStep) -> EditResult:
+    """Apply one edit to a text, and return the result. Raises `EditRefused`.
 
     Line ends may be of either kind, and a mark at the beginning of the file (BOM) is not compared; both stay.
     """
@@ -99,7 +99,7 @@ def apply_edit(text: str, step: EditStep) -> Edited:
         raise EditRefused("the edit changes nothing: the file has this text already")
     first = found[0]
     first_line = plain.count("\n", 0, first.start) + 1
-    return Edited(changed, len(found), rung, first_line, first_line + first.text.rstrip("\n").count("\n"))
+    return EditResult(changed, len(found), rung, first_line, first_line + first.text.rstrip("\n").count("\n"))
 
 
 # -- the ladder --------------------------------------------------------------------------------------------------------

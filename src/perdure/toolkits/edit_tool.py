@@ -8,8 +8,8 @@ from perdure.core.path_target import PathTarget
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 from perdure.core.wrappers import before
 
-from .edit_ladder import Edited, EditStep, apply_edit
-from .file_backend import FileWriteBackend, call_backend, check_backend, refuse_early, target_of
+from .edit_ladder import EditResult, EditStep, apply_edit
+from .file_backend import FileWriteBackend, call_backend, check_backend, get_path_target, refuse_early
 from .file_change import FileWriter, read_file
 from .file_page import decode_text
 from .file_record import FileRecord, SnapshotBackend, check_fresh, read_record
@@ -23,7 +23,7 @@ _PROMPT: Final = (
 
 
 def edit_tool(files: FileWriteBackend, *, snapshots: SnapshotBackend | None = None) -> Tool[..., Any]:
-    """Return the tool `edit`, which replaces text in the files of a backend, once a call is allowed.
+    """Return the tool `edit`, which replaces text in the files of a backend and needs permission.
 
     With `snapshots`, the content of each file before and after a change is stored, so that it can be undone.
     """
@@ -46,7 +46,7 @@ def edit_tool(files: FileWriteBackend, *, snapshots: SnapshotBackend | None = No
         if edits and (old_string or new_string):
             raise ToolError("give either old_string and new_string, or edits, not both")
         steps = [*edits] or [EditStep(old_string, new_string, replace_all)]
-        wanted = target_of(context)
+        wanted = get_path_target(context)
         found, shown = await read_file(context, files, wanted, verb="edited"), files.show(wanted)
         record = read_record(context, shown)
         if record is not None and _is_own_change(record, context) and record.digest == found.digest:
@@ -66,9 +66,9 @@ def _is_own_change(record: FileRecord, context: ToolContext[Any]) -> bool:
     return record.before is not None and record.call_id == context.call_id
 
 
-def _apply_steps(text: str, steps: Sequence[EditStep]) -> list[Edited]:
+def _apply_steps(text: str, steps: Sequence[EditStep]) -> list[EditResult]:
     """Apply steps one after another. Raises the refusal of the first that cannot be applied, with its number."""
-    done: list[Edited] = []
+    done: list[EditResult] = []
     for number, step in enumerate(steps, 1):
         try:
             done.append(apply_edit(done[-1].text if done else text, step))
@@ -79,7 +79,7 @@ def _apply_steps(text: str, steps: Sequence[EditStep]) -> list[Edited]:
     return done
 
 
-def _describe_edits(shown: str, done: Sequence[Edited], size: int) -> str:
+def _describe_edits(shown: str, done: Sequence[EditResult], size: int) -> str:
     count = sum(each.places for each in done)
     rungs = [each.rung for each in done if each.rung != "exact"]
     places = "1 place" if count == 1 else f"{count} places"
@@ -87,7 +87,7 @@ def _describe_edits(shown: str, done: Sequence[Edited], size: int) -> str:
     return f"edited {shown}: {places}{how}, {size:,} bytes\n{_show_lines(done[-1])}"
 
 
-def _show_lines(edited: Edited) -> str:
+def _show_lines(edited: EditResult) -> str:
     """Return the lines around the first change, with their numbers, so that the model need not read the file again."""
     lines = edited.text.split("\n")
     start = max(1, edited.first_line - _CONTEXT_LINES)

@@ -1,4 +1,4 @@
-"""Backends of the file tools: protocols for a place with files, and the values that they pass.
+"""Backends of the file tools: protocols for reading and writing files, and functions to call them.
 
 The tools in this package say what is done; a backend says where. `perdure.hosts.LocalFiles` is a folder of this
 machine, `perdure.testing.MemoryFiles` keeps files in memory. A method may be a plain function, which runs on a thread,
@@ -23,7 +23,10 @@ T = TypeVar("T")
 
 
 class FileReadBackend(Protocol):
-    """Protocol of a place whose files tools may read. Everything raises `FileRefused` with the reason as a clause."""
+    """Protocol of a backend whose files and folders tools may read.
+
+    Methods raise `FileRefused`, with the reason as part of a sentence.
+    """
 
     @property
     def root(self) -> str:
@@ -52,7 +55,7 @@ class FileReadBackend(Protocol):
 
 
 class FileWriteBackend(FileReadBackend, Protocol):
-    """Protocol of a place whose files tools may read and write."""
+    """Protocol of a backend whose files tools may read and write."""
 
     def write_file(
         self, target: PathTarget, data: bytes, *, expected: str | None = None
@@ -67,7 +70,7 @@ class FileWriteBackend(FileReadBackend, Protocol):
 async def call_backend(
     context: ToolContext[Any], function: Callable[P, T | Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Call a method of a backend: a plain one on a thread, once the session is confirmed to be still this process's."""
+    """Call a method of a backend: an async one directly, a plain one on a thread, after confirming the lease."""
     if inspect.iscoroutinefunction(function):
         return await cast("Awaitable[T]", function(*args, **kwargs))
 
@@ -79,8 +82,8 @@ async def call_backend(
     return cast("T", await value if inspect.isawaitable(value) else value)
 
 
-def target_of(context: ToolContext[Any]) -> PathTarget:
-    """Return the target of a call: the object that permission was given for. Raises `ToolError` if it is no path."""
+def get_path_target(context: ToolContext[Any]) -> PathTarget:
+    """Return the path target of a tool call, as permission was given for it. Raises `ToolError` if it has none."""
     try:
         target = context.target
     except FileRefused as error:
@@ -93,7 +96,7 @@ def target_of(context: ToolContext[Any]) -> PathTarget:
 def refuse_early(
     backend: FileReadBackend, verb: str, *, write: bool = False, is_folder: bool = False
 ) -> Callable[[Any, dict[str, Any]], Skip | None]:
-    """Return a `prepare` hook that answers a call which the backend would refuse in any case, before a person is asked.
+    """Return a `prepare` hook that rejects calls which the backend would refuse, before a person is asked.
 
     The effect checks again, on the target that the person saw.
     """

@@ -1,4 +1,4 @@
-"""Read and change one file for a tool call: stored in the log first, and only if the file is as it was seen."""
+"""Read and write files for tool calls: a change is logged first, and made only if the file is as it was read."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ async def read_file_if_there(context: ToolContext[Any], files: FileReadBackend, 
 
 
 class FileWriter(Struct, frozen=True):
-    """Writes files of a backend for tool calls, with a record of each change in the log, and snapshots if there are."""
+    """Writer of a backend's files for tool calls: it logs each change first, and saves snapshots if enabled."""
 
     files: FileWriteBackend
     snapshots: SnapshotBackend | None = None
@@ -60,7 +60,7 @@ class FileWriter(Struct, frozen=True):
 
 
 def show_path(files: FileReadBackend, target: PathTarget) -> str:
-    """Return the path of a target as the model knows it; for one outside, the whole path."""
+    """Return the path of a target as the model knows it; the absolute path if it is outside the root."""
     try:
         return files.show(target)
     except FileRefused:

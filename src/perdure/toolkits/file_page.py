@@ -1,4 +1,4 @@
-"""Pages of a text file, as the tool `read` returns them, and the kinds of images that it knows."""
+"""Format pages of text files for the tool `read`, decode text, and detect image types."""
 
 from typing import Final
 
@@ -16,8 +16,8 @@ _IMAGE_BEGINNINGS: Final = {
 }
 
 
-def image_type(data: bytes) -> str:
-    """Return the media type of an image, by its first bytes; empty if it is none that models can see."""
+def detect_image_type(data: bytes) -> str:
+    """Return the media type of an image by its first bytes; empty if it is not an image that models accept."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for begin, kind in _IMAGE_BEGINNINGS.items() if data.startswith(begin)), "")
@@ -34,7 +34,7 @@ def decode_text(data: bytes, path: str) -> str:
 
 
 def format_page(data: bytes, path: str, offset: int, limit: int, max_bytes: int, *, line_numbers: bool) -> str:
-    """Return some lines of a text file, with a note if there are more. Raises `ToolError` if it is no text."""
+    """Format a page of a text file, with a note if there are more lines. Raises `ToolError` if it is not text."""
     if b"\0" in data:
         raise ToolError(f"{path!r} is not a text file")
     if offset < 1 or limit < 1:

@@ -39,7 +39,7 @@ class FileRecord(Struct, frozen=True, omit_defaults=True):
 
 
 class SnapshotBackend(Protocol):
-    """Protocol of a place for the contents of files before and after changes, by digest."""
+    """Protocol of a store for the contents of files before and after changes, by digest."""
 
     def save(self, data: bytes) -> str | Awaitable[str]:
         """Store a content, and return its digest. What is stored already is not stored again."""
@@ -56,7 +56,7 @@ def read_record(context: ToolContext[Any], path: str) -> FileRecord | None:
 
 
 def parse_record(value: Any) -> FileRecord | None:
-    """Convert a value of the log to a record; `None` for one that is none."""
+    """Parse a file record from a value in the log; `None` if it is not one."""
     try:
         return None if value is None else msgspec.convert(value, FileRecord)
     except msgspec.ValidationError:

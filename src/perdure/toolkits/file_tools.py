@@ -20,11 +20,11 @@ from .file_backend import (
     FolderEntry,
     call_backend,
     check_backend,
+    get_path_target,
     refuse_early,
-    target_of,
 )
 from .file_change import FileWriter, read_file, read_file_if_there
-from .file_page import MOST_BYTES, MOST_LINES, format_page, image_type
+from .file_page import MOST_BYTES, MOST_LINES, detect_image_type, format_page
 from .file_record import SnapshotBackend, check_fresh, note_read, read_record
 
 MOST_LISTED: Final = 500
@@ -47,9 +47,9 @@ def read_tool(files: FileReadBackend) -> Tool[..., Any]:
         line_numbers: Annotated[bool, "Put the number in front of each line."] = False,  # noqa: FBT002 - a model gives it by name
     ) -> ToolOutput:
         """Read a text file, in pages of up to 2,000 lines, or look at an image (PNG, JPEG, GIF, WebP)."""
-        wanted = target_of(context)
+        wanted = get_path_target(context)
         found, shown = await read_file(context, files, wanted), files.show(wanted)
-        if media_type := image_type(found.data):
+        if media_type := detect_image_type(found.data):
             content: Any = [
                 Text(f"{shown} ({media_type}, {len(found.data):,} bytes)"),
                 Image(data=found.data, media_type=media_type, name=shown),
@@ -75,7 +75,7 @@ def list_tool(files: FileReadBackend) -> Tool[..., Any]:
     ) -> str:
         """List the files and folders in a folder: `name/` for a folder, `name@` for a link, sizes of files."""
         try:
-            entries = await call_backend(context, files.list_folder, target_of(context))
+            entries = await call_backend(context, files.list_folder, get_path_target(context))
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be listed: {error}") from error
         return format_entries(entries)
@@ -84,7 +84,7 @@ def list_tool(files: FileReadBackend) -> Tool[..., Any]:
 
 
 def write_tool(files: FileWriteBackend, *, snapshots: SnapshotBackend | None = None) -> Tool[..., Any]:
-    """Return the tool `write`, which creates and replaces files of a backend, once a call is allowed.
+    """Return the tool `write`, which creates and replaces files of a backend and needs permission.
 
     With `snapshots`, the content of each file before and after a change is stored, so that it can be undone.
     """
@@ -102,7 +102,7 @@ def write_tool(files: FileWriteBackend, *, snapshots: SnapshotBackend | None = N
         overwrite: Annotated[bool, "Replace a file that exists. Read it first."] = False,  # noqa: FBT002 - a model gives it by name
     ) -> str:
         """Write a text file, with the folders above it. To change a part of a file, use `edit`."""
-        wanted = target_of(context)
+        wanted = get_path_target(context)
         found, shown = await read_file_if_there(context, files, wanted), files.show(wanted)
         data = content.encode("utf-8", "replace")
         if found is not None and found.data == data:  # also after a crash, when this call has written it before

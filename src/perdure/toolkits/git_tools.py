@@ -36,7 +36,10 @@ class GitOutput(Struct, frozen=True):
 
 
 class GitBackend(Protocol):
-    """Protocol of a place with a repository. It runs nothing that the repository brings: hooks, filters, pagers."""
+    """Protocol of a backend that runs git commands in a repository.
+
+    It runs no code from the repository: no hooks, filters or pagers.
+    """
 
     def run_git(
         self, arguments: Sequence[str], *, given: str = "", max_bytes: int = MOST_BYTES
@@ -93,7 +96,7 @@ def git_read_tools(files: FileReadBackend, git: GitBackend) -> list[Tool[..., An
 
 
 def git_commit_tool(files: FileReadBackend, git: GitBackend) -> Tool[..., Any]:
-    """Return the tool `git_commit`, which commits named files, once a call is allowed."""
+    """Return the tool `git_commit`, which commits named files and needs permission."""
     _check_backends("git_commit_tool", files, git)
 
     @tool(
@@ -125,12 +128,15 @@ def git_commit_tool(files: FileReadBackend, git: GitBackend) -> Tool[..., Any]:
 
 
 def status_command() -> list[str]:
-    """Return the command of `git_status`."""
+    """Build the git command line of the tool `git_status`."""
     return ["git", "status", "--short", "--branch", "--untracked-files=normal", "--", "."]
 
 
 def diff_command(files: FileReadBackend, base: str = "", path: str = ".", *, staged: bool = False) -> list[str]:
-    """Return the command of `git_diff`. Raises `ToolError` for what is no revision, or no path inside."""
+    """Build the git command line of the tool `git_diff`.
+
+    Raises `ToolError` for an invalid revision, or a path outside the root.
+    """
     if base and staged:
         raise ToolError("give base, or staged, not both")
     since = [f"{check_revision(base)}...HEAD"] if base else ["--cached"] if staged else ["HEAD"]
@@ -138,7 +144,10 @@ def diff_command(files: FileReadBackend, base: str = "", path: str = ".", *, sta
 
 
 def log_command(files: FileReadBackend, base: str = "", path: str = ".", limit: int = 20) -> list[str]:
-    """Return the command of `git_log`. Raises `ToolError` for what is no revision, or no path inside."""
+    """Build the git command line of the tool `git_log`.
+
+    Raises `ToolError` for an invalid revision or limit, or a path outside the root.
+    """
     if not 1 <= limit <= _MOST_LOGGED:
         raise ToolError(f"limit={limit}: give a number from 1 to {_MOST_LOGGED}")
     since = [f"{check_revision(base)}..HEAD"] if base else ["HEAD"]
@@ -147,12 +156,18 @@ def log_command(files: FileReadBackend, base: str = "", path: str = ".", limit: 
 
 
 def show_command(files: FileReadBackend, revision: str = "HEAD", path: str = ".") -> list[str]:
-    """Return the command of `git_show`. Raises `ToolError` for what is no revision, or no path inside."""
+    """Build the git command line of the tool `git_show`.
+
+    Raises `ToolError` for an invalid revision, or a path outside the root.
+    """
     return ["git", "show", "--date=short", f"{check_revision(revision)}^{{commit}}", "--", check_path(files, path)]
 
 
 def commit_command(files: FileReadBackend, message: str, paths: Sequence[str]) -> list[str]:
-    """Return the command of `git_commit`. Raises `ToolError` without a message or paths, or for paths outside."""
+    """Build the git command line of the tool `git_commit`.
+
+    Raises `ToolError` if the message or the paths are missing, or for a path outside the root.
+    """
     if not message.strip():
         raise ToolError("give a message for the commit")
     if not paths:
@@ -161,14 +176,14 @@ def commit_command(files: FileReadBackend, message: str, paths: Sequence[str]) -
 
 
 def check_revision(revision: str) -> str:
-    """Return a revision. Raises `ToolError` for what git could take for an option, a file or a range."""
+    """Return a revision; raise `ToolError` if git could read it as an option, a file or a range."""
     if not _REVISION.fullmatch(revision) or revision.startswith(("-", ".", "/")) or ".." in revision:
         raise ToolError(f"{revision!r} is no revision: give a branch, a tag, a hash, or HEAD~1")
     return revision
 
 
 def check_path(files: FileReadBackend, path: str, *, write: bool = False) -> str:
-    """Return the path of a file or folder relative to the root. Raises `ToolError` if it is outside, or secret.
+    """Return a path relative to the root, for git; raise `ToolError` if it is outside, or may not be accessed.
 
     The path is not resolved through links: git has the link itself, and not what it leads to.
     """

@@ -16,7 +16,7 @@ _MOST_ANY_DEPTH: Final = 4
 
 
 def split_name_patterns(pattern: str) -> list[str]:
-    """Return patterns for the file names of the paths that a pattern matches; none if there are no plain ones.
+    """Return patterns for the file names that a path pattern can match; empty if there are no simple ones.
 
     They are for programs that can filter by names, and are plain: `*`, `?` and sets in brackets.
     """
@@ -26,7 +26,7 @@ def split_name_patterns(pattern: str) -> list[str]:
 
 
 def compile_glob(pattern: str) -> "re.Pattern[str]":
-    """Return a regular expression that matches whole paths, with `/`. Raises `ToolError` for what is no pattern."""
+    """Compile a glob pattern to a regular expression that matches whole paths. Raises `ToolError` if it is invalid."""
     text = pattern.strip().removeprefix("./")
     if not text or "\0" in text or len(text) > MOST_CHARACTERS:
         raise ToolError(f"{pattern[:80]!r} is no pattern for paths: use one such as '*.py' or 'src/**/*.py'")

@@ -1,4 +1,4 @@
-"""A tool with which the model asks the outside world (a job, a person, a mail) for a result that arrives later."""
+"""The tool `post_to_inbox`: the model asks the outside world (a job, a person) for a result that arrives later."""
 
 from typing import Annotated
 

@@ -18,8 +18,8 @@ _APPROVE: Final = "approve"
 _REJECT: Final = "reject"
 
 
-class UserChoice(Askable[str], frozen=True):
-    """A question with options, which may also be answered with other text."""
+class ChoiceQuestion(Askable[str], frozen=True):
+    """A question to the user with options; any other text is accepted as an answer too."""
 
     renderer = "choice"
 
@@ -60,7 +60,7 @@ async def ask_user(
     if len(options) > MOST_OPTIONS or len({*options}) != len(options) or not all(each.strip() for each in options):
         raise ToolError(f"give up to {MOST_OPTIONS} options, each of them once and not empty")
     try:
-        return await context.ask(UserChoice(question, options) if options else question)
+        return await context.ask(ChoiceQuestion(question, options) if options else question)
     except NotAnswered as error:
         raise ToolError(f"the user did not answer ({error}): decide yourself, and say what you assumed") from error
 
@@ -75,7 +75,7 @@ async def plan(
         raise ToolError("give the steps of the plan")
     question = f"{steps.strip()}\n\nShall the agent carry out this plan? Any other answer is sent to it."
     try:
-        answer = await context.ask(UserChoice(question, [_APPROVE, _REJECT]))
+        answer = await context.ask(ChoiceQuestion(question, [_APPROVE, _REJECT]))
     except NotAnswered as error:
         raise ToolError(f"the user did not answer ({error}): do not carry out the plan") from error
     if answer == _APPROVE:

@@ -199,7 +199,7 @@ class _Place(Struct):
 
 
 def explain_reading(commands: Sequence[tuple[str, ...]], root: str, readable: Sequence[str] = ()) -> list[str]:
-    """Return for each command of a line why it only reads below a folder; an empty text for one that may do more.
+    """Return for each command why it only reads files below a folder; an empty string if it may do more.
 
     After a `cd`, which may have had no effect, operands must lie below the folder wherever the command runs.
     """

@@ -1,4 +1,4 @@
-"""The backend of the search tools: a protocol for a place whose files are searched, and the values that it passes."""
+"""The backend of the search tools: its protocol, and the queries and results that it uses."""
 
 from collections.abc import Awaitable
 from typing import Final, Protocol
@@ -14,7 +14,7 @@ MOST_FILE_BYTES: Final = 2 * 1024 * 1024
 
 
 class SearchQuery(Struct, frozen=True):
-    """A search for lines."""
+    """A query for lines that match a regular expression."""
 
     pattern: str
     """A regular expression, as `SearchPattern.text` has it."""
@@ -27,7 +27,7 @@ class SearchQuery(Struct, frozen=True):
 
 
 class SearchMatch(Struct, frozen=True):
-    """A line that matches, or one around it."""
+    """A line found by a search: a match, or a context line around a match."""
 
     path: str
     """The path of the file, relative to the root."""
@@ -47,7 +47,7 @@ class SearchResult(Struct, frozen=True):
 
 
 class GlobQuery(Struct, frozen=True):
-    """A search for files by their paths."""
+    """A query for files whose paths match a glob pattern."""
 
     pattern: str
     """A pattern such as `src/**/*.py`, relative to the target."""
@@ -55,7 +55,7 @@ class GlobQuery(Struct, frozen=True):
 
 
 class GlobResult(Struct, frozen=True):
-    """The paths of files, relative to the root, in order."""
+    """The paths of the files that a glob query found, relative to the root, in order."""
 
     paths: tuple[str, ...] = ()
     is_truncated: bool = False
@@ -63,7 +63,9 @@ class GlobResult(Struct, frozen=True):
 
 
 class SearchBackend(Protocol):
-    """Protocol of a place whose files are searched. Files that git ignores, and secrets, are left out.
+    """Protocol of a backend whose files tools can search.
+
+    Files that git ignores, and secrets, are left out.
 
     A method may be plain, and then runs on a thread, or async. It raises `FileRefused` or `ToolError` with the reason.
     """

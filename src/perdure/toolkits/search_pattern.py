@@ -1,4 +1,4 @@
-r"""Regular expressions that every engine reads in the same way: parsed, checked, and written out in a plain form.
+r"""Regular expressions normalized so that ripgrep and Python read them alike; others are refused.
 
 A search runs in ripgrep where there is one, and in Python elsewhere. Their dialects differ in small ways, so a pattern
 is brought into a form that both read alike: a lone brace is escaped, as is `[` inside brackets. What only one of them
@@ -23,7 +23,7 @@ _IN_CLASS: Final = frozenset("[&~")
 
 
 class SearchPattern:
-    """A regular expression in the plain form; raises `ToolError` for one that is not understood."""
+    """A regular expression normalized for all search engines; raises `ToolError` for unsupported syntax."""
 
     def __init__(self, pattern: str, *, ignore_case: bool = False) -> None:
         if not pattern:

@@ -7,7 +7,7 @@ from perdure.core.path_target import PathTarget
 from perdure.core.tool import Tool, ToolContext, tool
 from perdure.core.wrappers import before
 
-from .file_backend import FileReadBackend, FileRefused, call_backend, check_backend, refuse_early, target_of
+from .file_backend import FileReadBackend, FileRefused, call_backend, check_backend, get_path_target, refuse_early
 from .glob_pattern import compile_glob
 from .search_backend import MOST_RESULTS, GlobQuery, SearchBackend, SearchMatch, SearchQuery, SearchResult
 from .search_pattern import SearchPattern
@@ -31,7 +31,7 @@ def glob_tool(files: FileReadBackend, search: SearchBackend) -> Tool[..., Any]:
         """Find files by a pattern for their paths. Files that git ignores are left out."""
         compile_glob(pattern)
         try:
-            found = await call_backend(context, search.find_files, target_of(context), GlobQuery(pattern))
+            found = await call_backend(context, search.find_files, get_path_target(context), GlobQuery(pattern))
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be searched: {error}") from error
         more = [f"[more than {MOST_RESULTS} files: use a narrower pattern or path]"] if found.is_truncated else []
@@ -61,7 +61,7 @@ def grep_tool(files: FileReadBackend, search: SearchBackend) -> Tool[..., Any]:
         lines = max(0, min(context_lines, MOST_CONTEXT_LINES)) if output == "lines" else 0
         query = SearchQuery(parsed.text, ignore_case=parsed.ignore_case, glob=glob, context_lines=lines)
         try:
-            found = await call_backend(context, search.search_lines, target_of(context), query)
+            found = await call_backend(context, search.search_lines, get_path_target(context), query)
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be searched: {error}") from error
         return format_matches(found, output)
@@ -70,7 +70,7 @@ def grep_tool(files: FileReadBackend, search: SearchBackend) -> Tool[..., Any]:
 
 
 def format_matches(found: SearchResult, output: str = "lines") -> str:
-    """Return matches as text: lines, the files that have some, or the number in each file."""
+    """Format matches as text: the lines, the paths of the files, or the number of matches in each file."""
     if output == "lines":
         shown = _format_lines(found.matches)
     else:

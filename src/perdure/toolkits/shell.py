@@ -38,10 +38,10 @@ def shell_tools(
     lines that cannot be taken apart, are asked about.
     """
     confinement, default_seconds = backend.confinement, timeout_seconds
-    job_labels = list_labels(confinement)
+    job_labels = list_output_labels(confinement)
 
     def target(arguments: Mapping[str, Any]) -> CommandTarget:
-        return parse_target(str(arguments["command"]), backend)
+        return parse_command_target(str(arguments["command"]), backend)
 
     async def bash(
         command: Annotated[str, "The command line"],  # noqa: ARG001 - what runs is the target that was checked
@@ -63,12 +63,14 @@ def shell_tools(
         job_id: str, wait_seconds: Annotated[float, "Wait up to this long for it to end; at most 60"] = 0.0
     ) -> str:
         """Return what a background command has written since the last look, and its exit code once it has ended."""
-        return describe_job(await backend.poll(job_id, wait_seconds=min(max(0.0, wait_seconds), _MOST_WAIT_SECONDS)))
+        return format_job_output(
+            await backend.poll(job_id, wait_seconds=min(max(0.0, wait_seconds), _MOST_WAIT_SECONDS))
+        )
 
     @tool(effect="idempotent", labels=job_labels, name="kill_shell")
     async def kill_shell(job_id: str) -> str:
         """End a background command and everything that it started."""
-        return describe_job(await backend.stop(job_id))
+        return format_job_output(await backend.stop(job_id))
 
     made = tool(
         bash,
@@ -136,8 +138,11 @@ def exec_tool(
     )
 
 
-def parse_target(command: str, backend: ShellBackend) -> CommandTarget:
-    """Parse a command line for permission rules: its argv if it is simple, and its parts if they can be proved."""
+def parse_command_target(command: str, backend: ShellBackend) -> CommandTarget:
+    """Parse a command line into the target for permission rules: its argv if simple, and its simple commands.
+
+    It has no parts if the line cannot be split with certainty.
+    """
     simple = CommandTarget.of(command)
     commands = split_command_line(command)
     parts = () if commands is None else _explain_parts(commands, backend)
@@ -161,7 +166,10 @@ def _needs_permission(target: Callable[[Mapping[str, Any]], CommandTarget]) -> C
 
 
 def describe_confinement(confinement: Confinement) -> str:
-    """Describe for the model what commands can do. A part of the tool's identity: approvals do not outlive a change."""
+    """Describe for the model what commands can do in the sandbox.
+
+    The text is part of the tool's identity: approvals end when it changes.
+    """
     if not confinement.sandbox:
         return "There is no sandbox: every command asks the user."
     network = "with network access" if confinement.network else "without network access"
@@ -169,27 +177,27 @@ def describe_confinement(confinement: Confinement) -> str:
 
 
 def describe_risk(confinement: Confinement) -> str:
-    """Return what a person who is asked should know about the sandbox; empty if there is one without network."""
+    """Describe the risk of a command to the person who is asked; empty for a sandbox without network access."""
     if not confinement.sandbox:
         reason = f": {confinement.reason}" if confinement.reason else ""
         return f"There is no sandbox{reason}. The command can change and send whatever you can."
     return "The sandbox has network access: the command can send what it reads." if confinement.network else ""
 
 
-def list_labels(confinement: Confinement) -> tuple[str, ...]:
-    """Return the labels of results: output is private, and untrusted if the command could reach the network."""
+def list_output_labels(confinement: Confinement) -> tuple[str, ...]:
+    """Return the labels of command output: private, and also untrusted if commands can reach the network."""
     return (PRIVATE_LABEL, UNTRUSTED_LABEL) if confinement.network else (PRIVATE_LABEL,)
 
 
 def check_timeout(seconds: float, most: float) -> float:
-    """Return a timeout that the model has given. Raises `ToolError` if it is not between zero and the limit."""
+    """Return the timeout given by the model; raise `ToolError` unless it is above zero and within the limit."""
     if not 0 < seconds <= most:
         raise ToolError(f"timeout_seconds={seconds:g}: give a number above zero, and at most {most:g}")
     return seconds
 
 
 def build_output(result: ShellResult, confinement: Confinement, seconds: float) -> ToolOutput:
-    """Return the result of a command for the model: both streams, and how it ended."""
+    """Build the tool output for a finished command: both streams, and how it ended."""
     stdout, stderr = str(result.stdout), _clean_error(str(result.stderr), result.exit_code)
     ends = {
         "timeout": f"[timed out after {seconds:g} s: it was ended, with everything that it started]",
@@ -199,7 +207,7 @@ def build_output(result: ShellResult, confinement: Confinement, seconds: float) 
     }
     pieces = [stdout.rstrip("\n"), f"[stderr]\n{stderr.rstrip()}" if stderr else "", ends[result.ending]]
     text = "\n".join([each for each in pieces if each]) or "(no output)"
-    return ToolOutput(text, is_error=result.is_error, labels=list_labels(confinement))
+    return ToolOutput(text, is_error=result.is_error, labels=list_output_labels(confinement))
 
 
 def _clean_error(stderr: str, exit_code: int) -> str:
@@ -210,8 +218,8 @@ def _clean_error(stderr: str, exit_code: int) -> str:
     return stderr
 
 
-def describe_job(job: JobOutput) -> str:
-    """Return the output of a background command for the model."""
+def format_job_output(job: JobOutput) -> str:
+    """Format the new output and the state of a background command for the model."""
     state = "[it is running]" if job.exit_code is None else f"[it has ended with exit code {job.exit_code}]"
     ends = {"timeout": "[at its deadline]", "stopped": "[it was stopped]", "output": "[it wrote too much]"}
     ended = ends.get(job.ending, "") if job.exit_code is not None else ""

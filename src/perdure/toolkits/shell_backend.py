@@ -1,4 +1,4 @@
-"""The interface of shell tools to the machine that runs their commands, and the values that pass through it."""
+"""The backend of the shell tools: its protocol, and the commands and results that it uses."""
 
 from typing import Literal, Protocol, TypeAlias
 
@@ -99,7 +99,7 @@ class Confinement(Struct, frozen=True, kw_only=True):
 
 
 class ShellBackend(Protocol):
-    """Protocol of the machine that runs the commands of shell tools. `LocalShell` is one."""
+    """Protocol of a backend that runs the commands of shell tools, such as `LocalShell`."""
 
     @property
     def root(self) -> str:

@@ -24,7 +24,7 @@ _LOGGER: Final = logging.getLogger("perdure")
 
 
 class BlockedLoop(Struct, frozen=True):
-    """A report that the event loop did not run for a while."""
+    """A report that the event loop was blocked: by which tool, for how long, and where."""
 
     tool: str
     """The tool that blocks it; empty if the code that does is not that of a tool."""
@@ -44,7 +44,10 @@ Report: TypeAlias = Callable[[BlockedLoop], object]
 
 
 class LoopWatchdog:
-    """Reports tools that block the event loop for longer than a threshold. `wrap` makes a tool watched."""
+    """A watchdog that reports tools which block the event loop for longer than a threshold.
+
+    `wrap` makes a tool watched.
+    """
 
     def __init__(self, threshold_seconds: float = THRESHOLD_SECONDS, report: Report | None = None) -> None:
         if not threshold_seconds > 0:
@@ -109,7 +112,7 @@ class LoopWatchdog:
         with self._changed:
             calls = [each for each in self._running.values() if each.loop is call.loop]
         if frame is not None and calls:
-            self._report(BlockedLoop(find_tool(frame, calls), self._threshold, describe_frame(frame)))
+            self._report(BlockedLoop(find_blocking_tool(frame, calls), self._threshold, describe_frame(frame)))
         alive.wait()
 
 
@@ -123,15 +126,15 @@ class _WatchedCall(Struct, eq=False):
 
 
 def find_code(function: object) -> CodeType | None:
-    """Return the code of a function, by which it is found on a stack."""
+    """Return the code object of a function, unwrapped, to recognize it on a stack."""
     while (inner := getattr(function, "__wrapped__", None) or getattr(function, "func", None)) is not None:
         function = inner
     code = getattr(function, "__code__", None)
     return code if isinstance(code, CodeType) else None
 
 
-def find_tool(frame: FrameType, calls: "list[_WatchedCall]") -> str:
-    """Return the tool whose function is on a stack; empty if there is none."""
+def find_blocking_tool(frame: FrameType, calls: "list[_WatchedCall]") -> str:
+    """Return the name of the tool whose function is on the stack of a frame; empty if there is none."""
     names = {each.code: each.name for each in calls if each.code is not None}
     at: FrameType | None = frame
     while at is not None:
@@ -142,10 +145,10 @@ def find_tool(frame: FrameType, calls: "list[_WatchedCall]") -> str:
 
 
 def describe_frame(frame: FrameType) -> str:
-    """Return where a thread is, as text."""
+    """Format the position of a frame as text: file, line and function."""
     return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
 
 
 def log_blocked_loop(blocked: BlockedLoop) -> None:
-    """Log a report as a warning."""
+    """Log a report of a blocked event loop as a warning."""
     _LOGGER.warning("%s", blocked)

@@ -8,7 +8,7 @@ def test_usual_chunks_are_read_at_once(monkeypatch):
     def fail(data):
         raise AssertionError(data)
 
-    monkeypatch.setattr(chunk_module, "parse_lenient_json", fail)
+    monkeypatch.setattr(chunk_module, "parse_json_or_none", fail)
     for part in (
         b'{"text":"hi"}',
         b'{"text":"hi","thought":true,"thoughtSignature":"S"}',

@@ -109,7 +109,10 @@ class Rewrite(Struct, frozen=True):
 
 
 class ShortCircuit(Struct, frozen=True):
-    """Result of a command that answers the message itself. Both are stored, and the model is not asked."""
+    """Result of a command that answers the message itself, so that the model is not asked.
+
+    The message and the answer are stored.
+    """
 
     answer: str | Message
     """Text, or a whole assistant message without calls."""

@@ -87,7 +87,7 @@ class Skills:
 
 
 def describe_missing_skill(skills: Skills, name: str) -> str:
-    """Return the message for a name that is not that of a skill, with the names that the model may know."""
+    """Return the error message for an unknown skill name, with the names of the skills that are not hidden."""
     known = ", ".join(each.name for each in skills if not each.hidden) or "none"
     return f"there is no skill {name!r}; available: {known}"
 

@@ -187,7 +187,7 @@ def _validate_texts(name: str, texts: Any) -> None:
 
 
 def is_skill_name(text: str) -> bool:
-    """Return True if the text is a valid skill name: a-z, 0-9 and single hyphens inside, at most 64."""
+    """Return True if the text is a valid skill name: a-z, 0-9 and single inner hyphens, at most 64 characters."""
     return len(text) <= MAX_NAME_LENGTH and _NAME.fullmatch(text) is not None
 
 

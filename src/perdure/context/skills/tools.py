@@ -45,7 +45,10 @@ def skill_tools(skills: Skills) -> list[Tool[..., Any]]:
 
 
 def skill_resource_tool(skills: Skills) -> Tool[..., Any]:
-    """Return the tool `skill_resource`, which reads a text of a skill; of a hidden one, once a user has loaded it."""
+    """Return the tool `skill_resource`, which reads a section or resource of a skill.
+
+    Those of a hidden skill can be read only after a user has loaded the skill.
+    """
 
     @tool(effect="read", credentials=False)
     async def skill_resource(

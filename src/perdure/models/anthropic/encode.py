@@ -13,7 +13,7 @@ import msgspec
 from perdure.core.error import ConfigError
 from perdure.core.message import Message, ToolCall
 from perdure.core.model import Request, Settings
-from perdure.core.prompt_cache import count_kept_messages
+from perdure.core.prompt_cache import count_cacheable_messages
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.extra_body_tools import merge_tool_definitions
 from perdure.models.profile import Profile
@@ -92,7 +92,9 @@ def _encode_messages(
     if request.messages[-1].role == "assistant":
         pieces[-1] = _trim_last_reply(pieces[-1], mark)
     elif mark is not None:
-        kept = count_kept_messages(request.messages)  # a marker on text of this request alone would spoil the cache
+        kept = count_cacheable_messages(
+            request.messages
+        )  # a marker on text of this request alone would spoil the cache
         place = kept - len(request.messages) - 1
         if kept and request.messages[place].role != "assistant" and pieces[place].endswith(_BLOCK_END):
             pieces[place] = _insert_cache_marker(pieces[place], mark)

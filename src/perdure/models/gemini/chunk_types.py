@@ -103,7 +103,7 @@ def parse_chunk(data: bytes) -> GeminiChunk | None:
     try:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = parse_lenient_json(data)
+        value = parse_json_or_none(data)
     return (
         cast("GeminiChunk", _build_leniently(GeminiChunk, cast("dict[str, Any]", value)))
         if isinstance(value, dict)
@@ -111,7 +111,7 @@ def parse_chunk(data: bytes) -> GeminiChunk | None:
     )
 
 
-def parse_lenient_json(data: bytes) -> Any:
+def parse_json_or_none(data: bytes) -> Any:
     """Parse JSON of a provider, including `NaN` and lone surrogates; None if it is invalid."""
     try:
         return parse_untrusted_json(data)
@@ -122,7 +122,7 @@ def parse_lenient_json(data: bytes) -> Any:
 def get_raw_parts(data: bytes) -> list[Any]:
     """Return the first candidate's parts as untyped JSON, for parts that must be sent back unchanged."""
     try:
-        return cast("list[Any]", parse_lenient_json(data)["candidates"][0]["content"]["parts"])
+        return cast("list[Any]", parse_json_or_none(data)["candidates"][0]["content"]["parts"])
     except (TypeError, KeyError, IndexError):
         return []
 

@@ -17,7 +17,6 @@ from perdure.models.provider_errors import classify_error
 from perdure.models.reply_metadata import drop_empty_fields, get_served_model, has_content_filter_hit
 from perdure.models.untrusted_json import as_dict
 
-from .chunk_splitter import ChunkSplitter
 from .chunk_types import (
     ABSENT,
     Candidate,
@@ -32,6 +31,7 @@ from .chunk_types import (
 from .grounding import list_citations
 from .partial_call import PartialCallBuilder
 from .reply_builder import GeminiReplyBuilder, strip_json_whitespace
+from .response_splitter import ResponseSplitter
 
 _FILTERED = StopReason.CONTENT_FILTER
 _STOP_REASONS: dict[str | int, StopReason] = {
@@ -85,7 +85,7 @@ class GeminiDecoder:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._frames = ChunkSplitter()
+        self._frames = ResponseSplitter()
         self._reply = GeminiReplyBuilder(profile)
         self._partial: PartialCallBuilder | None = None
         self._candidate: Candidate | None = None

@@ -28,7 +28,7 @@ class _RulesState(Struct, frozen=True):
 
 
 class GeminiMessageRules(Struct, frozen=True):
-    """Rules about the order of contents (messages), their parts, responses to calls, and signatures."""
+    """Rules of the Gemini API about contents (messages): their order, parts, function responses and signatures."""
 
     model: str
 
@@ -125,7 +125,7 @@ def _check_call(call: Fields, content: str) -> None:
 
 
 def describe_invalid_name(name: object) -> str:
-    """Return the text of the error about an invalid function name."""
+    """Return the error message for an invalid function name."""
     return f"a function cannot be named {name!r}: letters, digits and _.:- only, at most 64, and no digit first"
 
 

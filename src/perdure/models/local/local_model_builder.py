@@ -13,8 +13,8 @@ from perdure.models.json_tools import json_tools
 from perdure.models.openai_chat import WIRE
 from perdure.models.profile import Profile
 
-from .guided_model import guided
 from .llama_backend import DEFAULT_SLOTS, BackendOptions, get_default_thread_count
+from .small_model_adapter import adapt_to_small_model
 from .transport import InProcessTransport
 from .weights import PACKAGED_NAME, Weights, find_weights
 
@@ -37,7 +37,7 @@ def build_local_model(name: str, *, context_tokens: int | None, slots: int | Non
     setup = BackendOptions(weights.path, context, slots or DEFAULT_SLOTS, threads or get_default_thread_count())
     endpoint = HttpModel(WIRE, _build_profile(weights, context), base_url="local:", transport=InProcessTransport(setup))
     model = json_tools(_with_default_settings(endpoint, context))
-    return guided(model, context) if weights.name == PACKAGED_NAME else model
+    return adapt_to_small_model(model, context) if weights.name == PACKAGED_NAME else model
 
 
 def _build_profile(weights: Weights, context: int) -> Profile:

@@ -14,7 +14,9 @@ ANNOTATION_FIELD = "annotations"
 
 
 def parse_annotation(annotation: Mapping[str, Any], offset: int = 0) -> Citation:
-    """Parse one annotation: `url_citation` and `file_citation` cite a source, `file` is a document that was read.
+    """Parse one annotation of a reply as a `Citation`.
+
+    `url_citation` and `file_citation` cite a source; `file` is a document that was read.
 
     `offset` is where the annotated text begins in the reply's text.
     """

@@ -38,7 +38,7 @@ class ToolCallPiece(Struct, gc=False):
 
 def get_google_signature(extra: Mapping[str, Any]) -> str:
     """Return the thought signature in the `extra_content` of a call or a message; empty if there is none."""
-    said = (as_object(extra.get("google")) or {}).get("thought_signature")
+    said = (as_dict_or_none(extra.get("google")) or {}).get("thought_signature")
     return said if isinstance(said, str) else ""
 
 
@@ -108,21 +108,21 @@ def parse_chunk(data: bytes) -> ChatChunk | None:
 
 
 def _parse_chunk_leniently(data: bytes) -> ChatChunk | None:
-    said = as_object(parse_lenient_json(data))
+    said = as_dict_or_none(parse_json_or_none(data))
     if said is None:
         return None
     choices = said.get("choices")
     return ChatChunk(
         [_build_choice(each) for each in _as_objects(choices)] if isinstance(choices, list) else None,
-        as_object(said.get("usage")),
+        as_dict_or_none(said.get("usage")),
         said.get("error") or _find_unwrapped_error(said),
-        as_object(said.get("x_groq")),
+        as_dict_or_none(said.get("x_groq")),
         prompt_filter_results=_as_raw(said.get("prompt_filter_results")),
     )
 
 
-def parse_lenient_json(data: bytes) -> Any:
-    """Parse JSON, including lone surrogates and `NaN`; None if it is invalid or nested too deep."""
+def parse_json_or_none(data: bytes) -> Any:
+    """Parse JSON of a provider, including `NaN` and lone surrogates; None if it is invalid."""
     try:
         return untrusted.parse_untrusted_json(data)
     except msgspec.DecodeError:
@@ -138,7 +138,7 @@ def _find_unwrapped_error(said: Mapping[str, Any]) -> Any:
 
 
 def _build_choice(said: Mapping[str, Any]) -> ChatChoice:
-    delta, message = as_object(said.get("delta")), as_object(said.get("message"))
+    delta, message = as_dict_or_none(said.get("delta")), as_dict_or_none(said.get("message"))
     finish, index = said.get("finish_reason"), said.get("index")
     return ChatChoice(
         None if delta is None else _build_delta(delta),
@@ -156,7 +156,7 @@ def _as_raw(value: Any) -> msgspec.Raw:
 
 
 def _build_delta(said: Mapping[str, Any]) -> ChatDelta:
-    content, call = said.get("content"), as_object(said.get("function_call"))
+    content, call = said.get("content"), as_dict_or_none(said.get("function_call"))
     return ChatDelta(
         content=_as_text(content) if not isinstance(content, list) else None,
         reasoning_content=_as_text(said.get("reasoning_content")),
@@ -166,10 +166,10 @@ def _build_delta(said: Mapping[str, Any]) -> ChatDelta:
         refusal=_as_text(said.get("refusal")),
         thinking=_as_text(said.get("thinking")),
         function_call=None if call is None else _build_function_piece(call),
-        audio=as_object(said.get("audio")),
-        extra_content=as_object(said.get("extra_content")),
+        audio=as_dict_or_none(said.get("audio")),
+        extra_content=as_dict_or_none(said.get("extra_content")),
         annotations=_as_objects(said.get("annotations")) or None,
-        provider_metadata=as_object(said.get("provider_metadata")),
+        provider_metadata=as_dict_or_none(said.get("provider_metadata")),
         items=tuple(_extract_content_items(_as_list(content))),
     )
 
@@ -180,7 +180,7 @@ def _extract_content_items(content: list[Any]) -> list[tuple[str, str]]:
     for item in content:
         if isinstance(item, str):
             found.append(("text", item))
-        elif (said := as_object(item)) is not None:
+        elif (said := as_dict_or_none(item)) is not None:
             inner = said.get("thinking")
             if isinstance(inner, list):
                 found += [("thinking", words) for _, words in _extract_content_items(_as_list(inner))]
@@ -192,12 +192,12 @@ def _extract_content_items(content: list[Any]) -> list[tuple[str, str]]:
 
 
 def _build_call_piece(said: Mapping[str, Any]) -> ToolCallPiece:
-    function, name, index = as_object(said.get("function")), said.get("id"), said.get("index")
+    function, name, index = as_dict_or_none(said.get("function")), said.get("id"), said.get("index")
     return ToolCallPiece(
         None if function is None else _build_function_piece(function),
         None if name is None else str(name),
         index if isinstance(index, int) else None,
-        as_object(said.get("extra_content")),
+        as_dict_or_none(said.get("extra_content")),
     )
 
 
@@ -212,8 +212,8 @@ def _as_text(value: Any) -> str | None:
     return value if isinstance(value, str) else encode_lossy_json(value).decode()
 
 
-def as_object(value: Any) -> dict[str, Any] | None:
-    """Return the value if it is a JSON object, else None."""
+def as_dict_or_none(value: Any) -> dict[str, Any] | None:
+    """Return the value if it is a dict (a JSON object), else None."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 

@@ -25,7 +25,7 @@ from .chunk_types import (
     ChatChunk,
     ChatDelta,
     ToolCallPiece,
-    as_object,
+    as_dict_or_none,
     get_google_signature,
     parse_chunk,
 )
@@ -219,7 +219,7 @@ class ChatDecoder:
             self._signature = signature
 
     def _report_usage(self, chunk: ChatChunk, events: list[ModelEvent]) -> None:
-        said = chunk.usage or as_object((chunk.x_groq or {}).get("usage"))
+        said = chunk.usage or as_dict_or_none((chunk.x_groq or {}).get("usage"))
         usage = parse_usage(said) if said else None
         if usage is None:
             return
@@ -269,7 +269,7 @@ class ChatDecoder:
         if _STOP_REASONS.get((self._finish or "").lower()) in _EXPLAINED:
             self._done = True
             return
-        code = (as_object(error) or {}).get("code")
+        code = (as_dict_or_none(error) or {}).get("code")
         raise classify_error(code if isinstance(code, int) else 0, {}, data, self._profile.provider)
 
     def _check_finished(self) -> None:

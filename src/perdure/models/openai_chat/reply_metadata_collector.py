@@ -16,7 +16,7 @@ from perdure.models.reported_cost import parse_cost
 from perdure.models.untrusted_json import as_dict, as_list, as_text
 
 from .annotations import parse_source_lists
-from .chunk_types import ABSENT, ChatChoice, parse_lenient_json
+from .chunk_types import ABSENT, ChatChoice, parse_json_or_none
 from .tool_calls import ToolCallAccumulator
 
 _TRUE = b"true"
@@ -43,7 +43,7 @@ class ReplyMetadataCollector:
 
         It is parsed once more: typed fields would cost every chunk of a stream the time to decode them.
         """
-        told = as_dict(parse_lenient_json(data))
+        told = as_dict(parse_json_or_none(data))
         tier = told.get("service_tier") or as_dict(told.get("usage")).get("service_tier")
         self._facts |= drop_empty_fields(
             served_by=as_text(told.get("provider")),
@@ -103,5 +103,5 @@ class ReplyMetadataCollector:
     def record_filters(self, results: msgspec.Raw) -> None:
         """Record the results of content filters, unless they found nothing."""
         data = bytes(results)
-        if _TRUE in data and has_content_filter_hit(found := parse_lenient_json(data)):
+        if _TRUE in data and has_content_filter_hit(found := parse_json_or_none(data)):
             self._filters.append(found)

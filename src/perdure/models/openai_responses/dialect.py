@@ -85,7 +85,10 @@ _is_grok_model = re.compile(r"(?:^|/)grok").search
 
 
 def get_dialect(profile: Profile) -> ResponsesDialect:
-    """Return the dialect that a profile names; without one, that of the model: xAI's, or one that does not reason."""
+    """Return the dialect that a profile names; if that is OpenAI's or unknown, the one that fits the model.
+
+    Models of xAI get its dialect, and models that do not reason get a dialect without reasoning.
+    """
     found = DIALECTS.get(profile.dialect, _OPENAI)
     if found is not _OPENAI:
         return found

@@ -67,7 +67,10 @@ def has_unknown_item(thought: Thinking) -> bool:
 
 
 def can_send_back(thought: Thinking, *, stored: bool) -> bool:
-    """Return True if the item in this part can be sent back. Unless `stored`, the provider needs its content."""
+    """Return True if the output item stored in this thinking part can be sent back to the provider.
+
+    Unless the provider has stored the item (`stored`), a reasoning item needs its encrypted or plain content for that.
+    """
     return "type" in thought.details and (
         stored or has_unknown_item(thought) or bool(thought.data or thought.details.get("content"))
     )

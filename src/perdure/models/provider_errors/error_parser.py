@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.jsonable import replace_surrogates
-from perdure.core.schema_definitions import is_array, is_object
+from perdure.core.schema_definitions import is_json_array, is_json_object
 
 from .retry_after import parse_wait_field, parse_wait_in_text
 
@@ -113,9 +113,9 @@ class _ErrorBodyVisitor:
         self.left -= 1
         if self.left < 0 or depth > _MAX_DEPTH:
             return
-        if is_object(value):
+        if is_json_object(value):
             self.visit_object(value, depth)
-        elif is_array(value):
+        elif is_json_array(value):
             for item in value[:_MAX_NODES]:
                 self.visit(item, depth + 1)
         elif isinstance(value, str):
@@ -133,7 +133,7 @@ class _ErrorBodyVisitor:
         for key, value in list(fields.items())[:_MAX_NODES]:
             if key in _TEXT_FIELDS or (key in _NESTED_FIELDS and not isinstance(value, str)):
                 self.visit(value, depth + 1)
-            elif key.endswith("Exception") and is_object(value):  # the name of an error in AWS event streams
+            elif key.endswith("Exception") and is_json_object(value):  # the name of an error in AWS event streams
                 self.codes.add(normalize_code(key))
                 self.visit(value, depth + 1)
 
@@ -164,7 +164,7 @@ def _format_located_error(fields: dict[str, Any]) -> str:
     """Return an error about a part of the request, with its location: `body.tools.0: Field required`."""
     said = fields.get("msg") or fields.get("description")
     where = fields.get("loc") or fields.get("field")
-    if is_array(where):
+    if is_json_array(where):
         where = ".".join(str(step) for step in where[:30])
     if not isinstance(said, str) or not isinstance(where, str):
         return said if isinstance(said, str) and "msg" in fields else ""

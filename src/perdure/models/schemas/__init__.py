@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from perdure.core.error import ConfigError
 from perdure.core.jsonable import to_jsonable
-from perdure.core.schema_definitions import is_object
+from perdure.core.schema_definitions import is_json_object
 
 from .compiler import SchemaCompiler, TooManySchemaNodes
 from .dialects import DIALECTS
@@ -97,7 +97,7 @@ def _cache_result(kept: OrderedDict[Any, Any], key: Any, value: Any) -> None:
 
 def _compile_uncached(schema: Any, rules: str) -> _CompiledSchema:
     dialect = DIALECTS[rules]
-    root: dict[str, Any] = schema if is_object(schema) else {}
+    root: dict[str, Any] = schema if is_json_object(schema) else {}
     if rules == "plain":
         return _CompiledSchema(_ensure_object_top(root), ())
     reasons: list[str] = []

@@ -7,7 +7,7 @@ unfolded within itself, and by the number of nodes in the result. The input is n
 
 from typing import Any, TypeAlias
 
-from perdure.core.schema_definitions import is_array, is_object
+from perdure.core.schema_definitions import is_json_array, is_json_object
 
 from .dialects import SchemaDialect
 from .merge import merge_schemas
@@ -87,7 +87,7 @@ class SchemaCompiler:
         self._left -= 1
         if self._left < 0:
             raise TooManySchemaNodes
-        if not is_object(schema):
+        if not is_json_object(schema):
             return self._build_any_value({}, ["leave this out"] if schema is False else [])
         schema = upgrade_schema_draft(schema)
         if self.dialect.keywords is not None:
@@ -120,10 +120,10 @@ class SchemaCompiler:
             if key in found:
                 found[key] = {name: self.compile_node(each, depth + 1, inside) for name, each in found[key].items()}
         for key in _LISTS:
-            if is_array(found.get(key)):
+            if is_json_array(found.get(key)):
                 found[key] = [self.compile_node(each, depth + 1, inside) for each in found[key]]
         for key in _SINGLES:
-            if is_object(found.get(key)):
+            if is_json_object(found.get(key)):
                 found[key] = self.compile_node(found[key], depth + 1, inside)
         return found
 
@@ -163,7 +163,7 @@ class SchemaCompiler:
         while "$ref" in schema:
             reference = schema.pop("$ref")
             target = self.document.resolve_reference(reference)
-            if reference not in seen and is_object(target):
+            if reference not in seen and is_json_object(target):
                 schema = merge_schemas(schema, _drop_keys(upgrade_schema_draft(target), *_DEFINITIONS))
             seen.add(reference)
             inside = (*inside, reference)
@@ -175,7 +175,7 @@ class SchemaCompiler:
             schema, inside = self._merge_all_of(schema, inside)
             for word in ("anyOf", "oneOf"):
                 branches = schema.get(word)
-                if is_array(branches) and len(branches) == 1 and is_object(branches[0]):
+                if is_json_array(branches) and len(branches) == 1 and is_json_object(branches[0]):
                     schema = merge_schemas(_drop_keys(schema, word), upgrade_schema_draft(branches[0]))
                     break
             else:
@@ -185,14 +185,14 @@ class SchemaCompiler:
         """Merge the members of `allOf` into the schema."""
         while "allOf" in schema:
             parts, schema = schema["allOf"], _drop_keys(schema, "allOf")
-            if len(parts) == 1 and is_object(parts[0]) and not schema.keys() - _ANNOTATIONS:
+            if len(parts) == 1 and is_json_object(parts[0]) and not schema.keys() - _ANNOTATIONS:
                 schema = {**upgrade_schema_draft(parts[0]), **schema}
                 continue
             for part in parts:
                 self._left -= 1
                 if self._left < 0:
                     raise TooManySchemaNodes
-                if is_object(part) and inside.count(part.get("$ref", "")) <= self._unfolded:
+                if is_json_object(part) and inside.count(part.get("$ref", "")) <= self._unfolded:
                     followed, inside = self._resolve_reference(part, inside)
                     schema = merge_schemas(schema, followed)
         return schema, inside
@@ -206,7 +206,7 @@ class SchemaCompiler:
         beside = {key: value for key, value in schema.items() if key != "anyOf" and key not in _ANNOTATIONS}
         compiled: list[dict[str, Any]] = []
         for branch in schema["anyOf"]:
-            if beside and is_object(branch):
+            if beside and is_json_object(branch):
                 followed, within = self._resolve_reference(branch, inside)
                 compiled.append(self.compile_node(merge_schemas(followed, beside), depth + 1, within))
             else:
@@ -266,26 +266,26 @@ class SchemaCompiler:
         further = part.schema.get("additionalProperties")
         if self.dialect.must_be_closed:
             part.found["additionalProperties"] = False
-            if further is True or is_object(further) or (further is None and not part.found.get("properties")):
+            if further is True or is_json_object(further) or (further is None and not part.found.get("properties")):
                 part.inexact.append("properties of any name")
         elif not part.has_keyword("additionalProperties"):
             part.notes.append(describe_keyword("additionalProperties", further))
         elif further is not None:
-            is_schema = is_object(further)
+            is_schema = is_json_object(further)
             part.found["additionalProperties"] = self.compile_node(further, depth + 1, inside) if is_schema else further
 
     def _compile_items(self, part: TypedSchemaBuilder, depth: int, inside: ReferencePath) -> None:
         prefix, items = part.schema.get("prefixItems"), part.schema.get("items")
-        if is_array(prefix) and part.has_keyword("prefixItems"):
+        if is_json_array(prefix) and part.has_keyword("prefixItems"):
             part.found["prefixItems"] = [self.compile_node(each, depth + 1, inside) for each in prefix]
             if items is False:
                 part.found["items"] = False
-        elif is_array(prefix) and prefix:
+        elif is_json_array(prefix) and prefix:
             part.notes.append(describe_keyword("prefixItems", prefix))
             if items is False and "maxItems" not in part.schema:
                 part.set_keyword("maxItems", len(prefix))
-            items = {"anyOf": [*prefix, *([items] if is_object(items) else [])]} if items is not None else None
-        if is_object(items):
+            items = {"anyOf": [*prefix, *([items] if is_json_object(items) else [])]} if items is not None else None
+        if is_json_object(items):
             part.found["items"] = self.compile_node(items, depth + 1, inside)
         elif "prefixItems" not in part.found and (self.dialect.needs_items or self.dialect.must_be_closed):
             part.found["items"] = self._build_any_value({}, [])

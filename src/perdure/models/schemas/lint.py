@@ -6,7 +6,7 @@ Written independently of the compiler, on purpose: each is a check of the other.
 from collections.abc import Iterator
 from typing import Any
 
-from perdure.core.schema_definitions import is_array, is_object
+from perdure.core.schema_definitions import is_json_array, is_json_object
 
 from .dialects import DIALECTS, SchemaDialect, is_portable_pattern
 from .schema_size import find_exceeded_limits, iterate_subschemas
@@ -19,7 +19,7 @@ _BESIDE_UNION = frozenset({"anyOf", "$defs"})
 def find_violations(schema: Any, rules: str) -> list[str]:
     """Return a sentence for each rule of the provider that a schema breaks; empty if it would be accepted."""
     dialect = DIALECTS[rules]
-    if not is_object(schema):
+    if not is_json_object(schema):
         return [f"the schema is {schema!r}, not an object"]
     found = [*_check_top(schema, dialect, rules)]
     if rules != "plain":
@@ -36,7 +36,7 @@ def _check_top(schema: dict[str, Any], dialect: SchemaDialect, rules: str) -> It
         return
     if schema.get("type") != "object" and not unions:
         yield "the top is not of type 'object'"
-    if not is_object(schema.get("properties")) and not unions:
+    if not is_json_object(schema.get("properties")) and not unions:
         yield "the top has no properties"
 
 
@@ -50,7 +50,7 @@ class _SchemaChecker:
     def check_node(self, schema: Any, where: str, level: int) -> Iterator[str]:
         if level > _MAX_LEVELS:
             yield f"{where}: nested too deep"
-        elif not is_object(schema):
+        elif not is_json_object(schema):
             if self._dialect.keywords is not None or not isinstance(schema, bool):
                 yield f"{where}: {schema!r} is not a schema"
         else:
@@ -88,20 +88,20 @@ class _SchemaChecker:
         for kind in _as_list(told):
             if kind not in TYPES:
                 yield f"{where}: there is no type {kind!r}"
-        if is_array(told) and dialect.nulls != "type" and dialect.keywords is not None:
+        if is_json_array(told) and dialect.nulls != "type" and dialect.keywords is not None:
             yield f"{where}: a list of types"
         if dialect.type_required and told is None and not schema.keys() & {"anyOf", "$ref"}:
             yield f"{where}: there is no type"
-        if dialect.needs_items and told == "array" and not is_object(schema.get("items")):
+        if dialect.needs_items and told == "array" and not is_json_object(schema.get("items")):
             yield f"{where}: an array must have items"
-        if is_array(schema.get("items")):
+        if is_json_array(schema.get("items")):
             yield f"{where}: items are a list, as in draft 7"
 
     def _check_enum(self, schema: dict[str, Any], where: str) -> Iterator[str]:
         values = schema.get("enum")
         if values is None:
             return
-        if not is_array(values) or not values:
+        if not is_json_array(values) or not values:
             yield f"{where}: enum is {values!r}"
             return
         if self._dialect.only_text_enums and not all(isinstance(value, str) and value for value in values):
@@ -115,7 +115,7 @@ class _SchemaChecker:
         dialect = self._dialect
         properties: Any = schema.get("properties", {})
         required: Any = schema.get("required", [])
-        if not is_object(properties) or not is_array(required):
+        if not is_json_object(properties) or not is_json_array(required):
             yield f"{where}: properties or required are malformed"
             return
         if dialect.keywords is not None and set(required) - properties.keys():
@@ -162,4 +162,4 @@ class _SchemaChecker:
 def _as_list(value: Any) -> list[Any]:
     if value is None:
         return []
-    return value if is_array(value) else [value]
+    return value if is_json_array(value) else [value]

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.core.schema_definitions import is_array, is_object
+from perdure.core.schema_definitions import is_json_array, is_json_object
 
 from .schema_upgrade import get_declared_types
 
@@ -21,9 +21,9 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 def merge_schemas(one: Any, other: Any, levels: int = 0) -> Any:
     """Merge two schemas: the result allows the values that both allow, or a few more."""
-    if not is_object(one):
+    if not is_json_object(one):
         return other if one is True else one
-    if not is_object(other):
+    if not is_json_object(other):
         return one if other is True else other
     found = dict(one)
     for key, value in other.items():
@@ -90,7 +90,7 @@ def _take_smaller(one: Any, other: Any, _levels: int) -> Any:
 
 
 def _join_lists(one: Any, other: Any, _levels: int) -> Any:
-    return [*one, *other] if is_array(one) and is_array(other) else one
+    return [*one, *other] if is_json_array(one) and is_json_array(other) else one
 
 
 def _are_numbers(*values: Any) -> bool:

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 from perdure.core.error import ConfigError
 from perdure.core.jsonable import short_repr
-from perdure.core.schema_definitions import is_array, is_object
+from perdure.core.schema_definitions import is_json_array, is_json_object
 
 
 class SchemaDocument:
@@ -22,9 +22,9 @@ class SchemaDocument:
         """Return the schema that a reference points to. Raises `ConfigError` if it is external or missing."""
         node: Any = self.root
         for step in _split_pointer(reference):
-            if is_object(node) and step in node:
+            if is_json_object(node) and step in node:
                 node = node[step]
-            elif is_array(node) and step.isdecimal() and int(step) < len(node):
+            elif is_json_array(node) and step.isdecimal() and int(step) < len(node):
                 node = node[int(step)]
             else:
                 message = f"a schema refers to {short_repr(reference)}, which does not exist: define it there"

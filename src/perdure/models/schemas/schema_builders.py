@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from perdure.core.schema_definitions import is_array
+from perdure.core.schema_definitions import is_json_array
 
 from .dialects import SchemaDialect
 from .merge import is_same_json
@@ -79,7 +79,7 @@ def build_truncated_schema(schema: dict[str, Any], dialect: SchemaDialect) -> di
 
 
 def _add_null_type(schema: dict[str, Any]) -> dict[str, Any]:
-    types: list[str] = schema["type"] if is_array(schema["type"]) else [schema["type"]]
+    types: list[str] = schema["type"] if is_json_array(schema["type"]) else [schema["type"]]
     found = {**schema, "type": [*types, *(() if "null" in types else ("null",))]}
     values = found.get("enum", [found.pop("const")] if "const" in found else None)
     return found if values is None else {**found, "enum": [*values, *(() if None in values else (None,))]}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from perdure.core.schema_definitions import is_array, is_object
+from perdure.core.schema_definitions import is_json_array, is_json_object
 
 from .dialects import SchemaDialect
 
@@ -17,14 +17,14 @@ def iterate_subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the direct subschemas of a schema, each with its path inside it."""
     for word in _MAPS:
         inner = schema.get(word)
-        if is_object(inner):
+        if is_json_object(inner):
             yield from inner.items()
     for word in _LISTS:
         inner = schema.get(word)
-        if is_array(inner):
+        if is_json_array(inner):
             yield from ((f"{word}/{place}", each) for place, each in enumerate(inner))
     for word in _SINGLES:
-        if is_object(schema.get(word)):
+        if is_json_object(schema.get(word)):
             yield word, schema[word]
 
 
@@ -42,11 +42,11 @@ def find_exceeded_limits(schema: dict[str, Any], dialect: SchemaDialect) -> Iter
 def _measure_schema(schema: dict[str, Any], level: int) -> tuple[int, int]:
     """Return the number of properties, and the maximum nesting of objects."""
     properties = schema.get("properties")
-    count = len(properties) if is_object(properties) else 0
+    count = len(properties) if is_json_object(properties) else 0
     level += count > 0
     deepest = level
     for _, each in iterate_subschemas(schema) if level <= _MAX_LEVELS else ():
-        if is_object(each):
+        if is_json_object(each):
             more, depth = _measure_schema(each, level)
             count, deepest = count + more, max(deepest, depth)
     return count, deepest

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from perdure.core.schema_definitions import is_array, is_object
+from perdure.core.schema_definitions import is_json_array, is_json_object
 
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 
@@ -33,7 +33,7 @@ def upgrade_schema_draft(schema: dict[str, Any]) -> dict[str, Any]:
         exclusive = f"exclusive{bound.capitalize()}"
         if isinstance(fixed.get(exclusive), bool) and fixed.pop(exclusive) and bound in fixed:  # draft 4
             fixed[exclusive] = fixed.pop(bound)
-    if is_array(fixed.get("items")):  # draft 7
+    if is_json_array(fixed.get("items")):  # draft 7
         fixed["prefixItems"] = fixed.pop("items")
         if "additionalItems" in fixed:
             fixed["items"] = fixed["additionalItems"]
@@ -44,7 +44,7 @@ def upgrade_schema_draft(schema: dict[str, Any]) -> dict[str, Any]:
 def get_declared_types(schema: dict[str, Any]) -> list[str]:
     """Return the types in a schema's `type` keyword; invalid ones are left out."""
     told = schema.get("type")
-    listed = told if is_array(told) else [told]
+    listed = told if is_json_array(told) else [told]
     known = [each.lower() for each in listed if isinstance(each, str)]
     return [each for each in dict.fromkeys(known) if each in TYPES]
 
@@ -53,7 +53,7 @@ def infer_types(schema: dict[str, Any]) -> list[str]:
     """Return the types in `type`, or else those that other keywords imply; empty if any type is possible."""
     types = get_declared_types(schema)
     values = schema.get("enum")
-    if not types and is_array(values):
+    if not types and is_json_array(values):
         types = list(dict.fromkeys(get_json_type(value) for value in values))
     if not types:
         types = [name for name, signs in _KEYWORDS_BY_TYPE.items() if any(sign in schema for sign in signs)][:1]
@@ -70,7 +70,7 @@ def _apply_nullable(schema: dict[str, Any]) -> dict[str, Any]:
     if "null" in types or not types:
         return schema
     found = {**schema, "type": [*types, "null"]}
-    if is_array(schema.get("enum")) and None not in schema["enum"]:
+    if is_json_array(schema.get("enum")) and None not in schema["enum"]:
         found["enum"] = [*schema["enum"], None]
     return found
 
@@ -81,11 +81,11 @@ _LISTS = {"anyOf", "oneOf", "allOf", "enum"}
 
 def _is_well_formed(key: str, value: Any) -> bool:
     if key in _MAPS:
-        return is_object(value)
+        return is_json_object(value)
     if key in _LISTS:
-        return is_array(value) and bool(value)
+        return is_json_array(value) and bool(value)
     if key == "required":  # in draft 3 it is a flag of each property
-        return is_array(value) and all(isinstance(name, str) for name in value)
+        return is_json_array(value) and all(isinstance(name, str) for name in value)
     if key in ("pattern", "format", "description", "title", "$ref"):
         return isinstance(value, str)
     return True

@@ -7,7 +7,7 @@ them require: slightly too wide, and the description lists what is missing.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure.core.schema_definitions import is_array, is_object
+from perdure.core.schema_definitions import is_json_array, is_json_object
 
 from .merge import is_same_json
 from .unsupported_keywords import build_description_field, describe_keyword
@@ -23,8 +23,8 @@ def merge_top_union(
     """
     for word in ("anyOf", "oneOf"):
         branches = schema.get(word)
-        if is_array(branches):
-            objects = [resolve_reference(each) for each in branches if is_object(each)]
+        if is_json_array(branches):
+            objects = [resolve_reference(each) for each in branches if is_json_object(each)]
             rest = {key: value for key, value in schema.items() if key != word}
             schema = _merge_branches(rest, objects) if objects else rest
             schema |= build_description_field(schema, [_describe_required(objects)])

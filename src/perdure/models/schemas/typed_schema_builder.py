@@ -5,7 +5,7 @@ dialect.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from perdure.core.schema_definitions import is_array
+from perdure.core.schema_definitions import is_json_array
 
 from .dialects import SchemaDialect, is_portable_pattern
 from .schema_upgrade import get_json_type
@@ -88,7 +88,7 @@ class TypedSchemaBuilder:
         if "const" in self.schema:
             self.found["const"] = self.schema["const"]
         values = self.schema.get("enum")
-        if not is_array(values):
+        if not is_json_array(values):
             return
         fitting = [value for value in values if self._is_of_type(value)]
         if not self._can_list_values(fitting):

@@ -1,4 +1,4 @@
-"""Describe JSON Schema keywords that a provider does not support in the schema's description instead."""
+"""Move JSON Schema keywords that a provider does not support into the schema's description, as text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from perdure.core.error import ConfigError, ToolError
 from perdure.core.event import Event, MessageAdded, RunResumed, RunStarted, SubagentFinished, SubagentStarted
-from perdure.core.fold import PastRun, State
+from perdure.core.fold import RunWithInputId, State
 from perdure.core.jsonable import error_message, replace_surrogates
 from perdure.core.log_repair import build_repair_events
 from perdure.core.loop import execute
@@ -64,7 +64,7 @@ class SubagentTask(Struct, frozen=True, eq=False):
 
 
 def get_child_path(parent: Run, call_id: str, segment: str) -> str:
-    """Return the path of a call's child run in the log: the recorded one, else `segment` below the parent's."""
+    """Return the log path of a tool call's child run: the recorded path, or `segment` below the parent's path."""
     begun = parent.state.child_paths_by_call.get(call_id)
     return begun or (f"{parent.path}/{segment}" if parent.path else segment)
 
@@ -115,7 +115,9 @@ async def _lock_path(parent: Run, path: str) -> AsyncGenerator[None]:
         yield
 
 
-async def _run_child_or_repair(task: SubagentTask, parent: Run, state: State, past: PastRun | None) -> Outcome[Any]:
+async def _run_child_or_repair(
+    task: SubagentTask, parent: Run, state: State, past: RunWithInputId | None
+) -> Outcome[Any]:
     """Perform the child run. After an error, end it in the log before the error is raised."""
     if past is None and state.is_waiting:
         raise RunSuspended  # an earlier task of this agent waits for an answer: this one has to wait for it
@@ -127,7 +129,10 @@ async def _run_child_or_repair(task: SubagentTask, parent: Run, state: State, pa
 
 
 async def record_failed_task(parent: Run, started: SubagentStarted, error: BaseException) -> None:
-    """Store that a task was given and has failed, or was cancelled, even if its agent could not begin or be made."""
+    """Store that a task given to a subagent has failed or was cancelled.
+
+    Works also if the subagent could not be built or started.
+    """
     stopped = isinstance(error, asyncio.CancelledError)
     ending = ("cancelled", "cancelled", "") if stopped else ("failed", type(error).__name__, error_message(error))
     given = [] if started.call_id in parent.state.subagents else [parent.stamp_event(started)]
@@ -136,7 +141,9 @@ async def record_failed_task(parent: Run, started: SubagentStarted, error: BaseE
     await parent.emit(*given, *left, parent.stamp_event(finished), sync=True)
 
 
-async def _open_and_drive_child(task: SubagentTask, parent: Run, state: State, past: PastRun | None) -> Outcome[Any]:
+async def _open_and_drive_child(
+    task: SubagentTask, parent: Run, state: State, past: RunWithInputId | None
+) -> Outcome[Any]:
     """Build the child run, store its first events, and perform it; raise `RunSuspended` if it has to wait."""
     await add_agent_redactors(task.agent, state, parent.redaction)
     async with task.agent.open_lifespans():
@@ -185,7 +192,7 @@ def _require_known_price(child: Run) -> None:
         above = above.parent
 
 
-def _build_opening_events(task: SubagentTask, parent: Run, child: Run, past: PastRun | None) -> list[Event]:
+def _build_opening_events(task: SubagentTask, parent: Run, child: Run, past: RunWithInputId | None) -> list[Event]:
     """Return the events that start the child's run in the log, or that resume it."""
     if past is not None:
         return [child.stamp_event(RunResumed())]

@@ -46,7 +46,7 @@ def new_session_key() -> str:
 
 
 def find_or_create_key(place: SessionPaths) -> str:
-    """Return the key for a session whose header was lost: the one that its forks refer to, or a new one."""
+    """Return the key for a session without a header: the one that its forks refer to, or a new one."""
     if os.path.lexists(fork_marker_path(place)):
         folder = os.path.dirname(place.log)
         for fork in read_fork_headers(folder).headers:

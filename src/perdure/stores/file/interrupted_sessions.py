@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.core.codec import decode_entry
 from perdure.core.error import StoreError
-from perdure.core.last_run import NO_RUN, LastRun, find_last_run
+from perdure.core.last_run_progress import NO_RUN, LastRunProgress, find_last_run_progress
 
 from .file_io import close_file, open_file
 from .file_scan import decode_header, decode_seq
@@ -30,7 +30,7 @@ class FileRunProgress(msgspec.Struct, frozen=True):
     """The progress of the last run in a session's file."""
 
     session_id: str
-    run: LastRun
+    run: LastRunProgress
     entries: int
     """The number of the last entry in the file; 0 when there is none."""
     updated_at: float
@@ -155,7 +155,11 @@ def _find_in_file(descriptor: int, size: int, place: SessionPaths) -> FileRunPro
         if lines and last is None:
             last = _labels.decode(lines[-1].body)
         for line in reversed(lines):
-            if _RUN in line.body and (run := find_last_run([decode_entry(line.body)])) is not None and last is not None:
+            if (
+                _RUN in line.body
+                and (run := find_last_run_progress([decode_entry(line.body)])) is not None
+                and last is not None
+            ):
                 return FileRunProgress(place.session_id, run, last.seq, last.at)
         if not start:
             return None if last is None else FileRunProgress(place.session_id, NO_RUN, last.seq, last.at)

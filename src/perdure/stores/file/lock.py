@@ -71,8 +71,9 @@ class SessionLock:
 
 
 def take_lock(place: SessionPaths, *, take_over: bool = False) -> SessionLock:
-    """Lock a session for this process. Raises `SessionBusy`, which names the process that has the lock (`Unsupported`
-    with `take_over`), and `OSError`.
+    """Lock a session for this process.
+
+    Raises `SessionBusy`, which names the process that has the lock (with `take_over`: `Unsupported`), and `OSError`.
     """
     for _ in range(_TRIES):
         descriptor = open_file(place.lock, os.O_RDWR | os.O_CREAT)

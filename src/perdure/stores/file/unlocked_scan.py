@@ -20,8 +20,9 @@ _TRIES: Final = 20
 
 
 def scan_unlocked(place: SessionPaths, synced: int | None = None, open_log: OpenLog | None = None) -> FileScan:
-    """Scan the file of a session without locking it; `open_log` opens one that this process itself is running. Raises
-    `OSError`.
+    """Scan the file of a session without locking it.
+
+    `open_log` opens the file of a session that this process itself runs. Raises `OSError`.
 
     Entries up to `synced` are known to have been on the disk; all of them, if it is `None`.
     """

@@ -8,7 +8,7 @@ import msgspec
 from perdure.core.codec import decode_event, encode_event
 from perdure.core.error import StoreError
 from perdure.core.event import Entry, Event, Unknown
-from perdure.core.last_run import RunProgress, find_last_run
+from perdure.core.last_run_progress import RunProgress, find_last_run_progress
 from perdure.stores.argument_checks import check_session_id
 from perdure.stores.entry_text import find_given_title, find_message_title, searchable_text
 
@@ -66,14 +66,14 @@ def encode_row(entry: Entry) -> EntryRow:
         check_session_id(entry_id, what="the id of an entry")
     title = find_message_title((entry,)) or find_given_title((entry,))
     role, words = get_indexed_text(event)
-    run = find_last_run((entry,))
+    run = find_last_run_progress((entry,))
     progress, due_at = (None, None) if run is None else (PROGRESS_NUMBERS[run.progress], run.due_at)
     labels = (entry.seq, entry_id or None, kind, type(event).critical, entry.at, title, role, words)
     return EntryRow(*labels, progress, due_at, encode_event(event))
 
 
 def get_indexed_text(event: Event) -> tuple[str, str] | tuple[None, None]:
-    """Return the role and the search terms of an event's text; `None` twice if it has no text."""
+    """Return the role and the search terms of an event's text; a pair of `None` if it has no text."""
     found = searchable_text(event)
     return (found[0], build_index_text(found[1])) if found else (None, None)
 

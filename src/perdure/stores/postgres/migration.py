@@ -10,7 +10,7 @@ from psycopg import AsyncConnection
 
 from perdure.core.error import StoreError
 from perdure.core.event import Entry
-from perdure.core.last_run import NO_RUN, LastRun, find_last_run
+from perdure.core.last_run_progress import NO_RUN, LastRunProgress, find_last_run_progress
 
 from .entry_rows import PROGRESS_NUMBERS, decode_row_event, get_indexed_text
 
@@ -225,10 +225,10 @@ async def _fill_progress(connection: AsyncConnection) -> None:
     """Set the progress of the last run for sessions stored before progress was recorded."""
     place = (0, 0)
     while rows := await (await connection.execute(_RUN_EVENTS, (*place, _BATCH), binary=True)).fetchall():
-        last: dict[int, LastRun] = {}
+        last: dict[int, LastRunProgress] = {}
         for session, seq, at, critical, version, body in rows:
             try:
-                run = find_last_run((Entry(seq, at, decode_row_event("", seq, critical, version, body)),))
+                run = find_last_run_progress((Entry(seq, at, decode_row_event("", seq, critical, version, body)),))
             except StoreError:  # the session cannot be read, and so cannot be continued
                 run = NO_RUN
             if run is not None:

@@ -1,5 +1,6 @@
-"""Type declarations for the parts of apsw (an SQLite library) that the store uses: apsw's own lack them on Python
-3.11.
+"""Type declarations (protocols) for the parts of apsw, an SQLite library, that the store uses.
+
+The type declarations of apsw itself lack them on Python 3.11.
 
 Importing this module loads no database.
 """

@@ -22,7 +22,7 @@ from .interrupted_sessions import fill_run_progress
 from .lock_holder import describe_lock_holder
 from .page_checksums import find_checksum_vfs, has_checksums, is_checksum_error, reserve_checksum_space
 from .queued_jobs import Job as Job  # noqa: PLC0414 - re-exported
-from .read_only_file import build_immutable_uri, is_read_only, read_only_error, read_only_flags
+from .read_only_file import build_immutable_uri, build_read_only_error, get_read_only_flags, is_read_only
 from .schema import APPLICATION_IDS, FORMAT, TABLES, UNCHECKED_FORMAT, migrate_tables
 from .single_statement_append import APPEND_TRIGGER
 
@@ -99,7 +99,7 @@ def open_to_write(path: str, vfs: str | None = None) -> Connection:
     """
     check_file_path(path)
     if is_read_only(path):
-        raise read_only_error(path)
+        raise build_read_only_error(path)
     try:
         create_file(path)
         _check_size(path)
@@ -165,7 +165,7 @@ def open_read_only(path: str, vfs: str | None = None) -> Connection:
     """Open a read-only connection to a store that this process has open for writing, or that it can only read."""
     try:
         if is_read_only(path):
-            connection = connect(build_immutable_uri(path), vfs, flags=read_only_flags())
+            connection = connect(build_immutable_uri(path), vfs, flags=get_read_only_flags())
             _check_readable(connection, path, vfs)
         else:
             connection = connect(path, vfs, flags=apsw.SQLITE_OPEN_READONLY)
@@ -221,7 +221,7 @@ def run_in_transaction(connection: Connection, job: Job[T]) -> T:
 
 
 def close_and_checkpoint(connection: Connection) -> None:
-    """Close a connection; SQLite removes the write-ahead log when the last process does so."""
+    """Close a connection with a checkpoint; SQLite removes the write-ahead log when the last process closes."""
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
     connection.close()
 

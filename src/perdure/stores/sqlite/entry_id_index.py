@@ -40,8 +40,9 @@ def split_id(entry_id: str) -> tuple[str, int]:
 
 
 def group_ids(first: int, ids: Sequence[str]) -> Iterator[IdRange]:
-    """Group the ids of consecutive entries, of which the first has the number `first`, into ranges. Entries without an
-    id are skipped.
+    """Group the ids of consecutive entries into ranges; `first` is the number of the first entry.
+
+    Entries without an id are skipped.
     """
     run: IdRange | None = None
     for seq, entry_id in enumerate(ids, first):

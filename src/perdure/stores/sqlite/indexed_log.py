@@ -1,5 +1,4 @@
-"""Access of the search to the log in an SQLite file: read entries to index, and record how far each session is
-indexed.
+"""The log of an SQLite store as its search uses it: read texts to index, and record what is indexed.
 
 It reads over its own connection, which blocks no writer; it writes through the store's writer.
 """
@@ -76,7 +75,10 @@ class SearchRange(NamedTuple):
 
 
 class IndexedLog:
-    """The log in an SQLite file, as the search index reads it. Use it on one thread only."""
+    """Reader of an SQLite store's log for its search, which also records how far each session is indexed.
+
+    Use it on one thread only.
+    """
 
     def __init__(self, path: str, vfs: str | None, submit: SubmitJob) -> None:
         self.path = path

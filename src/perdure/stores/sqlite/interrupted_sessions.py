@@ -9,7 +9,7 @@ The functions here run inside a transaction that the caller has begun.
 from typing import Final
 
 from perdure.core.error import StoreError
-from perdure.core.last_run import NO_RUN, LastRun, RunProgress, find_last_run
+from perdure.core.last_run_progress import NO_RUN, LastRunProgress, RunProgress, find_last_run_progress
 from perdure.core.store import InterruptedSession, Lease
 from perdure.stores.lease_holder import LeaseHolder, parse_holder
 
@@ -73,7 +73,7 @@ def fill_run_progress(connection: Connection) -> None:
         connection.execute(SET_PROGRESS, (PROGRESS_NUMBERS[run.progress], run.due_at, key))
 
 
-def _read_last_run(connection: Connection, key: int, at: int) -> LastRun:
+def _read_last_run(connection: Connection, key: int, at: int) -> LastRunProgress:
     """Read the progress of a session's last run from its own entries, which are those numbered above `at`."""
     text_of = make_long_text_reader(connection)
     for columns in connection.execute(_ROWS_BACKWARDS, (key, at)):
@@ -81,7 +81,7 @@ def _read_last_run(connection: Connection, key: int, at: int) -> LastRun:
         if b"run_" not in row.body:  # the kinds of all events that begin or end a run contain this
             continue
         try:
-            run = find_last_run(decode_row_entries(row, at + 1, row.last, text_of, ""))
+            run = find_last_run_progress(decode_row_entries(row, at + 1, row.last, text_of, ""))
         except StoreError:  # the session cannot be read, and so cannot be continued
             return NO_RUN
         if run is not None:

@@ -83,8 +83,11 @@ def is_lease_valid(lease: Lease, connection: Connection) -> bool:
     return bool(connection.execute(_HELD, (lease.session_id, lease.fence)).get)
 
 
-def release_tidy_lease(lease: Lease, notes: AppendState, connection: Connection) -> bool:
-    """Release the lease of a session in one statement; return False, with nothing done, if there is more to do."""
+def try_release_lease(lease: Lease, notes: AppendState, connection: Connection) -> bool:
+    """Release the lease of a session in one statement if nothing needs cleaning up; return False otherwise.
+
+    Rows to merge and stored posts need cleaning up; with them, nothing is done.
+    """
     values = (lease.session_id, lease.fence, row_merging.MERGED_ROW_BYTES)
     if connection.execute(_GIVE_BACK_TIDY, values).get is None:
         return False
@@ -100,9 +103,7 @@ def prepare_release(lease: Lease, notes: AppendState, connection: Connection) ->
 
 
 def release_lease(lease: Lease, notes: AppendState, plan: RowMergePlan | None, connection: Connection) -> None:
-    """Release the lease of a session, merge the small rows of its log if they have become a large one together, and
-    delete the posts that it has taken.
-    """
+    """Release the lease of a session, merge its small log rows if they make a large one, and delete taken posts."""
     notes.forget_lease(lease.session_id)
     key, loose = connection.execute(_GIVE_BACK, (lease.session_id, lease.fence)).get or (None, 0)
     if key is not None:

@@ -14,7 +14,7 @@ import msgspec
 from perdure.core import fault_injection as faults
 from perdure.core.error import Conflict, Fenced, StoreError
 from perdure.core.event import Entry, Event
-from perdure.core.last_run import RunProgress, find_last_run
+from perdure.core.last_run_progress import RunProgress, find_last_run_progress
 from perdure.core.store import Lease
 from perdure.stores.entry_text import find_given_title, find_message_title
 
@@ -68,7 +68,7 @@ class EncodedAppend(NamedTuple):
 
 
 class AppendState:
-    """Notes of a process about the logs it appends to: their last ids, and which have rows to merge."""
+    """State that a process keeps between appends: the last ids in each log, and the logs with rows to merge."""
 
     def __init__(self) -> None:
         self.highest_ids: dict[str, tuple[int, str, int]] = {}
@@ -126,7 +126,7 @@ def append_entries(new: EncodedAppend, notes: AppendState, connection: Connectio
             connection.executemany(ADD_BLOB, new.texts.items())
         if (called := find_given_title(new.entries) or title or find_message_title(new.entries)) != title:
             connection.execute("UPDATE session SET title = ? WHERE key = ?", (called, key))
-        if (run := find_last_run(new.entries)) is not None:
+        if (run := find_last_run_progress(new.entries)) is not None:
             connection.execute(SET_PROGRESS, (PROGRESS_NUMBERS[run.progress], run.due_at, key))
         if loose >= MAX_LOOSE_BYTES:
             notes.merge_due.add(key)

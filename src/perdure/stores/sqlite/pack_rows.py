@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from perdure.core.codec import VERSION, decode_events, decode_known_events, encode_events, encode_events_as_msgpack
+from perdure.core.codec import VERSION, decode_events, decode_events_if_known, encode_events, encode_events_as_msgpack
 from perdure.core.error import StoreError
 from perdure.core.event import Entry, Event
 
@@ -23,7 +23,7 @@ _TEXT: Final = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 
 
 class EntryMetadata(msgspec.Struct):
-    """Times and ids of the entries in a row, and which events must not be ignored by readers that do not know them."""
+    """Times and ids of the entries in a row, and the kinds of events that a reader must not skip."""
 
     ats: list[float]
     ids: list[str]
@@ -102,8 +102,9 @@ def encode_row(entries: Sequence[Entry]) -> tuple[PackRow, dict[bytes, bytes]]:
 def build_row_without_long_texts(
     first: int, version: int, heads: EntryMetadata, body: bytes
 ) -> tuple[PackRow, dict[bytes, bytes]]:
-    """Build a row from the entries' times and ids and their encoded events, with long texts cut out; return it with
-    these texts, compressed, by digest.
+    """Build a row from entry metadata and encoded events; cut out long texts, and return them too.
+
+    The long texts are compressed, by digest.
     """
     body, holes, texts = _cut_long_texts(body) if len(body) >= LONG_TEXT_BYTES else (body, [], {})
     row = PackRow(
@@ -126,7 +127,10 @@ def merge_rows(rows: Sequence[PackRow]) -> PackRow:
 
 
 def slice_row(row: PackRow, first: int, last: int, text_of: ReadText) -> tuple[PackRow, dict[bytes, bytes]]:
-    """Return a new row with entries `first` to `last` of a row, still encoded: they may be of a newer version."""
+    """Return entries `first` to `last` of a row as a new row, without decoding their events, and its long texts.
+
+    The events may be of a newer version.
+    """
     heads, start, stop = decode_entry_metadata(row), first - row.first, last + 1 - row.first
     body = _slice_body(_insert_long_texts(row, text_of), start, stop)
     return build_row_without_long_texts(
@@ -159,7 +163,7 @@ def decode_row_events(row: PackRow, first: int, last: int, text_of: ReadText, se
     """Decode only the events of a row from entry `first` to `last`, without the entries' ids and times."""
     if first <= row.first and row.last <= last and not row.holes:
         try:
-            events = decode_known_events(row.body, version=row.version)
+            events = decode_events_if_known(row.body, version=row.version)
         except msgspec.DecodeError:
             events = None  # reported below
         if events is not None and len(events) == row.last + 1 - row.first:

@@ -39,8 +39,9 @@ def find_checksum_vfs(vfs: str | None = None) -> str | None:
 
 
 def register_checksum_vfs(vfs: str | None = None, path: str = "") -> None:
-    """Add checksums to files of another VFS instead of the system's, from now on; `path` is a copy of the extension for
-    it alone. Without arguments, undo this. For tests.
+    """Add checksums to files of another VFS instead of the system's; without arguments, undo this. For tests.
+
+    `path` is a copy of the SQLite extension for this VFS alone.
     """
     if _VFS_NAME in apsw.vfs_names():
         apsw.unregister_vfs(_VFS_NAME)  # of two of the same name, the second does nothing

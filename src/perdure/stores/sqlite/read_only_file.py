@@ -27,7 +27,7 @@ def is_read_only(path: str) -> bool:
     )
 
 
-def read_only_error(path: str) -> ReadOnlyStoreError:
+def build_read_only_error(path: str) -> ReadOnlyStoreError:
     """Build the error for an attempt to write to a read-only store."""
     return ReadOnlyStoreError(
         f"the store {path!r} can only be read here: to write to it, check the permissions of the file and its folder, "
@@ -48,7 +48,7 @@ def build_immutable_uri(path: str) -> str:
     return f"file:{quote(path)}?immutable=1"
 
 
-def read_only_flags() -> int:
+def get_read_only_flags() -> int:
     """Return the SQLite flags for opening a file by the URI of `build_immutable_uri`."""
     return int(apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 

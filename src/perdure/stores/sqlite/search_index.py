@@ -22,7 +22,7 @@ from perdure.stores.snippet import Token
 
 from .apsw_types import Connection, Cursor
 from .database_file import file_identity, retry_while_busy, run_in_transaction, sync_wal
-from .read_only_file import build_immutable_uri, is_read_only, read_only_error, read_only_flags
+from .read_only_file import build_immutable_uri, build_read_only_error, get_read_only_flags, is_read_only
 
 FORMAT: Final = 2
 """The version of the tables below, of the tokenizer, and of what counts as text. An index of another one is rebuilt."""
@@ -276,17 +276,17 @@ class SearchIndex:
     def _open_read_only(self) -> _TokenizingConnection:
         """Open an index that cannot be written. Raises `StaleIndexError` if it has another format."""
         connection = cast(
-            "_TokenizingConnection", apsw.Connection(build_immutable_uri(self.path), flags=read_only_flags())
+            "_TokenizingConnection", apsw.Connection(build_immutable_uri(self.path), flags=get_read_only_flags())
         )
         self._connection, self._file = connection, file_identity(self.path)
         if not _has_tables(connection, _READABLE_FORMATS):
             self._drop_connection()
-            raise read_only_error(self.path)
+            raise build_read_only_error(self.path)
         return connection
 
     def _connect(self) -> _TokenizingConnection:
         if is_read_only(self.path):
-            raise read_only_error(self.path)
+            raise build_read_only_error(self.path)
         try:
             create_file(self.path)
         except OSError as error:

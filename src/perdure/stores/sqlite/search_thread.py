@@ -30,7 +30,7 @@ _log = logging.getLogger("perdure.stores")
 
 
 class SearchThread:
-    """Indexes and searches an SQLite store on a background thread, which the first append or search starts."""
+    """A background thread that indexes and searches an SQLite store; the first append or search starts it."""
 
     def __init__(self, path: str, vfs: str | None, submit: "SubmitJob") -> None:
         self._make_search = partial(_make_search, path, vfs, submit)
@@ -152,7 +152,7 @@ def _make_search(path: str, vfs: str | None, submit: "SubmitJob") -> "LogSearch"
 
 
 class IndexingDelay:
-    """Decides how long indexing waits after an append, so that it runs in a quiet moment."""
+    """The waiting time between an append and its indexing, so that indexing runs in a quiet moment."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

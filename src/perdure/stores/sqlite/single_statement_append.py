@@ -11,7 +11,7 @@ from typing import Any, Final
 import apsw
 
 from perdure.core import fault_injection as faults
-from perdure.core.last_run import find_last_run
+from perdure.core.last_run_progress import find_last_run_progress
 from perdure.stores.entry_text import find_given_title, find_message_title
 
 from .apsw_types import Connection
@@ -46,8 +46,9 @@ _MOST: Final = 64
 
 
 def append_in_one_statement(appends: Sequence[EncodedAppend], notes: AppendState, connection: Connection) -> bool:
-    """Append encoded entries to one or several logs, all or none, in one statement; return False, with nothing done, if
-    that is not possible.
+    """Append encoded entries to one or several logs, all or none, in one statement; return False if not possible.
+
+    In that case nothing is appended.
 
     It does for drivers that number their ids, from their second append on, and in new sessions from the first. Raises
     `apsw.Error`.
@@ -97,7 +98,7 @@ def _follow_ids(
 
 
 def _build_values(new: EncodedAppend) -> tuple[Any, ...]:
-    run = find_last_run(new.entries)
+    run = find_last_run_progress(new.entries)
     progress = (None, None) if run is None else (PROGRESS_NUMBERS[run.progress], run.due_at)
     titles = (find_given_title(new.entries) or None, find_message_title(new.entries))
     return (

@@ -31,7 +31,7 @@ from perdure.stores.private_paths import resolve_store_path
 from .apsw_types import Connection
 from .forks_and_erasure import ForkRequest, create_fork, delete_session, redact_entry
 from .interrupted_sessions import query_interrupted
-from .lease import acquire_free_lease, acquire_lease, is_lease_valid, prepare_release, release_tidy_lease
+from .lease import acquire_free_lease, acquire_lease, is_lease_valid, prepare_release, try_release_lease
 from .log import EntryRange, encode_append_row, find_ranges, read_entries, read_events
 from .mailbox import add_post, encode_post_body, has_no_posts, read_pending_posts
 
@@ -106,7 +106,7 @@ class SqliteStore:
         writer = self._get_writer()
         self._leases.discard(lease)
         try:
-            is_released = writer.run_now(lease.session_id, partial(release_tidy_lease, lease, writer.notes))
+            is_released = writer.run_now(lease.session_id, partial(try_release_lease, lease, writer.notes))
         except BaseException:
             writer.leases.discard(lease)  # the disk has failed: it is not driven any more
             raise

@@ -17,7 +17,7 @@ _before: list[float] = []
 
 
 def shorten_switch_interval(store: object) -> None:
-    """Shorten the thread switch interval, because `store` was opened. A shorter one is kept."""
+    """Shorten the thread switch interval while `store` is open, unless it is already shorter."""
     with _lock:
         if not _open and sys.getswitchinterval() > SWITCH_SECONDS:
             _before.append(sys.getswitchinterval())

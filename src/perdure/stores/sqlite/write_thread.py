@@ -1,4 +1,4 @@
-"""A thread that calls functions in order, with less work for each call than an executor does.
+"""The writer's thread: runs queued functions in order, with less overhead per call than an executor.
 
 Every barrier of a run goes to this thread and back. An executor makes a future with its own lock for each call, which
 takes as long as the thread's own part of a small commit.
@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 
 class WriteThread:
-    """A thread that calls functions, one after the other, until it is ended. What was queued before that is called."""
+    """The thread of an SQLite store's writer: runs queued functions in order until it is ended.
+
+    Functions queued before `end` are still run.
+    """
 
     def __init__(self, name: str) -> None:
         self._queue: SimpleQueue[Callable[[], object] | None] = SimpleQueue()

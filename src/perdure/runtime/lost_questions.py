@@ -1,4 +1,4 @@
-"""Find the open questions that can still be answered; a question of a tool call that died with its process cannot.
+"""Find open questions that can no longer be answered, and answers that came too late.
 
 A tool that does not ask first waits for its answer inside a call that has begun. When its process dies, the call is not
 made again, unless its effect allows that, and then no answer can reach it.
@@ -35,7 +35,7 @@ def _is_bound_to_call(state: State, question: QuestionAsked) -> bool:
     return started is not None and started.effect not in _REPEATED_EFFECTS
 
 
-async def was_answered_too_late(store: Store, session_id: str, state: State, ask_id: str, post_id: str) -> bool:
+async def is_answer_too_late(store: Store, session_id: str, state: State, ask_id: str, post_id: str) -> bool:
     """Return True if the run ended before the answer to its question was stored.
 
     `state` is the present state of the session, read after the answer was posted.

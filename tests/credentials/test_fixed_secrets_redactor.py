@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from perdure import ToolOutput
 from perdure.core.event import CitationAdded, MessageAdded, ToolFinished, ToolProgress
 from perdure.core.message import Citation, Document, Image, Message, Text, Thinking, ToolCall, ToolResult, user
-from perdure.credentials import RedactingStream, RedactionFilter
+from perdure.credentials import FixedSecretsRedactor, RedactingStream
 from perdure.credentials.secret_forms import list_secret_forms
 from tests.credentials.shapes import SECRETS, forms, hits
 
 KEY = 's3cr3t/v+l u"e'
-SCRUBBER = RedactionFilter({"key": KEY, "pin": "48151623"})
-EVERY = RedactionFilter(SECRETS)
+SCRUBBER = FixedSecretsRedactor({"key": KEY, "pin": "48151623"})
+EVERY = FixedSecretsRedactor(SECRETS)
 
 
 @pytest.mark.parametrize("name", SECRETS)
@@ -42,10 +42,13 @@ def test_a_value_is_found_in_the_base64_of_something_longer(before, after):
 def test_base64_that_was_broken_into_lines_is_found():
     value = "k" * 40 + "0123456789" * 20
     assert (
-        hits(RedactionFilter({"key": value}).redact_text(base64.encodebytes(value.encode()).decode()), {"key": value})
+        hits(
+            FixedSecretsRedactor({"key": value}).redact_text(base64.encodebytes(value.encode()).decode()),
+            {"key": value},
+        )
         == []
     )
-    assert base64.encodebytes(value.encode()).decode().splitlines()[1] not in RedactionFilter(
+    assert base64.encodebytes(value.encode()).decode().splitlines()[1] not in FixedSecretsRedactor(
         {"key": value}
     ).redact_text(base64.encodebytes(value.encode()).decode())
 
@@ -54,42 +57,42 @@ def test_the_text_in_a_value_that_is_json_is_secret_on_its_own():
     account = json.dumps(
         {"type": "account", "private_key": "-----BEGIN KEY-----\nabcdefghijklmnop\n-----END KEY-----\n"}
     )
-    scrubber = RedactionFilter({"account": account})
-    assert scrubber.redact_text("the key abcdefghijklmnop of an account") == "the key {{account}} of an account"
-    assert scrubber.redact_value(json.loads(account)) == {"type": "account", "private_key": "{{account}}"}
+    fixed = FixedSecretsRedactor({"account": account})
+    assert fixed.redact_text("the key abcdefghijklmnop of an account") == "the key {{account}} of an account"
+    assert fixed.redact_value(json.loads(account)) == {"type": "account", "private_key": "{{account}}"}
 
 
 def test_a_value_that_is_json_is_found_as_the_data_that_it_describes():
-    scrubber = RedactionFilter({"login": '{"user": "anna", "pin": 7}'})
-    assert scrubber.redact_value({"user": "anna", "pin": 7}) == "{{login}}"
-    assert scrubber.redact_value(ToolOutput(render={"a": [{"user": "anna", "pin": 7}]})).render == '{"a":[{{login}}]}'
+    fixed = FixedSecretsRedactor({"login": '{"user": "anna", "pin": 7}'})
+    assert fixed.redact_value({"user": "anna", "pin": 7}) == "{{login}}"
+    assert fixed.redact_value(ToolOutput(render={"a": [{"user": "anna", "pin": 7}]})).render == '{"a":[{{login}}]}'
 
 
 def test_the_armour_of_a_key_and_short_lines_are_not_secret():
-    scrubber = RedactionFilter({"key": "-----BEGIN KEY-----\nabcdefghijklmnop\nend\n-----END KEY-----"})
-    assert scrubber.redact_text("-----BEGIN KEY----- end") == "-----BEGIN KEY----- end"
+    fixed = FixedSecretsRedactor({"key": "-----BEGIN KEY-----\nabcdefghijklmnop\nend\n-----END KEY-----"})
+    assert fixed.redact_text("-----BEGIN KEY----- end") == "-----BEGIN KEY----- end"
 
 
 def test_the_longest_value_is_taken_out_first():
-    scrubber = RedactionFilter({"short": "abcd", "long": "abcd-efgh", "inner": "d-ef"})
-    assert scrubber.redact_text("abcd abcd-efgh d-ef") == "{{short}} {{long}} {{inner}}"
-    overlapping = RedactionFilter({"short": "xxab", "long": "ab-long-value"})
+    fixed = FixedSecretsRedactor({"short": "abcd", "long": "abcd-efgh", "inner": "d-ef"})
+    assert fixed.redact_text("abcd abcd-efgh d-ef") == "{{short}} {{long}} {{inner}}"
+    overlapping = FixedSecretsRedactor({"short": "xxab", "long": "ab-long-value"})
     assert overlapping.redact_text("xxab-long-value") == "{{short}}{{long}}"
 
 
 def test_the_first_of_two_names_stands_for_their_value():
-    assert RedactionFilter({"one": "same-value", "two": "same-value"}).redact_text("same-value") == "{{one}}"
+    assert FixedSecretsRedactor({"one": "same-value", "two": "same-value"}).redact_text("same-value") == "{{one}}"
 
 
 @pytest.mark.parametrize("value", ["", "a", "abc", "   "])
 def test_a_value_that_is_too_short_is_not_looked_for(value):
-    assert RedactionFilter({"key": value}).redact_text("a abc    text") == "a abc    text"
+    assert FixedSecretsRedactor({"key": value}).redact_text("a abc    text") == "a abc    text"
 
 
 def test_the_beginning_of_a_value_that_was_cut_is_taken_out():
-    scrubber = RedactionFilter({"key": "abcdefghijklmnop"})
-    assert scrubber.redact_text("<object with abcdefghijk…>") == "<object with {{key}}…>"
-    assert scrubber.redact_text("<object with abcd…>") == "<object with abcd…>"
+    fixed = FixedSecretsRedactor({"key": "abcdefghijklmnop"})
+    assert fixed.redact_text("<object with abcdefghijk…>") == "<object with {{key}}…>"
+    assert fixed.redact_text("<object with abcd…>") == "<object with abcd…>"
 
 
 def test_data_is_scrubbed_down_to_its_keys_and_numbers():
@@ -145,7 +148,8 @@ def test_parts_stay_parts_and_bytes_are_looked_into():
 def test_bytes_that_are_no_text_are_looked_into_too():
     value = "pässwörd-1"
     assert (
-        RedactionFilter({"key": value}).redact_bytes(b"\xff\x00" + value.encode() + b"\xfe") == b"\xff\x00{{key}}\xfe"
+        FixedSecretsRedactor({"key": value}).redact_bytes(b"\xff\x00" + value.encode() + b"\xfe")
+        == b"\xff\x00{{key}}\xfe"
     )
 
 
@@ -174,7 +178,7 @@ def test_thinking_that_was_changed_loses_its_proof_and_no_other_does():
 
 
 def test_a_scrubber_does_not_show_what_it_looks_for():
-    assert repr(SCRUBBER) == "RedactionFilter(key, pin)"
+    assert repr(SCRUBBER) == "FixedSecretsRedactor(key, pin)"
     assert SCRUBBER.longest >= max(map(len, list_secret_forms(KEY)))
 
 
@@ -186,8 +190,8 @@ def test_an_event_with_any_data_is_scrubbed():
 # -- in pieces ---------------------------------------------------------------------------------------------------------
 
 
-def streamed(scrubber, chunks):
-    stream = RedactingStream(scrubber)
+def streamed(fixed, chunks):
+    stream = RedactingStream(fixed)
     return "".join([*[stream.feed(chunk) for chunk in chunks], stream.end()])
 
 
@@ -200,7 +204,7 @@ def test_a_value_is_found_wherever_it_is_split(form):
 
 
 def test_no_more_is_held_back_than_may_be_a_value():
-    stream = RedactingStream(RedactionFilter({"key": "abcd-efgh"}))
+    stream = RedactingStream(FixedSecretsRedactor({"key": "abcd-efgh"}))
     assert [stream.feed(chunk) for chunk in ("hello ab", "out ", "abcd", "-efg", "x", "abc")] == [
         *["hello ", "about ", "", "", "abcd-efgx", ""]
     ]
@@ -217,16 +221,16 @@ secrets = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="{
 def test_in_pieces_or_whole_the_same_is_taken_out(data, values):
     assume(all(len(value.strip()) >= 4 and value not in "{{k0}}{{k1}}{{k2}}" for value in values))
     names = {f"k{place}": value for place, value in enumerate(values)}
-    scrubber = RedactionFilter(names)
+    fixed = FixedSecretsRedactor(names)
     leaks = st.sampled_from([form for value in values for form in list_secret_forms(value)])
     pieces = data.draw(st.lists(st.one_of(leaks, leaks.map(lambda form: form[:-1]), st.text(max_size=8)), max_size=8))
     text = "".join(pieces)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=12)))
     chunks = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    whole, at_once = scrubber.redact_text(text), streamed(scrubber, [text])
-    assert streamed(scrubber, chunks) == at_once
-    assert streamed(scrubber, text) == at_once
-    if not scrubber._scattered.find_spans(text):  # those are looked for in the whole: some are encoded over two forms
+    whole, at_once = fixed.redact_text(text), streamed(fixed, [text])
+    assert streamed(fixed, chunks) == at_once
+    assert streamed(fixed, text) == at_once
+    if not fixed._scattered.find_spans(text):  # those are looked for in the whole: some are encoded over two forms
         assert at_once == whole
     left = [each for redacted in (whole, at_once) for each in re.split(r"\{\{k[012]\}\}", redacted)]
     assert not [value for value in values if any(value in each for each in left)]

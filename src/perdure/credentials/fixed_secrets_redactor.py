@@ -1,4 +1,4 @@
-"""Redact secrets from texts, and from objects that contain texts.
+"""Redaction of a fixed set of secrets in texts, in objects that contain texts, and in streamed text.
 
 A value, in the forms of `secret_forms` and `scattered_forms`, is replaced by its placeholder, which the model knows.
 """
@@ -13,7 +13,7 @@ from perdure.core.jsonable import to_jsonable, to_text
 from perdure.core.message import PART_TYPES, Media, Message, Thinking, ToolCall
 from perdure.core.tool import ToolOutput
 
-from .scattered_forms import ScatteredSecretFinder
+from .scattered_secret_finder import ScatteredSecretFinder
 from .secret import MIN_SECRET_LENGTH
 from .secret_form_finder import SecretFormFinder, encode_forms_as_latin1, map_forms_to_names, replace_spans
 from .secret_forms import count_revealing_characters, list_plain_forms, list_secret_forms
@@ -33,7 +33,7 @@ _STAYS = (str, bytes, *_OURS)
 _LISTS: frozenset[Any] = frozenset({list, tuple})
 
 
-class RedactionFilter:
+class FixedSecretsRedactor:
     """Replaces a fixed set of secrets by placeholders `{{name}}`, in texts and in any object that contains texts.
 
     Values are given by name. If two names have the same value, the first name replaces it. Values that are too short to
@@ -57,7 +57,7 @@ class RedactionFilter:
         self._is_json = any(value.lstrip()[:1] in {"{", "["} for _, value in pairs)
 
     def __repr__(self) -> str:
-        return f"RedactionFilter({', '.join(sorted(set(self._names.values())))})"
+        return f"FixedSecretsRedactor({', '.join(sorted(set(self._names.values())))})"
 
     @property
     def longest(self) -> int:
@@ -186,11 +186,11 @@ class RedactingStream:
     form.
     """
 
-    __slots__ = ("_held", "changed", "scrubber")
+    __slots__ = ("_held", "changed", "fixed")
 
-    def __init__(self, scrubber: RedactionFilter) -> None:
-        self.scrubber = scrubber
-        """Filter that redacts. It may be replaced by one with more values."""
+    def __init__(self, fixed: FixedSecretsRedactor) -> None:
+        self.fixed = fixed
+        """Redactor of the values known so far. It may be replaced by one with more values."""
         self.changed = False
         """True if anything was redacted so far."""
         self._held = ""
@@ -198,13 +198,13 @@ class RedactingStream:
     def feed(self, chunk: str) -> str:
         """Add a piece of the text; return the redacted text that can be shown by now."""
         text = self._held + chunk
-        clear, self._held = self.scrubber.redact_partial_text(text)
+        clear, self._held = self.fixed.redact_partial_text(text)
         self.changed = self.changed or len(clear) + len(self._held) != len(text) or not text.startswith(clear)
         return clear
 
     def end(self) -> str:
         """End the text; return the rest of it, redacted. The stream can then be used for another text."""
-        rest = self.scrubber.redact_text(self._held)
+        rest = self.fixed.redact_text(self._held)
         self.changed = self.changed or rest != self._held
         self._held = ""
         return rest

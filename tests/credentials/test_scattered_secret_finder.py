@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.credentials import RedactionFilter
-from perdure.credentials.scattered_forms import ScatteredSecretFinder
+from perdure.credentials import FixedSecretsRedactor
+from perdure.credentials.scattered_secret_finder import ScatteredSecretFinder
 
 VALUES = {
     "token": "sk-live-4fT9xQ2mZp7LwB1r",
@@ -78,7 +78,7 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("name", VALUES)
 def test_a_value_is_hidden_in_every_encoding(name, encoding):
     written = ENCODINGS[encoding](VALUES[name])
-    assert RedactionFilter(VALUES).redact_text(f"before <{written}> after") == f"before <{{{{{name}}}}}> after"
+    assert FixedSecretsRedactor(VALUES).redact_text(f"before <{written}> after") == f"before <{{{{{name}}}}}> after"
 
 
 @pytest.mark.parametrize("shift", [0, 1, 2])
@@ -86,7 +86,7 @@ def test_a_value_is_hidden_in_every_encoding(name, encoding):
 def test_base64_of_something_longer_is_found_at_every_alignment(shift, encode):
     value = VALUES["token"]
     written = encode(b"x" * shift + value.encode() + b"yz").decode()
-    shown = RedactionFilter(VALUES).redact_text(written)
+    shown = FixedSecretsRedactor(VALUES).redact_text(written)
     assert "{{token}}" in shown
     assert len(shown.replace("{{token}}", "")) <= 9
 
@@ -94,7 +94,7 @@ def test_base64_of_something_longer_is_found_at_every_alignment(shift, encode):
 @pytest.mark.parametrize("length", range(12, 24))
 @pytest.mark.parametrize("end", ["", "...", "…", "*****", "\n", " (cut)", '"'])
 def test_the_beginning_of_a_token_is_hidden_wherever_it_was_cut(length, end):
-    shown = RedactionFilter(VALUES).redact_text(f"key={VALUES['token'][:length]}{end}")
+    shown = FixedSecretsRedactor(VALUES).redact_text(f"key={VALUES['token'][:length]}{end}")
     assert shown == f"key={{{{token}}}}{end}"
 
 
@@ -110,7 +110,7 @@ def test_the_beginning_of_a_token_is_hidden_wherever_it_was_cut(length, end):
     ],
 )
 def test_a_beginning_that_may_be_ordinary_text_is_left(value, text):
-    assert RedactionFilter({"key": value}).redact_text(text) == text
+    assert FixedSecretsRedactor({"key": value}).redact_text(text) == text
 
 
 @pytest.mark.parametrize(
@@ -127,37 +127,37 @@ def test_a_beginning_that_may_be_ordinary_text_is_left(value, text):
     ],
 )
 def test_other_text_of_these_shapes_is_unchanged(text):
-    assert RedactionFilter(VALUES).redact_text(text) == text
+    assert FixedSecretsRedactor(VALUES).redact_text(text) == text
 
 
 def test_short_values_are_not_looked_for_in_pieces():
-    shown = RedactionFilter({"word": "read"})
+    shown = FixedSecretsRedactor({"word": "read"})
     assert shown.redact_text("re\nad %72%65%61%64") == "re\nad %72%65%61%64"
     assert shown.redact_name("read_text") == "read_text"
     assert ScatteredSecretFinder({}).find_spans("%61%62%63%64%65%66") == []
 
 
 def test_what_two_ways_of_looking_find_at_one_place_is_replaced_once():
-    shown = RedactionFilter({"key": "000:<\x1b\x7f\x7f\r"})
+    shown = FixedSecretsRedactor({"key": "000:<\x1b\x7f\x7f\r"})
     assert shown.redact_text("a 000:&lt;\\u001B\\u007F\\u007F\\r b") == "a {{key}} b"
 
 
 @given(st.text(), st.sampled_from(sorted(ENCODINGS)), st.sampled_from(sorted(VALUES)), st.text())
 def test_whatever_stands_around_it_the_value_is_hidden(before, encoding, name, after):
     value = VALUES[name]
-    shown = RedactionFilter({name: value}).redact_text(f"{before}\n<{ENCODINGS[encoding](value)}>\n{after}")
+    shown = FixedSecretsRedactor({name: value}).redact_text(f"{before}\n<{ENCODINGS[encoding](value)}>\n{after}")
     assert f"{{{{{name}}}}}" in shown
     assert value not in shown
 
 
 @given(st.text(alphabet=string.ascii_letters + "%&#;\\ux0123456789:\n -", max_size=400))
 def test_text_without_a_value_is_never_changed(text):
-    assert RedactionFilter({"key": "Zq" + "7" * 30}).redact_text(text) == text
+    assert FixedSecretsRedactor({"key": "Zq" + "7" * 30}).redact_text(text) == text
 
 
 def test_long_texts_that_nearly_match_all_the_time_are_searched_in_time():
     value = VALUES["token"]
-    filter_ = RedactionFilter({"key": value})
+    filter_ = FixedSecretsRedactor({"key": value})
     for unit in (
         "%61%62%63%64",
         "sk-liv\n",

@@ -1,4 +1,4 @@
-"""Find secrets in a text whose characters are encoded one by one, separated, or broken into lines.
+"""Find secrets that a text contains with each character encoded, with separators, or broken into lines.
 
 Such texts are many: each character may be written in several ways. So the text is decoded instead, and searched for the
 values themselves; what is found is replaced in the original. Cheap checks come first: most texts have none of these.

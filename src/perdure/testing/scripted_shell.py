@@ -1,4 +1,4 @@
-"""A shell backend without a machine: answers commands from a table, and remembers what it was asked to run."""
+"""`ScriptedShell`: a shell backend for tests, which answers commands from a table and records them."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ _NOT_FOUND = 127
 
 
 class ScriptedShell:
-    """A `ShellBackend` that runs nothing: each command gets the answer that the test has written down.
+    """A `ShellBackend` for tests that runs nothing: each command gets the answer scripted for it.
 
     A command without an answer fails as a program that does not exist.
     """

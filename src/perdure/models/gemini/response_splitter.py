@@ -16,8 +16,11 @@ _LARGE = 64 * 1024
 _scan_json = json.JSONDecoder(strict=False).raw_decode
 
 
-class ChunkSplitter:
-    """Incremental splitter of a response into chunks; bytes may be fed in pieces of any size."""
+class ResponseSplitter:
+    """Incremental splitter of a Gemini response into chunks (JSON objects).
+
+    Bytes may be fed in pieces of any size.
+    """
 
     __slots__ = ("_beginning", "_reader")
 

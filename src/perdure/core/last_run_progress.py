@@ -16,7 +16,7 @@ RunProgress: TypeAlias = Literal["over", "cut_off", "waiting"]
 if no process drives the session, it was interrupted. `waiting`: it waits for answers."""
 
 
-class LastRun(Struct, frozen=True):
+class LastRunProgress(Struct, frozen=True):
     """The progress of a session's last run, and the time at which it must continue even without an answer."""
 
     progress: RunProgress
@@ -24,11 +24,11 @@ class LastRun(Struct, frozen=True):
     """When the first of the questions it waits for expires, in seconds since 1970; `None` if none does."""
 
 
-NO_RUN = LastRun("over")
-_CUT_OFF = LastRun("cut_off")
+NO_RUN = LastRunProgress("over")
+_CUT_OFF = LastRunProgress("cut_off")
 
 
-def find_last_run(entries: Sequence[Entry]) -> LastRun | None:
+def find_last_run_progress(entries: Sequence[Entry]) -> LastRunProgress | None:
     """Return the progress of a session's last run after these new entries; `None` if they do not change it.
 
     Runs of subagents do not count: they are part of the session's own run.
@@ -43,7 +43,7 @@ def find_last_run(entries: Sequence[Entry]) -> LastRun | None:
 _RUN_EVENTS: frozenset[type[Event]] = frozenset({RunStarted, RunResumed, RunWaiting, RunEnded})
 
 
-def _progress_after(event: Event) -> LastRun:
+def _progress_after(event: Event) -> LastRunProgress:
     if isinstance(event, RunEnded):
         return NO_RUN
-    return LastRun("waiting", event.due_at) if isinstance(event, RunWaiting) else _CUT_OFF
+    return LastRunProgress("waiting", event.due_at) if isinstance(event, RunWaiting) else _CUT_OFF

@@ -1,4 +1,4 @@
-"""Open, create and list files below an open folder, so that no name on the way may be a link.
+"""Open, create and list files below an open folder, without following links.
 
 Everything starts from a descriptor of the folder: if the folder itself is moved, or a link takes its place, the files
 are still those of the folder that was opened. `openat2` does it in one step where the kernel has it; elsewhere each

@@ -1,4 +1,4 @@
-"""Session of a replay: its runs begin with the recorded messages instead of a typed prompt.
+"""Session used in a replay: its runs begin with the recorded messages instead of a typed prompt.
 
 What a typed message asks for (`/name` handlers, skills, files) was done before it was stored, and is not done again:
 the stored messages begin the run, under its recorded id.
@@ -18,8 +18,11 @@ from perdure.runtime.session import Session
 from .run_segment import RunSegment
 
 
-class RecordedSession(Session[Any]):
-    """Session of a replay: its runs begin with recorded messages; `/name` and `@file` in them are not handled again."""
+class ReplaySession(Session[Any]):
+    """Session used in a replay: its runs begin with the recorded messages instead of a typed prompt.
+
+    `/name` and `@file` in these messages are not handled again.
+    """
 
     async def begin(self, segment: RunSegment, overrides: RunOverrides) -> Outcome[Any] | None:
         """Begin or resume a run as recorded, and return its outcome; `None` if there was nothing to answer."""

@@ -1,4 +1,7 @@
-"""Doubles of the backends of tools: files in memory, with the refusals of the real ones."""
+"""`MemoryFiles`: files in memory, as a test double for the backends of the file and search tools.
+
+It refuses what the real backends refuse.
+"""
 
 import posixpath
 import re

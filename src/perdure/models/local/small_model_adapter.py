@@ -1,4 +1,4 @@
-"""Help for the packaged model of 135 million parameters: choose its tool calls and limit its replies to what it can do.
+"""Adapt requests and replies to the small packaged model (135 million parameters), which needs help with tools.
 
 A tool is offered only if the prompt calls for it, and its arguments are narrowed to what the prompt contains. The reply
 to a result repeats the result, word for word: the grammar allows nothing else. Everything else is a chat without tools,
@@ -55,14 +55,14 @@ _RESULTS: Sequence[tuple[str, str]] = (
 _ERROR_LEAD = "I am sorry, that did not work: "
 
 
-def guided(model: Model, context_tokens: int) -> Model:
+def adapt_to_small_model(model: Model, context_tokens: int) -> Model:
     """Wrap the small packaged model so that simple prompts get simple answers and valid tool calls.
 
     Requests for structured output, and those that require a tool call, are passed on as they are.
     """
 
     async def stream(request: Request) -> AsyncIterator[ModelEvent]:
-        plan = build_guided_request(request, context_tokens)
+        plan = build_small_model_request(request, context_tokens)
         if plan.prefix:
             yield TextDelta(plan.prefix)
         async with open_stream(model, plan.request) as events:
@@ -76,8 +76,8 @@ def guided(model: Model, context_tokens: int) -> Model:
     return WrappedModel(model, stream)
 
 
-class GuidedRequest(Struct, frozen=True):
-    """The request that is sent to the small model in place of the original one, and how to treat its reply."""
+class SmallModelRequest(Struct, frozen=True):
+    """Request as it is sent to the small packaged model instead of the original, and how to treat its reply."""
 
     request: Request
     prefix: str = ""
@@ -86,18 +86,21 @@ class GuidedRequest(Struct, frozen=True):
     """True if a reply that reaches its limit counts as complete."""
 
 
-def build_guided_request(request: Request, context_tokens: int) -> GuidedRequest:
-    """Return the request to send instead: for one tool call, for a sentence about a result, or for a chat answer."""
+def build_small_model_request(request: Request, context_tokens: int) -> SmallModelRequest:
+    """Convert a request to one that the small packaged model can answer.
+
+    The result asks for one tool call, for a sentence about a tool result, or for a chat answer.
+    """
     if request.output is not None or request.settings.tool_choice not in {None, "auto", "none"}:
-        return GuidedRequest(request)
+        return SmallModelRequest(request)
     prompt, results = _split_last_exchange(request.messages)
     if results:
-        return GuidedRequest(_request_result_reply(request, prompt or "", results[-1]))
+        return SmallModelRequest(_request_result_reply(request, prompt or "", results[-1]))
     if prompt is not None and request.settings.tool_choice != "none":
         tool = choose_tool(prompt, request.tools)
         narrowed = tool and restrict_tool_values(tool, prompt)
         if narrowed:
-            return GuidedRequest(_request_call(request, prompt, narrowed))
+            return SmallModelRequest(_request_call(request, prompt, narrowed))
     return _plan_chat(request, context_tokens)
 
 
@@ -179,7 +182,7 @@ def _quote_for_grammar(text: str) -> str:
 # -- the chat ----------------------------------------------------------------------------------------------------------
 
 
-def _plan_chat(request: Request, context_tokens: int) -> GuidedRequest:
+def _plan_chat(request: Request, context_tokens: int) -> SmallModelRequest:
     """Return a request for an answer without tools: examples, and as much of the conversation as fits."""
     given = request.settings
     messages, prefix = _cut_conversation(request.messages, context_tokens)
@@ -192,7 +195,7 @@ def _plan_chat(request: Request, context_tokens: int) -> GuidedRequest:
         tools=(),
         settings=replace(settings, max_output_tokens=given.max_output_tokens or MAX_REPLY_TOKENS, tool_choice=None),
     )
-    return GuidedRequest(plain, prefix, may_cut=given.max_output_tokens is None)
+    return SmallModelRequest(plain, prefix, may_cut=given.max_output_tokens is None)
 
 
 def _cut_conversation(messages: Sequence[Message], context_tokens: int) -> tuple[list[Message], str]:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from perdure.models.gemini.chunk_splitter import ChunkSplitter
+from perdure.models.gemini.response_splitter import ResponseSplitter
 
 CHUNKS = [{"text": 'a } " { b'}, {"text": "é\u2028 [,]"}, {"deep": [{"er": {}}]}]
 EVENTS = "".join([f"data: {json.dumps(chunk)}\r\n\r\n" for chunk in CHUNKS]).encode()
@@ -12,7 +12,7 @@ ARRAY = ("[" + "\n,\r\n".join([json.dumps(chunk, indent=2, ensure_ascii=False) f
 
 
 def chunks(data: bytes, size: int) -> list:
-    frames = ChunkSplitter()
+    frames = ResponseSplitter()
     found = []
     for place in range(0, len(data), size):
         found += frames.feed(data[place : place + size])
@@ -31,7 +31,7 @@ def test_a_single_object_is_one_chunk(size):
 
 
 def test_elements_of_an_array_are_given_as_soon_as_they_are_whole():
-    frames = ChunkSplitter()
+    frames = ResponseSplitter()
     assert frames.feed(b'[{"a":1}') == [b'{"a":1}']
     assert frames.feed(b',\n{"b"') == []
     assert frames.feed(b":2}]") == [b'{"b":2}']
@@ -40,13 +40,13 @@ def test_elements_of_an_array_are_given_as_soon_as_they_are_whole():
 
 
 def test_what_is_torn_is_given_at_the_end():
-    frames = ChunkSplitter()
+    frames = ResponseSplitter()
     assert frames.feed(b'[{"a":1},{"b":') == [b'{"a":1}']
     assert frames.flush() == [b'{"b":']
 
 
 def test_only_a_single_object_is_whole():
-    frames = ChunkSplitter()
+    frames = ResponseSplitter()
     assert not frames.is_single_object
     frames.feed(b"  ")
     assert frames.flush() == []
@@ -55,7 +55,7 @@ def test_only_a_single_object_is_whole():
 
 
 def test_a_large_element_is_not_read_again_at_every_byte(monkeypatch):
-    from perdure.models.gemini import chunk_splitter as framing
+    from perdure.models.gemini import response_splitter as framing
 
     looks = []
     scan = framing._scan_json

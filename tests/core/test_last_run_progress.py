@@ -1,0 +1,27 @@
+"""The progress of a session's last run, from the events that stores see."""
+
+from perdure.core.event import Custom, Entry, RunEnded, RunResumed, RunStarted, RunWaiting
+from perdure.core.last_run_progress import NO_RUN, LastRunProgress, find_last_run_progress
+
+
+def entries(*events):
+    return [Entry(seq, 1.0, event) for seq, event in enumerate(events, 1)]
+
+
+def test_a_run_is_cut_off_until_it_ends():
+    assert find_last_run_progress(entries(RunStarted("a"))) == LastRunProgress("cut_off")
+    assert find_last_run_progress(entries(RunWaiting(("q",)), RunResumed())) == LastRunProgress("cut_off")
+    assert find_last_run_progress(entries(RunStarted("a"), RunEnded("done"), Custom("later"))) == NO_RUN
+    assert find_last_run_progress(entries(RunEnded("done"), RunStarted("a"))) == LastRunProgress("cut_off")
+
+
+def test_a_waiting_run_tells_when_it_is_due():
+    assert find_last_run_progress(entries(RunStarted("a"), RunWaiting(("q",), 7.0))) == LastRunProgress("waiting", 7.0)
+    assert find_last_run_progress(entries(RunWaiting(("q",)))) == LastRunProgress("waiting")
+
+
+def test_other_events_and_the_runs_of_subagents_change_nothing():
+    assert find_last_run_progress([]) is None
+    assert (
+        find_last_run_progress(entries(Custom("note"), RunStarted("b", path="b"), RunEnded("done", path="b"))) is None
+    )
