@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import gc
+import inspect
 import os
 import subprocess
 import sys
@@ -300,6 +301,47 @@ async def test_a_result_for_a_caller_that_has_gone_is_dropped():
     future.cancel()
     thread._set_result(future, (True, "late"))
     assert future.cancelled()
+
+
+async def answer_late():
+    """A coroutine that a plain function returned; when no caller awaits it, it has to be closed."""
+
+
+async def test_a_coroutine_that_is_returned_after_the_caller_has_gone_is_closed(held):
+    threads, late = ThreadPool(1), answer_late()
+
+    def function():
+        held()
+        return late
+
+    task = asyncio.ensure_future(threads.run(function, (), {}))
+    await eventually(held.began.is_set)
+    await cancel(task)
+    held.release.set()
+    held.thread.join(PATIENCE)
+    assert inspect.getcoroutinestate(late) == inspect.CORO_CLOSED
+
+
+async def test_a_coroutine_whose_caller_is_cancelled_as_it_arrives_is_closed(monkeypatch):
+    late, set_result = answer_late(), thread._set_result
+
+    def set_result_and_cancel(future, outcome):
+        set_result(future, outcome)
+        task.cancel()
+
+    monkeypatch.setattr(thread, "_set_result", set_result_and_cancel)
+    task = asyncio.ensure_future(ThreadPool(1).run(lambda: late, (), {}))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert inspect.getcoroutinestate(late) == inspect.CORO_CLOSED
+
+
+def test_a_coroutine_for_a_loop_that_is_closed_is_closed():
+    loop, late = asyncio.new_event_loop(), answer_late()
+    future = loop.create_future()
+    loop.close()
+    thread._deliver_result(thread._Job(lambda: None, loop, future), (True, late))
+    assert inspect.getcoroutinestate(late) == inspect.CORO_CLOSED
 
 
 def program(text):

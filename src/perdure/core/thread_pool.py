@@ -14,6 +14,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from types import CoroutineType
 from typing import Any
 
 from msgspec import Struct, field
@@ -101,9 +102,12 @@ class ThreadPool:
         try:
             self._submit(job)
             succeeded, value = await job.future
-        finally:
-            if not job.future.done() or job.future.cancelled():
+        except BaseException:
+            if job.future.done() and not job.future.cancelled():
+                _discard_result(job.future.result())
+            else:
                 self._abandon(job)
+            raise
         if succeeded:
             return value
         try:
@@ -171,6 +175,7 @@ class ThreadPool:
             with self._lock:
                 job.running = False
                 if job.abandoned:
+                    _discard_result(outcome)
                     return
                 self._release(job)
             _deliver_result(job, outcome)
@@ -207,13 +212,22 @@ def _call_safely(work: Callable[[], Any]) -> tuple[bool, Any]:
 def _deliver_result(job: _Job, outcome: tuple[bool, Any]) -> None:
     try:
         job.loop.call_soon_threadsafe(_set_result, job.future, outcome)
-    except RuntimeError:
-        return  # the loop is closed: no task waits any more
+    except RuntimeError:  # the loop is closed: no task waits any more
+        _discard_result(outcome)
 
 
 def _set_result(future: "asyncio.Future[Any]", outcome: tuple[bool, Any]) -> None:
-    if not future.done():
+    if future.done():
+        _discard_result(outcome)
+    else:
         future.set_result(outcome)
+
+
+def _discard_result(outcome: tuple[bool, Any]) -> None:
+    """Close the coroutine that a function returned, which no caller will await any more."""
+    _, value = outcome
+    if isinstance(value, CoroutineType):
+        value.close()
 
 
 THREAD_POOL = ThreadPool()
