@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perdure import Agent, Event, ToolResult, open_store
-from perdure.core.arguments import parse_arguments
+from perdure.core.argument_parsing import parse_arguments
 from perdure.core.event import Entry, ToolFinished
 from perdure.core.message import Text
 from perdure.core.store import ImmediateStore, Store

@@ -8,7 +8,7 @@ from perdure import Agent
 from perdure.events import ValueKept
 from perdure.testing import ScriptedModel, call
 from perdure.toolkits.scratchpad import scratchpad_tools
-from perdure.toolkits.tasks import parse_tasks, task_tools
+from perdure.toolkits.task_list import parse_tasks, task_tools
 from perdure.toolkits.todo import todo_tools
 
 TOOLS = [*task_tools(), *todo_tools(), *scratchpad_tools()]

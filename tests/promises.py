@@ -317,7 +317,7 @@ _DRIVER = "tests/runtime/test_driver.py::test_"
 _CHANNEL = "tests/runtime/test_session_channel.py::test_"
 _KEEPING = "tests/runtime/test_stored_session.py::test_"
 _QUESTION = "tests/core/test_question.py::test_"
-_LEDGER = "tests/core/test_budget.py::test_"
+_LEDGER = "tests/core/test_shared_budget.py::test_"
 _MAILBOX = "tests/core/test_mailbox.py::test_"
 _POWER = "tests/faults/test_power.py::test_"
 _DISK = "tests/faults/test_disk.py::test_"
@@ -542,7 +542,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _GEMINI + "test_messages.py::test_the_author_gets_everything_back_where_it_was",
         _GEMINI + "test_messages.py::test_nobody_else_gets_thoughts_and_signatures",
         _BEDROCK + "test_encode.py::test_thinking_goes_back_to_its_author_alone",
-        "tests/models/test_think_tags.py::test_no_model_gets_its_thinking_back_as_something_that_it_said",
+        "tests/models/test_thinking_in_text.py::test_no_model_gets_its_thinking_back_as_something_that_it_said",
     ),
     "wire:notes": (
         _CHAT + "test_encode.py::test_what_a_model_cannot_look_at_is_told_in_a_note",
@@ -1052,7 +1052,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     ),
     "crash:workers": (
         "tests/faults/test_workers.py::test_workers_that_are_killed_at_random_leave_their_sessions_to_others",
-        "tests/runtime/test_session_worker.py::test_every_session_that_was_cut_off_is_finished",
+        "tests/runtime/test_store_worker.py::test_every_session_that_was_cut_off_is_finished",
     ),
     "crash:unparked": (
         _DRIVER + "a_parked_run_can_be_taken_up_again",

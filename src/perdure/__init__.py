@@ -34,7 +34,7 @@ _NAMES_BY_MODULE = {
     ),
     ".context.compaction_strategies": ("keep_recent",),
     ".core.auto_continue": ("auto_continue",),
-    ".core.budget": ("Budget",),
+    ".core.shared_budget": ("Budget",),
     ".core.display_slot": (
         "Askable",
         "Showable",

@@ -19,7 +19,6 @@ from .context.skills import Skill as Skill
 from .context.skills import Skills as Skills
 from .context.skills import load_skills as load_skills
 from .core.auto_continue import auto_continue as auto_continue
-from .core.budget import Budget as Budget
 from .core.display_slot import Askable as Askable
 from .core.display_slot import Showable as Showable
 from .core.error import AllModelsFailed as AllModelsFailed
@@ -96,6 +95,7 @@ from .core.prompt_cache import CacheReport as CacheReport
 from .core.run import Accepted as Accepted
 from .core.run import Retry as Retry
 from .core.run import Run as Run
+from .core.shared_budget import Budget as Budget
 from .core.stop_conditions import Halt as Halt
 from .core.stop_conditions import Limits as Limits
 from .core.stop_conditions import Nudge as Nudge

@@ -12,10 +12,10 @@ from .context.large_results import MAX_CHARACTERS
 from .context.large_results import large_results as _large_results
 from .context.result_summaries import summarize_old_results
 from .runtime.extension import Extension
+from .toolkits.list_storage import Values
 from .toolkits.scratchpad import scratchpad_tools
-from .toolkits.tasks import task_tools
+from .toolkits.task_list import task_tools
 from .toolkits.todo import todo_tools
-from .toolkits.value_store import Values
 from .tracing.loop_watchdog import THRESHOLD_SECONDS, LoopWatchdog, Report
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from .core import check
 from .core.error import ConfigError
 from .core.event import ValueKept
 from .files.confined_folder import FileRefused
-from .files.jail import FileState, Jail
+from .files.jail import FileContent, Jail
 from .runtime.session import Session
 from .toolkits.file_record import FILE_PREFIX, NO_FILE, FileRecord, SnapshotBackend, parse_record
 
@@ -230,7 +230,7 @@ def _choose_run(changes: Sequence[FileChange], way: str, run_id: str) -> list[Fi
     return [each for each in changes if each.run_id == run_id]
 
 
-def _read_now(jail: Jail, path: str) -> FileState | None:
+def _read_now(jail: Jail, path: str) -> FileContent | None:
     """Return the content of a file; `None` if there is none."""
     try:
         return jail.read(jail.resolve(path))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from perdure.cli.tool_questions import ask_question
-from perdure.interaction import Choice, Confirm, CustomSlot, Form, MultipleChoice
+from perdure.interaction import Choice, Confirm, CustomSlot, Form, MultiSelect
 from perdure.interaction.slot_view import SlotView
 from tests.cli.process import STAND_INS
 
@@ -48,8 +48,8 @@ class Person:
         (Choice("Which?", ["north", "south"]), ["2"], "south"),
         (Choice("Which?", ["north", "south"]), ["9", " north "], "north"),
         (Choice("Which?", ["a"], other=True), ["something else"], "something else"),
-        (MultipleChoice("Which?", ["a", "b", "c"], least=1), ["", "1, c"], ["a", "c"]),
-        (MultipleChoice("Which?", ["a"]), [""], []),
+        (MultiSelect("Which?", ["a", "b", "c"], least=1), ["", "1, c"], ["a", "c"]),
+        (MultiSelect("Which?", ["a"]), [""], []),
         (Form("You", FIELDS), [" ", "Ann", "-1", "7", "red"], {"name": "Ann", "age": 7, "colour": "red"}),
         (Form("You", FIELDS, {"name": "Bo"}), ["", "", "blue"], {"name": "Bo", "colour": "blue"}),
         (CustomSlot("map", {"at": 1}, "Where?", {"type": "array"}), ["{}", "[1]"], [1]),

@@ -19,7 +19,6 @@ from perdure import (
     tool,
     user,
 )
-from perdure.core.budget import budgeted
 from perdure.core.error import LimitExceeded, ProviderDown, ReplyCutOff
 from perdure.core.event import (
     ErrorRaised,
@@ -40,6 +39,7 @@ from perdure.core.fold import fold_events
 from perdure.core.loop import act, react, run_turn
 from perdure.core.model import Price
 from perdure.core.run import Run
+from perdure.core.shared_budget import budgeted
 from perdure.core.wrappers import WrappedModel, failover
 from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls, pause
 from tests.doubles import SECONDS, log_of, of

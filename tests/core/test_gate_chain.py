@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from perdure.core.gate_chain import (
-    BackgroundTaskCaller,
+    BackgroundTaskOrigin,
     RestrictedGate,
     add_rules_to_gate,
     can_ask_in_process,
@@ -139,7 +139,7 @@ async def test_a_denial_holds_through_every_gate_in_between():
     ]
 
 
-HERE = BackgroundTaskCaller("s", "s@1", "boss", "r")
+HERE = BackgroundTaskOrigin("s", "s@1", "boss", "r")
 
 
 @pytest.mark.parametrize("own", [allow_all, None])

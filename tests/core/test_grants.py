@@ -11,7 +11,7 @@ from perdure.core.event import PermissionDecided
 from perdure.core.grants import Grant, Grants, check_grant_pattern, grants_from_log, list_offers, make_grant
 from perdure.core.permission import Permissions, allow, deny, later
 from perdure.core.permission_request import PermissionRequest, Verdict, build_permission_decided_event
-from perdure.core.target import CommandTarget, PathTarget, Target, UnknownTarget, UrlTarget, command, path
+from perdure.core.target import CommandTarget, PathTarget, Target, UncomputableTarget, UrlTarget, command, path
 from tests.coming_from.shows import shows
 
 HERE = ApprovalBinding("tool", "boss", "store", "/project", "s@1")
@@ -74,7 +74,7 @@ def test_a_pattern_is_one_for_the_kind_of_target(target, covers, inside, outside
 
 
 def test_a_target_that_is_unknown_is_covered_by_its_arguments_or_its_tool_alone():
-    unknown = request(UnknownTarget("no idea"))
+    unknown = request(UncomputableTarget("no idea"))
     assert granted(covers="arguments", made=unknown).covers_call(unknown)
     assert granted(covers="tool", made=unknown).covers_call(unknown)
     assert not granted(covers="target", made=unknown).covers_call(unknown)

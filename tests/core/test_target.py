@@ -8,7 +8,7 @@ from perdure.core.target import (
     PathTarget,
     TextPattern,
     TextTarget,
-    UnknownTarget,
+    UncomputableTarget,
     UrlTarget,
     command,
     is_narrower_pattern,
@@ -28,7 +28,7 @@ def test_what_a_tool_returns_is_a_target_or_becomes_text():
     assert to_target(FILE) is FILE
     assert to_target("x") == TextTarget("x")
     assert to_target(5) == TextTarget("5")
-    assert str(UnknownTarget("no idea")) == "unknown (no idea)"
+    assert str(UncomputableTarget("no idea")) == "unknown (no idea)"
 
 
 @pytest.mark.parametrize("make", [path, command, url])
@@ -43,8 +43,8 @@ def test_a_pattern_is_text(make):
     ("pattern", "target", "allowed", "restricted"),
     [
         (TextPattern("*"), FILE, True, "yes"),
-        (TextPattern("*"), UnknownTarget(""), False, "yes"),
-        (TextPattern("x"), UnknownTarget(""), False, "maybe"),
+        (TextPattern("*"), UncomputableTarget(""), False, "yes"),
+        (TextPattern("x"), UncomputableTarget(""), False, "maybe"),
         (TextPattern("x*"), TextTarget("xy"), True, "yes"),
         (TextPattern("x*"), TextTarget("y"), False, "no"),
         (TextPattern("*.key"), FILE, True, "yes"),

@@ -11,7 +11,7 @@ import pytest
 from perdure.core import watcher_feed
 from perdure.core.buffer import Buffer
 from perdure.core.error import ConfigError
-from perdure.core.watcher_feed import Feed, TaskFeed, ThreadFeed, make_feed
+from perdure.core.watcher_feed import AsyncWatcherFeed, Feed, ThreadFeed, make_feed
 
 SECONDS = 30
 
@@ -87,7 +87,7 @@ def deferring(function: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awa
 
 @pytest.mark.parametrize("watcher", [handle, AsyncCallable(), functools.partial(handle)])
 def test_an_async_watcher_gets_a_task(feeding, watcher):
-    assert isinstance(feeding(watcher), TaskFeed)
+    assert isinstance(feeding(watcher), AsyncWatcherFeed)
 
 
 @pytest.mark.parametrize("watcher", [print, [].append, deferring(handle), functools.partial(print, "event")])

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from perdure.core.budget import Budget
 from perdure.core.error import (
     AllModelsFailed,
     AuthFailed,
@@ -34,6 +33,7 @@ from perdure.core.event import (
 )
 from perdure.core.message import Image, Status, StopReason, Text, ToolCall, ToolResult, Usage, assistant, user
 from perdure.core.model import ModelInfo, Price, Request, Settings, model_info
+from perdure.core.shared_budget import Budget
 from perdure.core.tool import Skip, tool, tool_from_schema
 from perdure.core.wrappers import (
     after,

@@ -24,7 +24,7 @@ from perdure.models.anthropic import WIRE as ANTHROPIC
 from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.openai_chat import WIRE as OPENAI
 from perdure.models.profile import Profile
-from perdure.models.wire import Wire
+from perdure.models.wire_format import Wire
 from perdure.runtime.subagents.delegation import delegation
 from tests.faults.outside_ledger import Ledger
 from tests.faults.outside_plan import ANSWER, LAST_ANSWER, LAST_PROMPT, VALUE, find_turn, plan

@@ -10,7 +10,7 @@ import pytest
 from perdure import ConfigError, ToolError
 from perdure.core.schema import check_value
 from perdure.core.validation_problems import Invalid
-from perdure.interaction import Choice, Confirm, CustomSlot, Form, MultipleChoice, Option
+from perdure.interaction import Choice, Confirm, CustomSlot, Form, MultiSelect, Option
 
 
 @dataclasses.dataclass
@@ -62,7 +62,7 @@ SCHEMA = {"type": "object", "properties": {"age": {"type": "integer", "minimum":
             "b",
         ),
         (
-            MultipleChoice("Which?", ["a", "b"], least=1),
+            MultiSelect("Which?", ["a", "b"], least=1),
             "choices",
             {
                 "question": "Which?",
@@ -129,10 +129,10 @@ def test_what_only_the_class_can_refuse_is_told_as_an_error_of_the_tool():
         (Confirm("Really?"), "yes"),
         (Choice("Which?", ["a", "b"]), "c"),
         (Choice("Which?", ["a", "b"], other=True), 5),
-        (MultipleChoice("Which?", ["a", "b"]), ["a", "a"]),
-        (MultipleChoice("Which?", ["a", "b"]), ["c"]),
-        (MultipleChoice("Which?", ["a", "b"], least=1), []),
-        (MultipleChoice("Which?", ["a", "b"], most=1), ["a", "b"]),
+        (MultiSelect("Which?", ["a", "b"]), ["a", "a"]),
+        (MultiSelect("Which?", ["a", "b"]), ["c"]),
+        (MultiSelect("Which?", ["a", "b"], least=1), []),
+        (MultiSelect("Which?", ["a", "b"], most=1), ["a", "b"]),
         (Form("Details", Address), {"street": "x"}),
         (Form("Age?", SCHEMA), {"age": -1}),
         (CustomSlot("map", None, "Where?", {"type": "array"}), "here"),
@@ -157,8 +157,8 @@ def test_a_choice_may_leave_room_for_something_else():
         (lambda: Choice("x", [5]), "Choice(options=5): give texts, or Option(…)"),  # type: ignore[list-item]
         (lambda: Choice("x", ["a", Option("a")]), "Choice(options=['a', 'a']): give each value once"),
         (lambda: Choice("x", ["a"], other="yes"), "Choice(other='yes'): give True or False"),  # type: ignore[arg-type]
-        (lambda: MultipleChoice("x", ["a"], least=2), "MultipleChoice(least=2): there are 1 options"),
-        (lambda: MultipleChoice("x", ["a", "b"], 2, 1), "MultipleChoice(most=1): give a whole number, 2 or more"),
+        (lambda: MultiSelect("x", ["a"], least=2), "MultiSelect(least=2): there are 1 options"),
+        (lambda: MultiSelect("x", ["a", "b"], 2, 1), "MultiSelect(most=1): give a whole number, 2 or more"),
         (lambda: Option(5), "Option(value=5): give text"),  # type: ignore[arg-type]
         (lambda: Form("x", int), "give a class with fields"),
         (lambda: Form("", Address), "Form(question=''): give non-empty text"),

@@ -22,7 +22,7 @@ from perdure.models.openai_chat import WIRE as CHAT
 from perdure.models.openai_responses import WIRE as RESPONSES
 from perdure.models.profile import Profile
 from perdure.models.vertex import WIRE as VERTEX
-from perdure.models.wire import Wire
+from perdure.models.wire_format import Wire
 
 Json: TypeAlias = dict[str, Any]
 

@@ -29,7 +29,7 @@ from perdure.core.message import (
     user,
 )
 from perdure.core.model import ToolSpec, sanitize_reply
-from perdure.models.wire import Wire
+from perdure.models.wire_format import Wire
 from tests.models.authors import AUTHORS, Author, Json, Reply
 
 PRIVATE = "NEVER-SENT"

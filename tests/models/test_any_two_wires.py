@@ -14,7 +14,7 @@ from perdure.core.message import Media, Message, Text
 from perdure.core.model import Request
 from perdure.models.attachment import encode_base64, normalize_media
 from perdure.models.encoding_memo import EncodingMemo
-from perdure.models.wire import Wire
+from perdure.models.wire_format import Wire
 from tests.models.authors import WIRES, Author
 from tests.models.histories import PRIVATE, TOOLS, Session, sessions
 

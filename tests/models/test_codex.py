@@ -18,7 +18,7 @@ from perdure.core.message import user
 from perdure.core.model import Request
 from perdure.models.codex import WIRE, CodexAuth, get_codex_profile, get_login_path, open_codex
 from perdure.models.codex.auth import CLIENT_ID, MIN_RENEWAL_INTERVAL_SECONDS
-from perdure.models.codex.login import LIFETIME_SECONDS, read_login, write_login
+from perdure.models.codex.login_file import LIFETIME_SECONDS, read_login, write_login
 from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.http_model import HttpModel
 from perdure.models.profile import Profile
@@ -121,7 +121,7 @@ def test_a_login_that_cannot_be_replaced_stays_as_it_was(login: Path, monkeypatc
     def fail(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("perdure.models.codex.login.os.fsync", fail)
+    monkeypatch.setattr("perdure.models.codex.login_file.os.fsync", fail)
     with pytest.raises(OSError, match="No space left"):
         write_login(str(login), {"access_token": "access-2"}, NOW)
     assert login.read_bytes() == before

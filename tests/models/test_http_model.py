@@ -31,7 +31,7 @@ from perdure.models.model_builder import load_wire
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
 from perdure.models.throttle import Throttle
-from perdure.models.wire import EncodedRequest
+from perdure.models.wire_format import EncodedRequest
 from perdure.net.http import HttpTransport
 from perdure.net.sse import SseParser
 from perdure.net.transport import Deadlines

@@ -19,8 +19,8 @@ from perdure.core.message import StopReason, user
 from perdure.core.model import OutputSpec, Price, Request, Settings, assemble_reply, model_info
 from perdure.models import open_model
 from perdure.models.local import get_install_command, llama_backend, open_local, weights
+from perdure.models.local.in_process_transport import InProcessTransport
 from perdure.models.local.llama_backend import BackendOptions, LlamaBackend
-from perdure.models.local.transport import InProcessTransport
 from perdure.models.local.weights import find_weights, read_trained_context
 from perdure.testing import check_model
 from perdure.toolkits.basics import basic_tools
@@ -178,7 +178,7 @@ def runtime(monkeypatch):
 def transport(runtime, monkeypatch):
     """A transport to the stand-in, with one slot."""
     made = LlamaBackend(BackendOptions("/some.gguf", 512, 1, 3))
-    monkeypatch.setattr("perdure.models.local.transport.get_shared_backend", lambda _: made)
+    monkeypatch.setattr("perdure.models.local.in_process_transport.get_shared_backend", lambda _: made)
     yield InProcessTransport(BackendOptions("/some.gguf", 512, 1, 3))
     runtime.release(1000)
     made.close()

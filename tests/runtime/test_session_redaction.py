@@ -8,8 +8,8 @@ import pytest
 from perdure import Agent, ConfigError, Extension, ToolContext, tool
 from perdure.context.compaction import Compaction
 from perdure.context.history_tools import history_tools
-from perdure.core.budget import Budget
 from perdure.core.error import ContextOverflow
+from perdure.core.shared_budget import Budget
 from perdure.core.tool import Tool
 from perdure.credentials import FileVault, MemoryVault
 from perdure.runtime.subagents.delegation import delegation

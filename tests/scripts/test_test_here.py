@@ -49,7 +49,7 @@ def test_a_test_that_is_not_counted_for_its_properties_runs_elsewhere():
     assert "not budget and hypothesis" in jobs["properties"].commands[0]
     named = [Path(path) for name in test_here.FOLDERS for path in test_here.folders(name)]
     files = [Path(each) for each in jobs["properties"].commands[0] if each.endswith(".py")]
-    assert Path("tests/core/test_arguments.py") in files
+    assert Path("tests/core/test_argument_parsing.py") in files
     assert not [file for file in files if any(file.is_relative_to(folder) for folder in named)]
 
 

@@ -105,7 +105,7 @@ async def test_grants_of_a_document_are_not_honoured_here_nor_in_other_sessions(
 
 
 async def test_a_forged_approval_of_an_open_call_runs_nothing(wipe, wiped):
-    from perdure.core.arguments import arguments_hash
+    from perdure.core.argument_parsing import arguments_hash
 
     decided = PermissionDecided(
         "c1", "wipe", "wipe", '{"disk":"a"}', arguments_hash({"disk": "a"}), allow=True, run_id="r"

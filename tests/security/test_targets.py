@@ -11,7 +11,7 @@ import pytest
 
 from perdure import CommandTarget, PathTarget, Permissions, UrlTarget, allow, command, deny, path, url
 from perdure.core.permission import PermissionRequest
-from perdure.core.target import Target, UnknownTarget
+from perdure.core.target import Target, UncomputableTarget
 from perdure.core.text_target import TextTarget
 
 
@@ -24,7 +24,7 @@ def resolve(make: object, given: str) -> Target:
     try:
         return make(given)  # type: ignore[operator]
     except ValueError as error:
-        return UnknownTarget(str(error))
+        return UncomputableTarget(str(error))
 
 
 def verdict(permissions: Permissions, target: Target, **arguments: str) -> str:
@@ -639,7 +639,7 @@ def test_what_was_checked_is_what_is_fetched():
 
 @pytest.mark.parametrize("rules", [[allow()], [allow("touch")], [allow(target="*")], [allow(), deny("other")]], ids=str)
 def test_a_call_without_a_target_is_allowed_by_no_rule(rules: list[object]):
-    target = UnknownTarget("it has none")
+    target = UncomputableTarget("it has none")
     assert verdict(Permissions(*rules), target) == "deny"  # type: ignore[arg-type]
     assert verdict(Permissions(*rules, handler=lambda _: []), target) == "ask"  # type: ignore[arg-type]
     assert verdict(Permissions(*rules, deny("touch"), handler=lambda _: []), target) == "deny"  # type: ignore[arg-type]

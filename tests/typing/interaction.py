@@ -13,7 +13,7 @@ from perdure.interaction import (
     CustomSlot,
     Form,
     Markdown,
-    MultipleChoice,
+    MultiSelect,
     Option,
     Picture,
     PlainText,
@@ -49,7 +49,7 @@ async def everything(context: ToolContext[None]) -> str:
     assert_type(await context.ask("Who?"), str)
     assert_type(await context.ask(Confirm("Really?")), bool)
     assert_type(await context.ask(Choice("Which?", ["a", Option("b")]), timeout_seconds=5), str)
-    assert_type(await context.ask(MultipleChoice("Which?", ["a", "b"])), list[str])
+    assert_type(await context.ask(MultiSelect("Which?", ["a", "b"])), list[str])
     assert_type(await context.ask(Form("Where?", Address)), Address)
     assert_type(await context.ask(Form("What?", Parcel, initial=Parcel(1.0))), Parcel)
     assert_type(await context.ask(Form("Who?", Named)), Named)

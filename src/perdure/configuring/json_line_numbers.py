@@ -9,8 +9,8 @@ from typing import Final
 
 from perdure.core.jsonable import short_repr
 
+from .line_number_scanner import TextScanner
 from .line_numbers import LineNumbers, ScanError, ValuePath
-from .scanner import TextScanner
 
 _BLANK: Final = re.compile(r"[ \t\r\n]*+")
 _STRING: Final = re.compile(r'"(?:[^"\\\n]|\\.)*+"')

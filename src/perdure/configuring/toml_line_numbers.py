@@ -8,8 +8,8 @@ import re
 import tomllib
 from typing import Final
 
+from .line_number_scanner import TextScanner
 from .line_numbers import LineNumbers, ValuePath, check_depth
-from .scanner import TextScanner
 
 _BLANK: Final = re.compile(r"[ \t]*+")
 _EMPTY: Final = re.compile(r"(?:[ \t\n]++|#[^\n]*+)*+")

@@ -130,7 +130,10 @@ async def discard_aside_reply(
 
 
 def build_aside_discarded_event(requested: ModelRequested, partial: Message, reason: str) -> ReplyDiscarded:
-    """Build the event for a discarded reply outside the conversation; without reported usage, input is estimated."""
+    """Build the event for a discarded reply to a request outside the conversation.
+
+    If no usage was reported, its input tokens are estimated.
+    """
     estimate = Usage(requested.estimated_tokens, precision="estimated")
     kept = msgspec.structs.replace(sanitize_reply(partial), usage=partial.usage or estimate)
     return ReplyDiscarded(requested.turn, reason, kept, aside=True, run_id=requested.run_id, path=requested.path)

@@ -19,7 +19,7 @@ from .permission_question import ask_permission
 from .permission_request import NO_ONE_TO_ASK, PermissionRequest, Verdict, build_permission_decided_event
 from .run import Run
 from .schema import Invalid, parse_arguments
-from .target import TextTarget, UnknownTarget
+from .target import TextTarget, UncomputableTarget
 from .tool_execution import PreparedCall
 from .unsuccessful_results import CONTAINED_ERRORS, build_denied_result, build_error_result, describe_error
 
@@ -70,13 +70,13 @@ def build_permission_request(
     try:
         target = prepared.get_target()
     except Exception as error:  # noqa: BLE001 - without a target, a person has to look at the arguments
-        target, required = UnknownTarget(describe_error(error)), True
+        target, required = UncomputableTarget(describe_error(error)), True
     return PermissionRequest(
         prepared.call.call_id,
         prepared.tool.name,
         prepared.tool.action or prepared.tool.name,
         to_text(prepared.arguments)
-        if target is None or isinstance(target, UnknownTarget)
+        if target is None or isinstance(target, UncomputableTarget)
         else replace_surrogates(str(target)),
         prepared.arguments,
         prepared.arguments_hash,

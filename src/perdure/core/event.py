@@ -267,7 +267,7 @@ class ReplyDiscarded(Event, frozen=True):
 
 
 class ModelReplied(Event, frozen=True):
-    """The model replied to a request outside the conversation, of an engine or a tool; its usage counts."""
+    """The model replied to a request that an engine or a tool made outside the conversation; its usage counts."""
 
     durable = True
     replay = "skipped"

@@ -51,8 +51,8 @@ class GateDecision(Struct, frozen=True, eq=False):
         return self.verdict is not None and not self.verdict.allow
 
 
-class BackgroundTaskCaller(Struct, frozen=True):
-    """Identity of the session, agent and run that gave a background agent its task.
+class BackgroundTaskOrigin(Struct, frozen=True):
+    """Origin of a background task: the session, agent and run that gave it to the agent.
 
     Their remembered denials apply to the background agent too.
     """
@@ -66,7 +66,7 @@ class BackgroundTaskCaller(Struct, frozen=True):
 
 
 def restrict_gate(
-    gate: Gate | None, parent_gate: Gate | None, caller: BackgroundTaskCaller | None = None
+    gate: Gate | None, parent_gate: Gate | None, caller: BackgroundTaskOrigin | None = None
 ) -> Gate | None:
     """Return the gate of a subagent: its own, limited by its parent's; only the parent's if it has none.
 
@@ -82,7 +82,7 @@ def restrict_gate(
 class RestrictedGate:
     """The permission gate of a subagent: its own gate and that of its parent both have to allow a call."""
 
-    def __init__(self, own: Gate, above: Gate, caller: BackgroundTaskCaller | None = None) -> None:
+    def __init__(self, own: Gate, above: Gate, caller: BackgroundTaskOrigin | None = None) -> None:
         self._own = own
         self._above = above
         self._caller = caller

@@ -22,7 +22,7 @@ from .target import (
     Pattern,
     Target,
     TextPattern,
-    UnknownTarget,
+    UncomputableTarget,
     UrlPattern,
     list_wider_patterns,
     match_restricting_rule,
@@ -166,7 +166,7 @@ class Grant(Struct, frozen=True, omit_defaults=True):
         if self.covers == "arguments":
             return self.arguments_hash == request.arguments_hash and self.target == request.target
         if self.covers == "target":
-            return self.target == request.target and not isinstance(request.typed_target, UnknownTarget)
+            return self.target == request.target and not isinstance(request.typed_target, UncomputableTarget)
         if self.covers == "tool" or not self.target:
             return True
         target = request.matched_target
@@ -203,7 +203,7 @@ def list_offers(request: PermissionRequest) -> tuple[Offer, ...]:
     target: Target | None = request.typed_target
     name = f"{request.tool!r}" if request.action == request.tool else f"{request.tool!r} to {request.action}"
     offers = [_make_offer(request, "arguments", f"{name} with exactly these arguments")]
-    if not isinstance(target, UnknownTarget):
+    if not isinstance(target, UncomputableTarget):
         offers.append(_make_offer(request, "target", f"{name} on exactly {request.target}"))
         for pattern, described in () if target is None else list_wider_patterns(target):
             offers.append(_make_offer(request, pattern.text, f"{name} on {described}"))

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import Struct, field
 
-from .budget import Budget
 from .clock import SYSTEM_CLOCK, Clock
 from .event import Entry
 from .fanout import Fanout
@@ -22,6 +21,7 @@ from .run_callbacks import (
     TurnWrapper,
 )
 from .secret_redaction import RelatedRunsRedaction
+from .shared_budget import Budget
 from .stop_conditions import Guardrail, Limits, StopCondition
 from .store import Log
 from .tool import D, Tool

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Optional, Protocol
 import msgspec
 from msgspec.structs import asdict
 
-from .arguments import arguments_hash, parse_arguments
+from .argument_parsing import arguments_hash, parse_arguments
 from .error import ConfigError
 from .jsonable import short_repr
 from .schema_definitions import (

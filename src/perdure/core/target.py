@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, cast
 from .command_target import CommandPattern, CommandTarget, build_subcommand_pattern, list_possible_words
 from .error import ConfigError
 from .path_target import PathPattern, PathTarget, build_folder_pattern
-from .text_target import TextPattern, TextTarget, UnknownTarget, is_text_pattern_within, matches_text
+from .text_target import TextPattern, TextTarget, UncomputableTarget, is_text_pattern_within, matches_text
 from .url_target import UrlPattern, UrlTarget, build_host_pattern
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
     "Target",
     "TextPattern",
     "TextTarget",
-    "UnknownTarget",
+    "UncomputableTarget",
     "UrlPattern",
     "UrlTarget",
     "command",
@@ -30,7 +30,7 @@ __all__ = [
     "url",
 ]
 
-Target: TypeAlias = PathTarget | CommandTarget | UrlTarget | TextTarget | UnknownTarget
+Target: TypeAlias = PathTarget | CommandTarget | UrlTarget | TextTarget | UncomputableTarget
 """The target of a tool call."""
 Pattern: TypeAlias = PathPattern | CommandPattern | UrlPattern | TextPattern
 """A pattern for targets."""
@@ -85,7 +85,7 @@ def matches_allow_rule(pattern: Pattern, target: Target) -> bool:
     """Return True if an allowing rule with this pattern matches the target. Patterns for other kinds of targets never
     do.
     """
-    if isinstance(target, UnknownTarget):
+    if isinstance(target, UncomputableTarget):
         return False
     if matches_everything(pattern):
         return True
@@ -105,7 +105,7 @@ def match_restricting_rule(pattern: Pattern, target: Target, arguments: Mapping[
     """
     if matches_everything(pattern):
         return "yes"
-    if isinstance(target, UnknownTarget):
+    if isinstance(target, UncomputableTarget):
         return "maybe"
     if isinstance(pattern, TextPattern) and matches_text(str(target), pattern.pattern):
         return "yes"

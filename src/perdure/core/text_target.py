@@ -23,7 +23,7 @@ class TextTarget(Struct, frozen=True, tag_field="kind", tag="text"):
         return self.text
 
 
-class UnknownTarget(Struct, frozen=True, tag_field="kind", tag="unknown"):
+class UncomputableTarget(Struct, frozen=True, tag_field="kind", tag="unknown"):
     """A target that could not be computed: no rule allows such a call, and a person is asked."""
 
     problem: str

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from . import check
-from .arguments import FrozenArguments, arguments_hash, freeze_arguments
+from .argument_parsing import FrozenArguments, arguments_hash, encode_canonical_arguments
 from .error import NotStarted, ToolError
 from .event import ToolStarted
 from .jsonable import replace_surrogates, to_jsonable, to_text
@@ -88,7 +88,7 @@ class PreparedCall(Struct, eq=False):
         """Fix the arguments, so that those a person approves are those that run. Raises `Invalid` if encoding breaks
         them.
         """
-        self.frozen = freeze_arguments(self.arguments)
+        self.frozen = encode_canonical_arguments(self.arguments)
         self.arguments = self.frozen.thaw()
         self.arguments_hash = arguments_hash(self.arguments)
         self.parsed_arguments = self.tool.parameters.parse(self.frozen.thaw())

@@ -105,8 +105,8 @@ reason.
 """
 
 
-class TaskFeed(Feed[T]):
-    """Calls an async watcher in an asyncio task."""
+class AsyncWatcherFeed(Feed[T]):
+    """Passes events to an async watcher, in an asyncio task of its own."""
 
     def __init__(
         self, name: str, watcher: Callable[[T], Awaitable[None]], buffer: Buffer[T], ended: FeedEnded[T]
@@ -364,7 +364,7 @@ def make_feed(watcher: Watcher[T], name: str | None, buffer: Buffer[T], ended: F
         raise ConfigError(f"a watcher is {watcher!r}; give a function that takes an event")
     known_as = str(name or getattr(watcher, "__qualname__", type(watcher).__qualname__))
     if inspect.iscoroutinefunction(watcher) or inspect.iscoroutinefunction(type(watcher).__call__):
-        return TaskFeed(known_as, cast("Callable[[T], Awaitable[None]]", watcher), buffer, ended)
+        return AsyncWatcherFeed(known_as, cast("Callable[[T], Awaitable[None]]", watcher), buffer, ended)
     return ThreadFeed(known_as, watcher, buffer, ended)
 
 

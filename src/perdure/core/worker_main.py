@@ -30,7 +30,10 @@ def write_frame(stream: BinaryIO, value: Any) -> None:
 
 
 def read_frame(stream: BinaryIO) -> Any:
-    """Read a value. Raises `EOFError` when the other side has closed the pipe."""
+    """Read one frame from a pipe, and return the value in it.
+
+    Raises `EOFError` when the other side has closed the pipe.
+    """
     head = stream.read(_LENGTH_BYTES)
     length = int.from_bytes(head, "big")
     data = stream.read(length) if len(head) == _LENGTH_BYTES else b""
@@ -82,7 +85,7 @@ def find_function(module: str, name: str) -> Any:
 
 
 def call_function(module: str, name: str, arguments: dict[str, Any]) -> Any:
-    """Call a function, plain or async, and return its value."""
+    """Call the function of this module and name, plain or async, and return its value."""
     value = find_function(module, name)(**arguments)
     return asyncio.run(_await_value(value)) if inspect.isawaitable(value) else value
 

@@ -4,6 +4,7 @@ all output.
 The model writes `{{name}}`; the tool gets the value; nothing that is stored, shown or logged contains the value.
 """
 
+from .combined_redactor import CombinedRedactor
 from .credentialed_tool import credentialed
 from .file_vault import FileVault
 from .fixed_secrets_redactor import FixedSecretsRedactor, RedactingStream
@@ -12,10 +13,10 @@ from .placeholders import find_placeholder_names, substitute_placeholders
 from .redactor import Redactor
 from .secret import Secret
 from .secret_forms import list_secret_forms
-from .shared_redactor import SharedRedactor
 from .vault import EnvironmentVault, KeyringVault, MemoryVault, Vault, first_of, list_local_secret_names
 
 __all__ = [
+    "CombinedRedactor",
     "EnvironmentVault",
     "FileVault",
     "FixedSecretsRedactor",
@@ -24,7 +25,6 @@ __all__ = [
     "RedactingStream",
     "Redactor",
     "Secret",
-    "SharedRedactor",
     "Vault",
     "credentialed",
     "find_placeholder_names",

@@ -48,7 +48,7 @@ class FolderEntry(Struct, frozen=True):
     """Size in bytes, of a file."""
 
 
-class FileState(Struct, frozen=True):
+class FileContent(Struct, frozen=True):
     """The content of a file at one moment: its bytes, their digest, and the permission bits of the file."""
 
     data: bytes
@@ -149,12 +149,12 @@ class Jail:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def read(self, target: PathTarget, max_bytes: int = MOST_READ_BYTES) -> FileState:
+    def read(self, target: PathTarget, max_bytes: int = MOST_READ_BYTES) -> FileContent:
         """Read a regular file of at most `max_bytes`. Raises `FileRefused`."""
         with self.open_regular(target) as descriptor:
             found, status = read_descriptor(descriptor, max_bytes + 1), os.fstat(descriptor)
         _check_size(found, max_bytes)
-        return FileState(found.data, digest_of(found.data), stat.S_IMODE(status.st_mode))
+        return FileContent(found.data, digest_of(found.data), stat.S_IMODE(status.st_mode))
 
     @contextlib.contextmanager
     def open_regular(self, target: PathTarget) -> Generator[int]:
@@ -217,7 +217,7 @@ class Jail:
 
     def write(
         self, target: PathTarget, data: bytes, *, expected: str | None = None, mode: int | None = None
-    ) -> FileState:
+    ) -> FileContent:
         """Replace a file, or create it with the folders above it, in one step. Raises `FileRefused`.
 
         Args:
@@ -251,7 +251,7 @@ class Jail:
             raise FileRefused(describe_os_error(error, verb="deleted")) from error
 
 
-def _replace(folder: int, name: str, data: bytes, expected: str | None, mode: int | None) -> FileState:
+def _replace(folder: int, name: str, data: bytes, expected: str | None, mode: int | None) -> FileContent:
     """Give a new file the name of an old one in an open folder, once it is complete and synced."""
     before = _read_in(folder, name)
     _check_expected(before, expected)
@@ -280,7 +280,7 @@ def _replace(folder: int, name: str, data: bytes, expected: str | None, mode: in
         raise
     # The name is not synced: after a loss of power the file is either whole and old, or whole and new, and its digest
     # tells which.
-    return FileState(data, digest_of(data), mode)
+    return FileContent(data, digest_of(data), mode)
 
 
 def _take_free_name(folder: int, beside: str, name: str) -> None:
@@ -292,7 +292,7 @@ def _take_free_name(folder: int, beside: str, name: str) -> None:
     os.unlink(beside, dir_fd=folder)
 
 
-def _read_in(folder: int, name: str) -> FileState | None:
+def _read_in(folder: int, name: str) -> FileContent | None:
     """Read the regular file of a name in an open folder; `None` if there is none. Raises `FileRefused` for others."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
@@ -304,12 +304,12 @@ def _read_in(folder: int, name: str) -> FileState | None:
         check_regular(status)
         found = read_descriptor(descriptor, MOST_READ_BYTES + 1)
         _check_size(found, MOST_READ_BYTES)
-        return FileState(found.data, digest_of(found.data), stat.S_IMODE(status.st_mode))
+        return FileContent(found.data, digest_of(found.data), stat.S_IMODE(status.st_mode))
     finally:
         os.close(descriptor)
 
 
-def _check_expected(found: FileState | None, expected: str | None) -> None:
+def _check_expected(found: FileContent | None, expected: str | None) -> None:
     if expected is None or expected == ("" if found is None else found.digest):
         return
     if found is None:

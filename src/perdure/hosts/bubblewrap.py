@@ -147,7 +147,7 @@ def is_leftover_placeholder(path: str) -> bool:
 
 
 def remove_placeholders(paths: Iterable[str]) -> None:
-    """Remove the placeholders of a sandbox: the files and folders that are still empty."""
+    """Remove the empty files and folders that a sandbox was given as placeholders, unless they have content now."""
     for path in paths:
         with contextlib.suppress(OSError):
             found = os.lstat(path)

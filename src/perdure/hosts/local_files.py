@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from perdure.core.path_target import PathTarget
-from perdure.files.jail import FileState, FolderEntry, Jail
+from perdure.files.jail import FileContent, FolderEntry, Jail
 
 
 class LocalFiles:
@@ -42,7 +42,7 @@ class LocalFiles:
         """Return the path of a target relative to the folder."""
         return self.jail.show(target)
 
-    def read_file(self, target: PathTarget) -> FileState:
+    def read_file(self, target: PathTarget) -> FileContent:
         """Return the content of a regular file. Raises `FileRefused`."""
         return self.jail.read(target)
 
@@ -50,7 +50,7 @@ class LocalFiles:
         """Return the entries of a folder, sorted by name. Raises `FileRefused`."""
         return self.jail.list_folder(target)
 
-    def write_file(self, target: PathTarget, data: bytes, *, expected: str | None = None) -> FileState:
+    def write_file(self, target: PathTarget, data: bytes, *, expected: str | None = None) -> FileContent:
         """Create or replace a file in one step. Raises `FileRefused`, or `FileChanged` unless it is as expected."""
         return self.jail.write(target, data, expected=expected)
 

@@ -1,4 +1,4 @@
-"""Run the commands of shell tools on this machine, in a sandbox where there is one.
+"""Run the commands of shell tools on this machine, in a sandbox if the system has one.
 
 A command gets exactly the environment that is given, a session of its own, and limits. Nothing that it starts outlives
 it: not its end, not its deadline, not the death of this process.

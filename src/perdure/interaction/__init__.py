@@ -1,7 +1,7 @@
 """Kinds of display slots (places where a tool shows something or asks a question), and permissions kept in a file.
 
     displays.py     PlainText, Markdown, Table, Picture, Progress: shown, without an answer
-    questions.py    Confirm, Choice, MultipleChoice, Form, CustomSlot: asked, and answered by a value of a type
+    questions.py    Confirm, Choice, MultiSelect, Form, CustomSlot: asked, and answered by a value of a type
     slot_view.py    SlotView: a slot as any screen displays it, with or without an answer
     grant_file.py   GrantFile: permissions granted for ever, in a file
 
@@ -10,7 +10,7 @@ Your own kind is a class: a `Showable`, or an `Askable` if it is answered.
 
 from .displays import Markdown, Picture, PlainText, Progress, Table
 from .grant_file import GrantFile
-from .questions import Choice, Confirm, CustomSlot, Form, MultipleChoice, Option
+from .questions import Choice, Confirm, CustomSlot, Form, MultiSelect, Option
 from .slot_view import SlotView
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "Form",
     "GrantFile",
     "Markdown",
-    "MultipleChoice",
+    "MultiSelect",
     "Option",
     "Picture",
     "PlainText",

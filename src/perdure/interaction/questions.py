@@ -45,7 +45,7 @@ class Confirm(Askable[bool], frozen=True):
 
 
 class Option(Struct, frozen=True):
-    """An option of a `Choice` or `MultipleChoice`."""
+    """An option of a `Choice` or `MultiSelect`."""
 
     value: str
     """The value that the tool receives."""
@@ -90,7 +90,7 @@ class Choice(Askable[str], frozen=True):
         return {"type": "string"} if self.other else {"type": "string", "enum": _option_values(self.options)}
 
 
-class MultipleChoice(Askable[list[str]], frozen=True):
+class MultiSelect(Askable[list[str]], frozen=True):
     """A question whose answer is a list of any number of the offered options."""
 
     renderer = "choices"
@@ -103,12 +103,12 @@ class MultipleChoice(Askable[list[str]], frozen=True):
     """The largest number of options to choose; `None` for all."""
 
     def __post_init__(self) -> None:
-        _check_options("MultipleChoice", self.question, self.options)
-        check.require_int("MultipleChoice", "least", self.least)
+        _check_options("MultiSelect", self.question, self.options)
+        check.require_int("MultiSelect", "least", self.least)
         if self.most is not None:
-            check.require_int("MultipleChoice", "most", self.most, max(self.least, 1))
+            check.require_int("MultiSelect", "most", self.most, max(self.least, 1))
         if self.least > len(self.options):
-            check.raise_config_error("MultipleChoice", "least", self.least, f"there are {len(self.options)} options")
+            check.raise_config_error("MultiSelect", "least", self.least, f"there are {len(self.options)} options")
 
     @property
     def text(self) -> str:

@@ -39,7 +39,7 @@ from .provider_errors import classify_error
 from .rejected_tools import RejectedTools
 from .throttle import Throttle, get_shared_throttle
 from .throttle_state import RequestSlot, WaitReason
-from .wire import Decoder, EncodedRequest, Wire
+from .wire_format import Decoder, EncodedRequest, Wire
 
 PROGRESS_SECONDS = 600.0
 """Timeout of a response that sends pings but no content."""

@@ -24,11 +24,11 @@ from .price import price_of
 from .profile import Profile
 from .profile_files import SavedProfile, load_profile, normalize_url
 from .provider_catalog import PROVIDERS, Provider, WireName, find_provider, raise_unknown_provider
-from .think_tags import with_think_tags
+from .thinking_in_text import with_think_tags
 
 if TYPE_CHECKING:
     from .model_list import ListedModel
-    from .wire import Wire
+    from .wire_format import Wire
 
 DEFAULT_ATTEMPTS = 4
 """Default number of attempts for a request that fails with a retryable error."""

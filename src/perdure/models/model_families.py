@@ -181,7 +181,7 @@ def normalize_model_name(model: str) -> str:
 
 
 def find_model_family(model: str) -> ModelFamily:
-    """Return the table row for this model; an empty one if it is unknown."""
+    """Return the family of a model by its name, from the table of families; an empty one if it is unknown."""
     name = normalize_model_name(model)
     return next((each for each in MODEL_FAMILIES if re.search(each.pattern, name)), _UNKNOWN)
 

@@ -1,4 +1,4 @@
-"""Leave out tools that an endpoint rejects from later requests, so that the other tools keep working.
+"""Handle tools that an endpoint rejects: leave them out of later requests, so that the others keep working.
 
 A provider rejects a whole request if it does not accept the schema of one tool. If its error identifies that tool, the
 tool is left out of later requests to this endpoint, and a warning is emitted.

@@ -49,8 +49,8 @@ class ReplayStopped(StoreError):
     """Raised to end a replay: the agent does something other than recorded, or the log ends here."""
 
 
-class LogComparison:
-    """Comparison of a replay with the recorded log, which stops the replay at the first difference."""
+class LogComparer:
+    """Compares each event of a replay with the recorded log, and stops the replay at the first difference."""
 
     def __init__(self, record: RecordedLog, prefixes: Mapping[str, PromptPrefix]) -> None:
         self.record = record

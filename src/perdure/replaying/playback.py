@@ -16,7 +16,7 @@ from perdure.core.permission import SupportsQuestions
 from perdure.core.run import Run
 
 from .diff import NOTHING
-from .log_comparison import LogComparison, ReplayStopped
+from .log_comparison import LogComparer, ReplayStopped
 from .recorded_log import RecordedLog
 from .replay_doubles import (
     RecordedClock,
@@ -36,7 +36,7 @@ _OVERFLOW = "ContextOverflow"
 class Playback:
     """The current position in a recorded log, from which replies, user messages and interruptions are played back."""
 
-    def __init__(self, check: LogComparison) -> None:
+    def __init__(self, check: LogComparer) -> None:
         self.check = check
         self.clock = RecordedClock(check)
         self.session: ReplaySession

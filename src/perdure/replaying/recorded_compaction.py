@@ -62,7 +62,10 @@ def make_recorded_compaction_step(playback: Playback, step: BetweenTurns) -> Any
 
 
 def make_recorded_events_step(playback: Playback) -> BetweenTurns:
-    """Return a between-turns function that stores the recorded slot closings, revoked grants and finished subagents."""
+    """Return a function that stores, between the turns of a replay, the events recorded there.
+
+    These are closed display slots, revoked grants and finished subagents.
+    """
 
     def is_note(entry: Entry) -> bool:
         return isinstance(entry.event, GrantRevoked | SlotClosed | SubagentFinished) and not entry.event.path

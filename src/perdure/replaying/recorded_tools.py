@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.core.arguments import arguments_hash
+from perdure.core.argument_parsing import arguments_hash
 from perdure.core.event import Entry, InboxAdded, ModelRequested, ToolsChanged
 from perdure.core.jsonable import to_text
 from perdure.core.message import Status, ToolCall, ToolResult

@@ -26,13 +26,13 @@ from perdure.core.message import Citation, Message, Text, Thinking, ToolCall
 from perdure.core.store import Lease
 from perdure.stores.memory import MemoryStore
 
-from .log_comparison import LogComparison
+from .log_comparison import LogComparer
 
 
 class RecordedClock:
     """Clock of a replay: it shows the recorded time of the current event, and never waits."""
 
-    def __init__(self, check: LogComparison) -> None:
+    def __init__(self, check: LogComparer) -> None:
         self._check = check
         self._timers: dict[Timer, Callable[[], object]] = {}
 
@@ -64,7 +64,7 @@ class RecordedClock:
 class ComparingStore(MemoryStore):
     """Store of a replay: it accepts entries as long as they match the recorded log, and then stops the replay."""
 
-    def __init__(self, check: LogComparison) -> None:
+    def __init__(self, check: LogComparer) -> None:
         super().__init__()
         self._check = check
 

@@ -13,7 +13,7 @@ from perdure.runtime.agent import Agent
 from perdure.runtime.overrides import RunOverrides, restore_overrides
 from perdure.session_transfer import Recording
 
-from .log_comparison import LogComparison, ReplayStopped
+from .log_comparison import LogComparer, ReplayStopped
 from .offline_agent import list_skill_tools, make_offline_agent
 from .playback import Playback
 from .recorded_log import RecordedLog
@@ -57,7 +57,7 @@ class Replayer:
         code: RunOverrides,
         added: Sequence[Tool[..., Any]],
     ) -> None:
-        self.check = LogComparison(record, recording.prefixes)
+        self.check = LogComparer(record, recording.prefixes)
         """The comparison with the log; it has the first difference."""
         self._name = recording.session_id
         self._record = record

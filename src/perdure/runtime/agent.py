@@ -124,7 +124,7 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
         from perdure.core.run_callbacks import find_shutdown_signal
 
         from .overrides import add_output, check_overrides
-        from .session_worker import SessionWorker  # at first use: most programs are no workers
+        from .store_worker import StoreWorker  # at first use: most programs are no workers
 
         check_overrides(add_output(overrides, None))  # at once, and not when there is a session to continue
 
@@ -132,7 +132,7 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
         from .worker_sessions import WorkerSessions  # at first use: for a quick start
 
         sessions = WorkerSessions(self, served, overrides, overrides_for)
-        worker = SessionWorker(
+        worker = StoreWorker(
             served,
             sessions.attend,
             self.clock,

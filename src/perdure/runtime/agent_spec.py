@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, cast, ove
 from msgspec.structs import force_setattr
 
 from perdure.core import check
-from perdure.core.budget import Budget
 from perdure.core.error import ConfigError, Unchangeable, UsageError
 from perdure.core.event import Entry
 from perdure.core.loop import react
@@ -16,6 +15,7 @@ from perdure.core.model import Model, Settings
 from perdure.core.option_class import OptionClass
 from perdure.core.run_callbacks import Engine, OutputValidator
 from perdure.core.run_spec import RunOptions
+from perdure.core.shared_budget import Budget
 from perdure.core.stop_conditions import GUARDRAILS, Guardrail, Limits, StopCondition
 from perdure.core.store import Store
 from perdure.core.tool import D, Tool

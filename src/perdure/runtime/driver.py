@@ -71,7 +71,7 @@ from .driver_commands import (
 )
 from .extension import Extension
 from .output import end_run_on_answer
-from .overrides import RunOverrides, add_stored_output, encode_overrides, restore_overrides
+from .overrides import RunOverrides, encode_overrides, parse_stored_output, restore_overrides
 from .past_outcome import rebuild_outcome
 from .post_delivery import PostPoller, fill_mailbox, promote_follow_ups
 from .resume_reasons import CALL_OPTION, find_resume_reasons, is_resumable
@@ -335,7 +335,7 @@ class SessionDriver(ChannelUser):
         entries = await self._read_run_entries(past.run_id)
         outcome = rebuild_outcome(self.session_id, self._state.messages, past, ended, entries)
         input_id = command.input_id if isinstance(command, RunCommand) else ""
-        return add_stored_output(outcome, command.overrides.get("output"), input_id)
+        return parse_stored_output(outcome, command.overrides.get("output"), input_id)
 
     async def _run_to_end(
         self, plan: RunPlan, run: Run, posts: Sequence[Post], channel: SessionChannel

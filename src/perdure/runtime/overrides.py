@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, cast
 import msgspec
 
 from perdure.core import check
-from perdure.core.budget import Budget
 from perdure.core.error import ConfigError, UsageError
 from perdure.core.event import Entry, RunStarted
 from perdure.core.jsonable import replace_surrogates, to_jsonable
@@ -18,6 +17,7 @@ from perdure.core.message import RESULT_TYPES, Content, Message, Part, ResultPar
 from perdure.core.model import Model, Settings
 from perdure.core.outcome import Outcome
 from perdure.core.run import CancelMode, Engine
+from perdure.core.shared_budget import Budget
 from perdure.core.stop_conditions import Limits
 from perdure.core.tool import D, Tool
 from perdure.core.validation_problems import Invalid
@@ -174,7 +174,7 @@ def restore_overrides(recorded_options: Mapping[str, Any], given_again: RunOverr
     return {**restored, "output": SchemaOutput(options["output"])} if "output" in options else restored
 
 
-def add_stored_output(outcome: Outcome[Any], given: Output[Any] | None, input_id: str) -> Outcome[Any]:
+def parse_stored_output(outcome: Outcome[Any], given: Output[Any] | None, input_id: str) -> Outcome[Any]:
     """Return the outcome of an earlier run with its output, parsed from the stored answer.
 
     The type is the one that is given now; without one, the value is JSON that fits the stored schema. Raises

@@ -1,6 +1,4 @@
-"""Outcomes that were not built by a run in this process: of an earlier run in the log, or of a failed attempt to
-continue.
-"""
+"""Build the outcome of an earlier run from the log, or of an attempt to continue that failed."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -20,7 +18,7 @@ def build_error_outcome(session_id: str, error: Exception) -> Outcome[Any]:
 def rebuild_outcome(
     session_id: str, messages: Sequence[Message], past: RunWithInputId, ended: RunEnded, entries: Sequence[Entry] = ()
 ) -> Outcome[Any]:
-    """Rebuild the outcome of an earlier run from the log, without its validated output: see `add_stored_output`."""
+    """Rebuild the outcome of an earlier run from the log, without its validated output: see `parse_stored_output`."""
     new = messages[past.first_message_index : past.end_message_index]
     last = next((each for each in reversed(new) if each.role == "assistant"), None)
     return Outcome(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from perdure.core.approval_binding import list_session_keys
-from perdure.core.budget import Budget, budgeted
 from perdure.core.error import ConfigError, ContextOverflow
 from perdure.core.event import ADDED_TOOLS_NAME
 from perdure.core.fold import State
@@ -22,6 +21,7 @@ from perdure.core.run import Run
 from perdure.core.run_callbacks import HistoryProcessor, TurnWrapper
 from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
 from perdure.core.secret_redaction import RelatedRunsRedaction
+from perdure.core.shared_budget import Budget, budgeted
 from perdure.core.stop_conditions import Guardrail, Limits, StopCondition, any_of, rebuild_steps
 from perdure.core.store import Store, find_full_session_id
 from perdure.core.tool import Tool

@@ -30,11 +30,11 @@ async def add_agent_redactors(agent: AgentSpec[Any], state: State, redaction: Re
     with_redactor = [each for each in agent.reachable if each.vault is not None]
     if not with_redactor:
         return
-    from perdure.credentials import SharedRedactor  # at first use: most agents have no vault
+    from perdure.credentials import CombinedRedactor  # at first use: most agents have no vault
 
     shared = redaction.redactor
-    if not isinstance(shared, SharedRedactor):
-        shared = redaction.redactor = SharedRedactor()
+    if not isinstance(shared, CombinedRedactor):
+        shared = redaction.redactor = CombinedRedactor()
     for each in with_redactor:
         if each.redactor is not None and each.vault is not None and each.redactor not in shared:
             shared.add(each.redactor)

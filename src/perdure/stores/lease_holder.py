@@ -1,4 +1,6 @@
-"""The process that has a session's lease (the exclusive right to append to its log), and whether it is still running.
+"""The holder of a session's lease: which process it is, and whether it still runs.
+
+A lease is the exclusive right to append to the log of a session.
 
 A pid alone does not identify a process, because pids are reused. It counts together with the start time of the process,
 and only on the machine (and in the container) where it was assigned.

@@ -35,7 +35,7 @@ from perdure.core.store import (
     identify_session,
 )
 
-from .mirrored_protocols import choose_wrapper_class
+from .wrapper_protocols import choose_wrapper_class
 
 Listener: TypeAlias = Callable[[str, Sequence[Entry]], object]
 """Called with the id of a session and the entries that were appended to it, or read from it. Plain or async."""

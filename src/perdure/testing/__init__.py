@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .cache_stability import assert_cache_stable
+    from .event_recorder import Recorder
     from .fake_clock import FakeClock
     from .memory_files import MemoryFiles
     from .model_contract import check_model
-    from .recorder import Recorder
     from .scripted_model import ScriptedModel, ScriptEnded
     from .scripted_reply import Pause, Reply, call, calls, pause, thinking
     from .scripted_shell import ScriptedShell
@@ -38,7 +38,7 @@ _PLACES = {
     "FakeClock": "fake_clock",
     "MemoryFiles": "memory_files",
     "Pause": "scripted_reply",
-    "Recorder": "recorder",
+    "Recorder": "event_recorder",
     "Reply": "scripted_reply",
     "ScriptEnded": "scripted_model",
     "ScriptedModel": "scripted_model",

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from perdure.core.error import ConfigError
 from perdure.core.path_target import PathTarget
 from perdure.files.confined_folder import FileRefused
-from perdure.files.jail import FileChanged, FileState, FolderEntry, digest_of
+from perdure.files.jail import FileChanged, FileContent, FolderEntry, digest_of
 from perdure.files.protected_names import PROTECTED_NAMES
 from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
 from perdure.toolkits.glob_pattern import compile_glob
@@ -55,7 +55,7 @@ class MemoryFiles:
         """Return the path of a target relative to the root."""
         return "/".join(self._steps_to(target)) or "."
 
-    async def read_file(self, target: PathTarget) -> FileState:
+    async def read_file(self, target: PathTarget) -> FileContent:
         """Return the content of a file. Raises `FileRefused`."""
         self.check(target)
         name = self.show(target)
@@ -64,7 +64,7 @@ class MemoryFiles:
                 raise FileRefused("it is a folder")
             raise FileRefused("there is no such file") from FileNotFoundError(name)
         data = self.files[name]
-        return FileState(data, digest_of(data))
+        return FileContent(data, digest_of(data))
 
     async def list_folder(self, target: PathTarget) -> list[FolderEntry]:
         """Return the entries of a folder, sorted by name. Raises `FileRefused`."""
@@ -80,7 +80,7 @@ class MemoryFiles:
                 found[first] = FolderEntry(first, "folder") if rest else FolderEntry(first, "file", len(data))
         return [found[each] for each in sorted(found)]
 
-    async def write_file(self, target: PathTarget, data: bytes, *, expected: str | None = None) -> FileState:
+    async def write_file(self, target: PathTarget, data: bytes, *, expected: str | None = None) -> FileContent:
         """Create or replace a file. Raises `FileRefused`, or `FileChanged` unless it is as expected."""
         self.check(target, write=True)
         name = self.show(target)
@@ -90,7 +90,7 @@ class MemoryFiles:
         if self._is_folder(name):
             raise FileRefused("it is a folder")
         self.files[name] = data
-        return FileState(data, digest_of(data))
+        return FileContent(data, digest_of(data))
 
     async def find_files(self, target: PathTarget, query: GlobQuery) -> GlobResult:
         """Return the files below a folder whose paths match a pattern, in order. Raises `FileRefused`."""

@@ -9,7 +9,7 @@ from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 from perdure.core.wrappers import before
 
 from .edit_ladder import EditResult, EditStep, apply_edit
-from .file_backend import FileWriteBackend, call_backend, check_backend, get_path_target, refuse_early
+from .file_backend import FileWriteBackend, call_backend_method, check_backend, get_path_target, refuse_early
 from .file_change import FileWriter, read_file
 from .file_page import decode_text
 from .file_record import FileRecord, SnapshotBackend, check_fresh, read_record
@@ -53,7 +53,7 @@ def edit_tool(files: FileWriteBackend, *, snapshots: SnapshotBackend | None = No
             return ToolOutput(f"edited {shown}")  # this very call has changed the file, before a crash
         if record is None or not _is_own_change(record, context) or record.before != found.digest:
             check_fresh(record, found, path)
-        done = await call_backend(context, _apply_steps, decode_text(found.data, path), steps)
+        done = await call_backend_method(context, _apply_steps, decode_text(found.data, path), steps)
         data = done[-1].text.encode()
         await writer.write(context, wanted, found, data)
         return ToolOutput(_describe_edits(shown, done, len(data)), summary=f"(edited {shown})")

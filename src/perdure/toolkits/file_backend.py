@@ -14,9 +14,9 @@ from perdure.core.path_target import PathTarget
 from perdure.core.thread_pool import THREAD_POOL
 from perdure.core.tool import Skip, ToolContext
 from perdure.files.confined_folder import FileRefused
-from perdure.files.jail import FileChanged, FileState, FolderEntry
+from perdure.files.jail import FileChanged, FileContent, FolderEntry
 
-__all__ = ["FileChanged", "FileReadBackend", "FileRefused", "FileState", "FileWriteBackend", "FolderEntry"]
+__all__ = ["FileChanged", "FileContent", "FileReadBackend", "FileRefused", "FileWriteBackend", "FolderEntry"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class FileReadBackend(Protocol):
         """Return the path of a target as the model reads and writes it."""
         ...
 
-    def read_file(self, target: PathTarget) -> FileState | Awaitable[FileState]:
+    def read_file(self, target: PathTarget) -> FileContent | Awaitable[FileContent]:
         """Return the content of a regular file."""
         ...
 
@@ -59,7 +59,7 @@ class FileWriteBackend(FileReadBackend, Protocol):
 
     def write_file(
         self, target: PathTarget, data: bytes, *, expected: str | None = None
-    ) -> FileState | Awaitable[FileState]:
+    ) -> FileContent | Awaitable[FileContent]:
         """Create or replace a file in one step. Raises `FileChanged` unless it has the `expected` digest (empty: none).
 
         An `expected` of `None` replaces whatever is there.
@@ -67,7 +67,7 @@ class FileWriteBackend(FileReadBackend, Protocol):
         ...
 
 
-async def call_backend(
+async def call_backend_method(
     context: ToolContext[Any], function: Callable[P, T | Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
 ) -> T:
     """Call a method of a backend: an async one directly, a plain one on a thread, after confirming the lease."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from perdure.core.error import ToolError
 from perdure.core.tool import ToolContext
-from perdure.files.jail import FileState
+from perdure.files.jail import FileContent
 
 FILE_PREFIX: Final = "file:"
 """Names of values about files begin with this."""
@@ -71,7 +71,7 @@ async def note_read(context: ToolContext[Any], path: str, digest: str) -> None:
 
 
 async def note_change(
-    context: ToolContext[Any], path: str, root: str, before: FileState | None, after: str
+    context: ToolContext[Any], path: str, root: str, before: FileContent | None, after: str
 ) -> FileRecord:
     """Store that this call is about to change a file."""
     record = FileRecord(
@@ -85,7 +85,7 @@ async def note_change(
     return record
 
 
-def check_fresh(known: FileRecord | None, found: FileState | None, path: str) -> None:
+def check_fresh(known: FileRecord | None, found: FileContent | None, path: str) -> None:
     """Raise `ToolError` unless the file is as the session has last seen it."""
     if found is None:
         return

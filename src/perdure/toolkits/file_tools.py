@@ -18,7 +18,7 @@ from .file_backend import (
     FileRefused,
     FileWriteBackend,
     FolderEntry,
-    call_backend,
+    call_backend_method,
     check_backend,
     get_path_target,
     refuse_early,
@@ -75,7 +75,7 @@ def list_tool(files: FileReadBackend) -> Tool[..., Any]:
     ) -> str:
         """List the files and folders in a folder: `name/` for a folder, `name@` for a link, sizes of files."""
         try:
-            entries = await call_backend(context, files.list_folder, get_path_target(context))
+            entries = await call_backend_method(context, files.list_folder, get_path_target(context))
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be listed: {error}") from error
         return format_entries(entries)

@@ -17,7 +17,7 @@ from perdure.core.error import ToolError
 from perdure.core.tool import Skip, Tool, ToolContext, tool
 from perdure.core.wrappers import before
 
-from .file_backend import FileReadBackend, FileRefused, call_backend, check_backend
+from .file_backend import FileReadBackend, FileRefused, call_backend_method, check_backend
 
 MOST_BYTES: Final = 100 * 1024
 """The most bytes of output that a call returns."""
@@ -115,9 +115,9 @@ def git_commit_tool(files: FileReadBackend, git: GitBackend) -> Tool[..., Any]:
         await context.begin()
         words = _words_of(context)
         named = words[words.index("--") + 1 :]
-        added = await call_backend(context, git.run_git, ["add", "--all", "--", *named])
+        added = await call_backend_method(context, git.run_git, ["add", "--all", "--", *named])
         _check_done(added)
-        done = await call_backend(context, git.run_git, words[1:], given=message)
+        done = await call_backend_method(context, git.run_git, words[1:], given=message)
         _check_done(done)
         return done.text.strip()
 
@@ -220,7 +220,7 @@ def _refuse_early(make: Any, files: FileReadBackend) -> Any:
 
 async def _run(context: ToolContext[Any], git: GitBackend, otherwise: str) -> str:
     """Run the command that is the target of a call, and return its output."""
-    done = await call_backend(context, git.run_git, _words_of(context)[1:])
+    done = await call_backend_method(context, git.run_git, _words_of(context)[1:])
     _check_done(done)
     note = f"\n[cut off after {MOST_BYTES:,} bytes: ask for one file or folder]" if done.is_truncated else ""
     return (done.text.rstrip() + note) or otherwise

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from perdure.core.error import ToolError
 from perdure.core.tool import Tool, ToolContext, tool
 
-from .value_store import Values, read_value, replace_value_store, write_value
+from .list_storage import Values, read_value, replace_value_store, write_value
 
 SCRATCHPAD: Final = "scratchpad"
 """The name under which the page is stored."""

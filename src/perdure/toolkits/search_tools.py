@@ -7,7 +7,14 @@ from perdure.core.path_target import PathTarget
 from perdure.core.tool import Tool, ToolContext, tool
 from perdure.core.wrappers import before
 
-from .file_backend import FileReadBackend, FileRefused, call_backend, check_backend, get_path_target, refuse_early
+from .file_backend import (
+    FileReadBackend,
+    FileRefused,
+    call_backend_method,
+    check_backend,
+    get_path_target,
+    refuse_early,
+)
 from .glob_pattern import compile_glob
 from .search_backend import MOST_RESULTS, GlobQuery, SearchBackend, SearchMatch, SearchQuery, SearchResult
 from .search_pattern import SearchPattern
@@ -31,7 +38,7 @@ def glob_tool(files: FileReadBackend, search: SearchBackend) -> Tool[..., Any]:
         """Find files by a pattern for their paths. Files that git ignores are left out."""
         compile_glob(pattern)
         try:
-            found = await call_backend(context, search.find_files, get_path_target(context), GlobQuery(pattern))
+            found = await call_backend_method(context, search.find_files, get_path_target(context), GlobQuery(pattern))
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be searched: {error}") from error
         more = [f"[more than {MOST_RESULTS} files: use a narrower pattern or path]"] if found.is_truncated else []
@@ -61,7 +68,7 @@ def grep_tool(files: FileReadBackend, search: SearchBackend) -> Tool[..., Any]:
         lines = max(0, min(context_lines, MOST_CONTEXT_LINES)) if output == "lines" else 0
         query = SearchQuery(parsed.text, ignore_case=parsed.ignore_case, glob=glob, context_lines=lines)
         try:
-            found = await call_backend(context, search.search_lines, get_path_target(context), query)
+            found = await call_backend_method(context, search.search_lines, get_path_target(context), query)
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be searched: {error}") from error
         return format_matches(found, output)

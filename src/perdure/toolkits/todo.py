@@ -1,4 +1,6 @@
-"""A todo list whose items the model adds and updates one by one, under ids that it chooses, with a limit of retries.
+"""Tools for a todo list whose items the model adds and updates one by one, under ids that it chooses.
+
+An item that failed may be retried a limited number of times.
 
 It is stored in the log, under the name `todos`: it survives a restart, and screens see it change as `value_kept`.
 """
@@ -14,7 +16,7 @@ from perdure.core.error import ConfigError, ToolError
 from perdure.core.jsonable import short_repr
 from perdure.core.tool import Tool, ToolContext, tool
 
-from .value_store import Values, read_value, replace_value_store, write_value
+from .list_storage import Values, read_value, replace_value_store, write_value
 
 TODOS: Final = "todos"
 """The name under which the list is stored."""

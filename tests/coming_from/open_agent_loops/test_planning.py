@@ -9,9 +9,9 @@ from perdure import Agent, Budget, ConfigError, Price, Skill, Skills, tool
 from perdure.context.skills import Resource, skill_tools
 from perdure.events import SkillLoaded, SubagentFinished, SubagentStarted, ToolFinished, ToolsChanged, ValueKept
 from perdure.testing import Recorder, ScriptedModel, call, calls
+from perdure.toolkits.list_storage import MemoryValues
 from perdure.toolkits.scratchpad import scratchpad_tools
 from perdure.toolkits.todo import RETRY_LIMIT, Todo, TodoStatus, parse_todos, todo_tools
-from perdure.toolkits.value_store import MemoryValues
 from tests.coming_from.shows import shows
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Limits, Permissions, Session, Verdict, allow, allow_all, ask, deny, later, tool
-from perdure.core.budget import Budget
 from perdure.core.event import (
     CancelRequested,
     QuestionAsked,
@@ -28,6 +27,7 @@ from perdure.core.message import Status
 from perdure.core.model import Price
 from perdure.core.permission import PermissionRequest
 from perdure.core.run import CANCEL_GRACE_SECONDS
+from perdure.core.shared_budget import Budget
 from perdure.core.tool import ToolContext
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Limits, Outcome, Permissions, Session, UsageError, deny, later, tool
-from perdure.core.budget import Budget
 from perdure.core.error import StoreError
 from perdure.core.event import (
     InboxAdded,
@@ -22,6 +21,7 @@ from perdure.core.event import (
 from perdure.core.fold import fold_events
 from perdure.core.message import Status
 from perdure.core.model import Price
+from perdure.core.shared_budget import Budget
 from perdure.core.store import Lease, Store
 from perdure.core.tool import ToolContext
 from perdure.interaction.displays import PlainText

@@ -2,7 +2,7 @@
 
 from .apply import AppliedDirectives, apply_directives
 from .command import Command, CommandContext, CommandFailed, Rewrite, SessionControls, ShortCircuit, index_commands
-from .mentions import Mentions
+from .file_mentions import Mentions
 
 __all__ = [
     "AppliedDirectives",

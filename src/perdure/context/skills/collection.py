@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from perdure.core import check
 from perdure.core.error import ConfigError
 
-from .catalogue import format_catalogue
+from .catalogue_text import format_catalogue
 from .skill import Skill
 
 

@@ -18,7 +18,7 @@ from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.extra_body_tools import merge_tool_definitions
 from perdure.models.profile import Profile
 from perdure.models.schemas import can_be_strict, compile_schema
-from perdure.models.wire import EncodedRequest
+from perdure.models.wire_format import EncodedRequest
 
 from .lint import get_message_rules
 from .messages import build_message_encoder, sanitize_tool_name

@@ -27,7 +27,7 @@ from perdure.models import attachment
 from perdure.models.cited_text import CitedPassage, divide_cited_text
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
-from perdure.models.tool_call_ids import CallIdTranslator
+from perdure.models.tool_call_id_translation import CallIdTranslator
 
 Block: TypeAlias = Mapping[str, Any]
 

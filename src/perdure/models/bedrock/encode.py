@@ -21,7 +21,7 @@ from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.extra_body_tools import merge_tool_definitions
 from perdure.models.profile import Profile
 from perdure.models.schemas import compile_schema
-from perdure.models.wire import EncodedRequest
+from perdure.models.wire_format import EncodedRequest
 
 from .lint import MESSAGE_RULES, MESSAGE_RULES_AFTER_OPENING
 from .messages import build_message_encoder

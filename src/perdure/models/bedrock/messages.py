@@ -24,7 +24,7 @@ from perdure.models.anthropic.messages import EMPTY_MESSAGE_TEXT, ensure_json_ob
 from perdure.models.cited_text import CitedPassage, divide_cited_text
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
-from perdure.models.tool_call_ids import CallIdTranslator
+from perdure.models.tool_call_id_translation import CallIdTranslator
 
 from .model_features import BedrockModelFeatures
 

@@ -17,11 +17,11 @@ from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.openai_responses import WIRE as RESPONSES
 from perdure.models.openai_responses.encode import build_cache_key
 from perdure.models.profile import Profile
-from perdure.models.wire import Decoder, EncodedRequest
+from perdure.models.wire_format import Decoder, EncodedRequest
 from perdure.net.transport import Transport
 
 from .auth import CodexAuth
-from .login import get_login_path
+from .login_file import get_login_path
 
 if TYPE_CHECKING:
     from perdure.models.http_model import HttpModel

@@ -14,7 +14,7 @@ from perdure.models.untrusted_json import as_dict, as_text
 from perdure.net.error import NetError
 from perdure.net.transport import Transport
 
-from .login import (
+from .login_file import (
     LOGIN_ADVICE,
     CodexLogin,
     get_file_fingerprint,

@@ -10,7 +10,7 @@ from typing import Any
 from perdure.core.model import Request
 from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.profile import Profile
-from perdure.models.wire import EncodedRequest
+from perdure.models.wire_format import EncodedRequest
 
 from .decode import GeminiDecoder
 from .encode import encode

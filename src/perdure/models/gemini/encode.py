@@ -12,7 +12,7 @@ from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.profile import Profile
 from perdure.models.schemas import compile_schema
-from perdure.models.wire import EncodedRequest
+from perdure.models.wire_format import EncodedRequest
 
 from .message_rules import GeminiMessageRules
 from .messages import GeminiMessageEncoder, insert_user_turns, sanitize_function_name

@@ -29,7 +29,7 @@ from perdure.core.message import (
 from perdure.models.attachment import describe_unsupported_media
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
-from perdure.models.tool_call_ids import CallIdTranslator
+from perdure.models.tool_call_id_translation import CallIdTranslator
 from perdure.models.tool_names import MAX_TOOL_NAME_LENGTH, sanitize_tool_name
 
 from .media import encode_media

@@ -1,4 +1,4 @@
-"""Build a model that runs in this process: chat completions over an in-process transport, with JSON tool mode."""
+"""Build a model whose weights are loaded into this process, with JSON tool mode."""
 
 from collections.abc import AsyncIterator
 
@@ -13,9 +13,9 @@ from perdure.models.json_tools import json_tools
 from perdure.models.openai_chat import WIRE
 from perdure.models.profile import Profile
 
+from .in_process_transport import InProcessTransport
 from .llama_backend import DEFAULT_SLOTS, BackendOptions, get_default_thread_count
 from .small_model_adapter import adapt_to_small_model
-from .transport import InProcessTransport
 from .weights import PACKAGED_NAME, Weights, find_weights
 
 MAX_DEFAULT_CONTEXT = 8192

@@ -11,7 +11,7 @@ from perdure.models.openai_chat.encode import merge_extra_body
 from perdure.models.openai_chat.tools import encode_tools
 from perdure.models.profile import Profile
 from perdure.models.schemas import compile_schema, get_lenient_dialect
-from perdure.models.wire import EncodedRequest
+from perdure.models.wire_format import EncodedRequest
 
 from .lint import MESSAGE_RULES
 from .messages import build_message_encoder

@@ -18,7 +18,7 @@ from perdure.models.attachment import (
 )
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
-from perdure.models.tool_call_ids import CallIdTranslator
+from perdure.models.tool_call_id_translation import CallIdTranslator
 from perdure.models.tool_names import sanitize_tool_name
 
 EMPTY_MESSAGE_TEXT = "[empty message]"

@@ -16,7 +16,7 @@ from perdure.core.model import OutputSpec, Request, Settings
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.profile import Profile
 from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_dialect
-from perdure.models.wire import EncodedRequest
+from perdure.models.wire_format import EncodedRequest
 
 from .content import build_text_item
 from .dialect import ChatDialect, get_dialect

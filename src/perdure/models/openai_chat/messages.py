@@ -15,7 +15,7 @@ from perdure.core.message import Media, Message, Part, Status, Text, Thinking, T
 from perdure.models.attachment import describe_unsupported_media, normalize_media
 from perdure.models.encoding_memo import encode_lossy_json
 from perdure.models.profile import Profile
-from perdure.models.tool_call_ids import CallIdTranslator
+from perdure.models.tool_call_id_translation import CallIdTranslator
 from perdure.models.tool_names import sanitize_tool_name
 
 from .annotations import ANNOTATION_FIELD

@@ -1,4 +1,4 @@
-"""Assemble streamed blocks of reasoning (`reasoning_details`).
+"""Assemble the `reasoning_details` of a streamed reply from their pieces.
 
 Some blocks are signed or encrypted, so they are sent back to their author unchanged and in order.
 """

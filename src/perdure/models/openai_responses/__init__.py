@@ -12,7 +12,7 @@ from typing import Any
 from perdure.core.model import Request
 from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.profile import Profile
-from perdure.models.wire import Decoder, EncodedRequest
+from perdure.models.wire_format import Decoder, EncodedRequest
 
 from .decode import ResponsesDecoder
 from .encode import encode

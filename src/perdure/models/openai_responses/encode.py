@@ -15,7 +15,7 @@ from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.extra_body_tools import merge_tool_definitions
 from perdure.models.profile import Profile
 from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_dialect
-from perdure.models.wire import EncodedRequest
+from perdure.models.wire_format import EncodedRequest
 
 from .dialect import MAX_CACHE_KEY_LENGTH, ResponsesDialect, get_dialect
 from .message_rules import ResponsesMessageRules
@@ -32,7 +32,10 @@ _RESERVED_FIELDS = frozenset({"input"})
 
 
 def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
-    """Return the path and body to post. Raises `ProviderRuleError` if the provider would refuse the conversation."""
+    """Encode a request for the Responses API as path and body.
+
+    Raises `ProviderRuleError` if the provider would refuse the conversation.
+    """
     settings = request.settings
     dialect = get_dialect(profile)
     stored = settings.extra_body.get("store") is True

@@ -37,7 +37,7 @@ def encode_item_metadata(item: Mapping[str, Any]) -> str:
 
 
 def encode_approval_metadata(item: Mapping[str, Any]) -> str:
-    """Encode the fields of an approval request, besides its arguments, as a signature."""
+    """Encode the fields of an approval request, except its arguments, as the signature of its call."""
     return _encode({name: str(item.get(name) or "") for name in _APPROVAL_FIELDS}).decode()
 
 

@@ -13,7 +13,7 @@ from perdure.core.message import Citation, Media, Message, Part, Text, Thinking,
 from perdure.models import attachment
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
-from perdure.models.tool_call_ids import CallIdTranslator
+from perdure.models.tool_call_id_translation import CallIdTranslator
 from perdure.models.tool_names import sanitize_tool_name
 
 from . import item_metadata as mark
@@ -25,7 +25,7 @@ NO_OUTPUT = "(no output)"
 
 
 class ResponsesMessageEncoder:
-    """Encoder of the messages of one request as `input` items, in order."""
+    """Encodes the messages of a request as `input` items of the OpenAI Responses API, in order."""
 
     def __init__(
         self,

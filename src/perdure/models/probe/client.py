@@ -21,7 +21,7 @@ from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.model_list import append_url_path
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
-from perdure.models.wire import Wire
+from perdure.models.wire_format import Wire
 from perdure.net.transport import Response, Transport
 
 MAX_REQUESTS = 28

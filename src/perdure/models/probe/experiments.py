@@ -1,4 +1,4 @@
-"""Experiments of a probe, each of which tests one capability.
+"""Experiments of a model probe: each tests whether an endpoint has one capability.
 
 An experiment checks the reply, not only the status: an endpoint that accepts a request with a schema may still ignore
 the schema.

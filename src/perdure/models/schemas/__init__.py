@@ -25,7 +25,7 @@ from perdure.core.jsonable import to_jsonable
 from perdure.core.schema_definitions import is_json_object
 
 from .compiler import SchemaCompiler, TooManySchemaNodes
-from .dialects import DIALECTS
+from .dialect_table import DIALECTS
 from .lint import find_violations
 from .references import SchemaDocument
 from .schema_builders import build_truncated_schema

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from perdure.core.schema_definitions import is_json_array, is_json_object
 
-from .dialects import SchemaDialect
+from .dialect_table import SchemaDialect
 from .merge import merge_schemas
 from .references import SchemaDocument
 from .schema_builders import build_any_value_schema, build_truncated_schema, build_union_schema, make_nullable

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.schema_definitions import is_json_array, is_json_object
 
-from .dialects import DIALECTS, SchemaDialect, is_portable_pattern
+from .dialect_table import DIALECTS, SchemaDialect, is_portable_pattern
 from .schema_size import find_exceeded_limits, iterate_subschemas
 from .schema_upgrade import TYPES
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from perdure.core.schema_definitions import is_json_array
 
-from .dialects import SchemaDialect
+from .dialect_table import SchemaDialect
 from .merge import is_same_json
 from .schema_upgrade import infer_types, upgrade_schema_draft
 from .typed_schema_builder import build_title_field

@@ -5,7 +5,7 @@ from typing import Any
 
 from perdure.core.schema_definitions import is_json_array, is_json_object
 
-from .dialects import SchemaDialect
+from .dialect_table import SchemaDialect
 
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")

@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.core.schema_definitions import is_json_array
 
-from .dialects import SchemaDialect, is_portable_pattern
+from .dialect_table import SchemaDialect, is_portable_pattern
 from .schema_upgrade import get_json_type
 from .unsupported_keywords import build_description_field, describe_keyword
 

@@ -17,7 +17,7 @@ from perdure.models.anthropic import WIRE as ANTHROPIC
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.gemini import WIRE as GEMINI
 from perdure.models.profile import Profile
-from perdure.models.wire import Decoder, EncodedRequest
+from perdure.models.wire_format import Decoder, EncodedRequest
 
 from .auth import GoogleAuth
 

@@ -16,18 +16,18 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from perdure.core.approval_binding import build_session_key, format_agent_chain
-from perdure.core.budget import budgeted
 from perdure.core.error import ConfigError, Fenced, PerdureError, SessionBusy, StoreError
 from perdure.core.event import Entry, Event, InboxResolved, SessionConfigured, SubagentFinished
 from perdure.core.event_erasure import REDACTED
 from perdure.core.fold import State, fold_events
-from perdure.core.gate_chain import BackgroundTaskCaller, restrict_gate
+from perdure.core.gate_chain import BackgroundTaskOrigin, restrict_gate
 from perdure.core.inbox import build_resolution_post
 from perdure.core.jsonable import error_message
 from perdure.core.message import NO_USAGE, Message, Text
 from perdure.core.outcome import Outcome
 from perdure.core.run import Run
 from perdure.core.run_callbacks import SHUTDOWN_REASON, find_shutdown_signal
+from perdure.core.shared_budget import budgeted
 from perdure.core.stop_conditions import Limits
 from perdure.core.store import (
     Post,
@@ -324,9 +324,9 @@ class BackgroundAgents:
         return self._semaphores.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._most_at_once))
 
 
-def _build_caller_identity(run: Run) -> BackgroundTaskCaller:
+def _build_caller_identity(run: Run) -> BackgroundTaskOrigin:
     """Return the session, agent and run that give a task, for the gate of the background agent."""
-    return BackgroundTaskCaller(
+    return BackgroundTaskOrigin(
         run.session_id, build_session_key(run.full_session_id, run.state), format_agent_chain(run), run.run_id
     )
 

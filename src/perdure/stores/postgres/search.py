@@ -63,7 +63,10 @@ async def search_entries(
 
 
 def parse_search_query(request: SearchRequest) -> ParsedQuery:
-    """Parse the text of a search request. Raises `ConfigError` for a query in search syntax without any term."""
+    """Parse the text of a search request into a query for PostgreSQL.
+
+    Raises `ConfigError` for a query in search syntax that has no word.
+    """
     if request.syntax == "words":
         return build_plain_query(request.query)
     query = build_websearch_query(request.query)

@@ -178,9 +178,10 @@ def open_read_only(path: str, vfs: str | None = None) -> Connection:
 
 
 @contextlib.contextmanager
-def open_wal(path: str, vfs: str | None) -> Generator[Any]:
-    """Context manager: open SQLite's write-ahead log as a file. SQLite has no locks on it, so opening and closing it
-    is harmless.
+def open_wal_file(path: str, vfs: str | None) -> Generator[Any]:
+    """Open the file of SQLite's write-ahead log, as a context manager.
+
+    SQLite has no locks on it, so opening and closing it is harmless.
     """
     flags = [apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_WAL, 0]
     log = apsw.VFSFile(vfs or "", f"{path}-wal", flags)
@@ -194,7 +195,7 @@ def sync_wal(path: str, vfs: str | None) -> None:
     """Sync the write-ahead log to the disk after it was truncated, which SQLite does not do. Otherwise a power failure
     might undo that.
     """
-    with open_wal(path, vfs) as log:
+    with open_wal_file(path, vfs) as log:
         log.xSync(apsw.SQLITE_SYNC_FULL)
 
 

@@ -64,7 +64,10 @@ _lock = threading.Lock()
 
 
 def get_future_batches(loop: asyncio.AbstractEventLoop) -> FutureBatches:
-    """Return the `FutureBatches` of an event loop, which all files of the process share."""
+    """Return the `FutureBatches` of an event loop, which resolves the futures of finished jobs in batches.
+
+    All SQLite files of the process share it.
+    """
     with _lock:
         found = _slices_by_loop.get(loop)
         if found is None:

@@ -23,7 +23,7 @@ from .database_file import (
     close_and_checkpoint,
     file_identity,
     open_to_write,
-    open_wal,
+    open_wal_file,
     run_in_transaction,
     sync_wal,
     to_store_error,
@@ -187,7 +187,7 @@ class WriteConnection:
         """Write all of the write-ahead log again, and sync it. SQLite's lock, taken by the transaction, keeps other
         writers out.
         """
-        with open_wal(self.path, self.vfs) as log:
+        with open_wal_file(self.path, self.vfs) as log:
             size = log.xFileSize()
             for offset in range(0, size, _CHUNK):
                 log.xWrite(log.xRead(min(_CHUNK, size - offset), offset), offset)

@@ -9,7 +9,15 @@ from perdure.core.event import ValueKept
 from perdure.core.message import Status
 from perdure.runtime.agent import Agent
 from perdure.testing import ScriptedModel, call
-from perdure.toolkits.tasks import MOST_CHARACTERS, MOST_TASKS, StatedTask, Task, _assign_ids, parse_tasks, task_tools
+from perdure.toolkits.task_list import (
+    MOST_CHARACTERS,
+    MOST_TASKS,
+    StatedTask,
+    Task,
+    _assign_ids,
+    parse_tasks,
+    task_tools,
+)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.model_builder import load_wire
 from perdure.models.profile import Profile
 from perdure.models.provider_catalog import WireName
-from perdure.models.think_tags import ThinkTagWriter, add_think_tags, remove_think_tags, with_think_tags
+from perdure.models.thinking_in_text import ThinkTagWriter, add_think_tags, remove_think_tags, with_think_tags
 from perdure.testing import Reply, ScriptedModel
 
 

@@ -13,7 +13,7 @@ from perdure.core.model import Request, sanitize_reply
 from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.model_builder import load_wire
 from perdure.models.profile import Profile
-from perdure.models.tool_call_ids import CallIdTranslator
+from perdure.models.tool_call_id_translation import CallIdTranslator
 from perdure.testing import ScriptedModel
 
 KIMI = Profile(provider="groq", model="kimi-k2")

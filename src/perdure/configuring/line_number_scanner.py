@@ -1,4 +1,7 @@
-"""Base class of the scanners that find line numbers in TOML and JSON: one pass over a text, from left to right."""
+"""Base class of the scanners that find the line numbers of settings in TOML and JSON.
+
+A scanner makes one pass over a text, from left to right.
+"""
 
 import re
 from typing import ClassVar, NoReturn

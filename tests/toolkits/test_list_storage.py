@@ -8,10 +8,10 @@ from perdure import Agent, ConfigError
 from perdure.extensions import notebook
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call
+from perdure.toolkits.list_storage import MemoryValues
 from perdure.toolkits.scratchpad import scratchpad_tools
-from perdure.toolkits.tasks import task_tools
+from perdure.toolkits.task_list import task_tools
 from perdure.toolkits.todo import Todo, parse_todos, todo_tools
-from perdure.toolkits.value_store import MemoryValues
 
 
 class Table:

@@ -1,4 +1,6 @@
-"""Repeat a model's thinking in its text, between `<think>` and `</think>`, if `Settings.reasoning_in_text` is set.
+"""Write a model's thinking into the text of its reply, between `<think>` and `</think>`.
+
+It is on if `Settings.reasoning_in_text` is set.
 
 No I/O. The thinking parts of a message are kept beside the tagged text. The tags are removed again before a message is
 sent to a model, so that no model gets thinking back as text.

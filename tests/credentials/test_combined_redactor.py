@@ -4,7 +4,7 @@ import gc
 
 from perdure import Agent
 from perdure.core.event import TextDelta
-from perdure.credentials import Redactor, SharedRedactor
+from perdure.credentials import CombinedRedactor, Redactor
 from perdure.testing import ScriptedModel
 
 KEY, PIN = "s3cr3t-value", "0th3r-v4lue"
@@ -18,7 +18,7 @@ def knowing(**values: str) -> Redactor:
 
 
 def test_a_family_knows_what_its_members_knew_before():
-    family = SharedRedactor()
+    family = CombinedRedactor()
     family.add(knowing(key=KEY))
     assert family.text(f"{KEY} {PIN}") == f"{{{{key}}}} {PIN}"
     family.add(knowing(pin=PIN))
@@ -26,7 +26,7 @@ def test_a_family_knows_what_its_members_knew_before():
 
 
 def test_a_family_hears_at_once_of_what_a_member_learns():
-    family, first, second = SharedRedactor(), Redactor(), Redactor()
+    family, first, second = CombinedRedactor(), Redactor(), Redactor()
     family.add(first)
     assert family.fixed_redactor is None
     family.add(second)
@@ -39,7 +39,7 @@ def test_a_family_hears_at_once_of_what_a_member_learns():
 
 
 def test_families_that_share_a_member_do_not_tell_each_other():
-    shared, mine, other = Redactor(), SharedRedactor(), SharedRedactor()
+    shared, mine, other = Redactor(), CombinedRedactor(), CombinedRedactor()
     for family in (mine, other):
         family.add(shared)
     mine.add(knowing(key=KEY))
@@ -49,7 +49,7 @@ def test_families_that_share_a_member_do_not_tell_each_other():
 
 
 def test_a_family_with_one_member_has_that_ones_scrubber():
-    family, only = SharedRedactor(), knowing(key=KEY)
+    family, only = CombinedRedactor(), knowing(key=KEY)
     family.add(only)
     family.add(only)
     assert family.fixed_redactor is only.fixed_redactor
@@ -57,7 +57,7 @@ def test_a_family_with_one_member_has_that_ones_scrubber():
 
 
 def test_what_a_member_knew_stays_hidden_when_the_member_is_gone():
-    family, passing = SharedRedactor(), knowing(key=KEY)
+    family, passing = CombinedRedactor(), knowing(key=KEY)
     family.add(Redactor())
     family.add(passing)
     del passing
@@ -66,7 +66,7 @@ def test_what_a_member_knew_stays_hidden_when_the_member_is_gone():
 
 
 def test_a_family_that_is_gone_is_not_kept_by_its_members():
-    member, family = knowing(key=KEY), SharedRedactor()
+    member, family = knowing(key=KEY), CombinedRedactor()
     family.add(member)
     assert list(member._confidants) == [family]
     del family
@@ -75,7 +75,7 @@ def test_a_family_that_is_gone_is_not_kept_by_its_members():
 
 
 async def test_the_model_of_a_family_is_told_nothing_and_keeps_nothing():
-    family = SharedRedactor()
+    family = CombinedRedactor()
     family.add(knowing(key=KEY))
     family.add(knowing(pin=PIN))
     model = ScriptedModel(f"You said {KEY} and {PIN}.", chunk=3)

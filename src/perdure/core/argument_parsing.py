@@ -1,4 +1,6 @@
-"""Parsing of a tool call's arguments, from the model's text to a dict, and their hash, which a permission is bound to.
+"""Parse the arguments of a tool call from the model's text to a dict, and hash them.
+
+A permission is bound to the hash.
 
 Any problem with the text is raised as `Invalid`, and never as another error: it may be truncated, ambiguous, far too
 long or far too deep.
@@ -67,7 +69,7 @@ class FrozenArguments(Struct, frozen=True):
         return exact
 
 
-def freeze_arguments(arguments: dict[str, Any]) -> FrozenArguments:
+def encode_canonical_arguments(arguments: dict[str, Any]) -> FrozenArguments:
     """Encode the arguments of a tool call as JSON bytes, with sorted keys; values that JSON cannot express become
     text.
     """

@@ -1,4 +1,4 @@
-"""Transport without a network: answers chat completions requests with a local model in this process."""
+"""In-process transport: answers chat completions requests with a local model, without a network."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping

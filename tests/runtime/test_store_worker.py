@@ -13,7 +13,7 @@ from perdure import Agent, ConfigError, Permissions, StoreError, ToolContext, Un
 from perdure.core.event import Event, MessageAdded, ModelRequested, RunEnded, RunResumed, RunStarted
 from perdure.core.outcome import Outcome
 from perdure.core.store import InterruptedSession
-from perdure.runtime.session_worker import SessionWorker
+from perdure.runtime.store_worker import StoreWorker
 from perdure.runtime.subagents.delegation import delegation
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, ScriptedModel, call
@@ -223,7 +223,7 @@ async def test_no_session_starves_while_others_always_have_something_to_do():
         taken.append(session_id)
         return Outcome(status="done", session_id=session_id)
 
-    worker = SessionWorker(Endless(), attend, clock, most_at_once=3).run()
+    worker = StoreWorker(Endless(), attend, clock, most_at_once=3).run()
     async with asyncio.timeout(SECONDS):
         async for _ in worker:
             if len(taken) >= 60:
@@ -256,7 +256,7 @@ async def test_a_session_that_is_cancelled_from_elsewhere_is_told():
     async def attend(_: str) -> Outcome[Any] | None:
         raise asyncio.CancelledError
 
-    worker = SessionWorker(store, attend, clock).run()
+    worker = StoreWorker(store, attend, clock).run()
     outcome = await asyncio.wait_for(anext(worker), SECONDS)
     assert (outcome.status, outcome.session_id) == ("cancelled", "s")
     await worker.aclose()

@@ -13,8 +13,8 @@ from .model_redaction import redacted_model
 from .redactor import Redactor
 
 
-class SharedRedactor(Redactor):
-    """Redacts all secrets that its member redactors know, including those that they learn later."""
+class CombinedRedactor(Redactor):
+    """Redactor that combines others: it redacts every secret that one of them knows, also one learned later."""
 
     __slots__ = ("_members", "_only")
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.directives import Mentions
-from perdure.context.directives.mentions import AttachedFiles
+from perdure.context.directives.file_mentions import AttachedFiles
 from perdure.core.error import ConfigError
 from perdure.files.sensitive_names import SENSITIVE_NAMES
 

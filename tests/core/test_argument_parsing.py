@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.arguments import MAX_DEPTH, MAX_LENGTH, arguments_hash, freeze_arguments, parse_arguments
+from perdure.core.argument_parsing import (
+    MAX_DEPTH,
+    MAX_LENGTH,
+    arguments_hash,
+    encode_canonical_arguments,
+    parse_arguments,
+)
 from perdure.core.validation_problems import Invalid
 
 json_values = st.recursive(
@@ -215,7 +221,7 @@ class Odd:
     ],
 )
 def test_frozen_arguments_are_the_same_when_they_are_thawed(arguments, thawed):
-    frozen = freeze_arguments(arguments)
+    frozen = encode_canonical_arguments(arguments)
     first, second = frozen.thaw(), frozen.thaw()
     assert first == second == thawed
     assert first is not second
@@ -224,5 +230,5 @@ def test_frozen_arguments_are_the_same_when_they_are_thawed(arguments, thawed):
 
 
 def test_what_json_cannot_express_becomes_text():
-    thawed = freeze_arguments({"a": {1: Odd()}}).thaw()
+    thawed = encode_canonical_arguments({"a": {1: Odd()}}).thaw()
     assert "<odd>" in thawed["a"]["1"]

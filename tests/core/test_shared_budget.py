@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure import Agent, ConfigError, Image, Limits, Price, Request, Settings, Usage, assistant, tool, user
-from perdure.core.budget import DEFAULT_OUTPUT_TOKENS, Budget, budgeted, estimate_max_input_tokens
 from perdure.core.error import OutOfBudget, ProviderDown
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta, UsageReported
 from perdure.core.model import ModelInfo, ToolSpec
+from perdure.core.shared_budget import DEFAULT_OUTPUT_TOKENS, Budget, budgeted, estimate_max_input_tokens
 from perdure.core.wrappers import retried
 from perdure.testing import Reply, ScriptedModel, call
 

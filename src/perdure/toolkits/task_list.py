@@ -1,4 +1,4 @@
-"""A task list that the model rewrites as a whole each time; `todo` has tools that change one item.
+"""Tools for a task list that the model writes anew as a whole; `todo` has tools that change one item.
 
 The list is stored in the log, under the name `tasks`: it survives a restart, and screens see it change as `value_kept`.
 """
@@ -14,7 +14,7 @@ from perdure.core.error import ConfigError, ToolError, UsageError
 from perdure.core.jsonable import short_repr
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
-from .value_store import Values, read_value, replace_value_store, write_value
+from .list_storage import Values, read_value, replace_value_store, write_value
 
 TASKS: Final = "tasks"
 """The name under which the list is stored."""
