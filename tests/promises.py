@@ -28,25 +28,29 @@ PROMISES: dict[str, str] = {
     "calls:timeout": "A call that exceeds its timeout ends as timed out, even when its tool ignores the timeout.",
     "calls:threads": "A tool that is a plain function never blocks the event loop.",
     "calls:fair-threads": "Blocking tools of one session do not take all threads, and sessions that wait take turns.",
-    "calls:per-reply": "Calls of one reply above the limit get a result without running, and work grows in proportion.",
+    "calls:per-reply": (
+        "Calls of a reply beyond the limit get a result without running; the work grows linearly with the number of "
+        "calls."
+    ),
     "calls:schemas": (
         "A JSON Schema that could take too long to check is refused, with the reason, before the first call; the work "
         "of checking a call is bounded."
     ),
     "calls:isolated": (
-        "A call of an isolated tool that is cancelled or too late ends with its process and all that it started."
+        "When a call of an isolated tool is cancelled or times out, its process is killed with everything that it "
+        "started."
     ),
     "calls:commands-end": (
-        "Nothing that a command has started outlives it, its deadline, its cancellation or, by more than two seconds, "
-        "the process that has started it."
+        "Everything that a command started ends with the command: at its end, at its deadline, when it is cancelled, "
+        "and within two seconds of the death of the program that runs it."
     ),
     "calls:commands-decided": (
-        "Of a command line no part runs unasked that no rule allows and that may do more than read; what cannot be "
-        "taken apart with certainty is asked about."
+        "Each part of a command line that may do more than read needs a rule or an approval; a line that cannot be "
+        "split with certainty needs an approval as a whole."
     ),
     "calls:data-flow": (
-        "Once the model has seen private data and untrusted text, a call of a tool that can send out is asked about, "
-        "whatever rules and earlier answers allow."
+        "Once the model has seen private data and untrusted text, a call that can send data out needs an approval of "
+        "exactly its arguments, whatever the rules allow."
     ),
     # -- the model -----------------------------------------------------------------------------------------------------
     "model:failure-is-an-outcome": "Any exception of a model becomes a failed outcome that contains the work so far.",
@@ -94,7 +98,10 @@ PROMISES: dict[str, str] = {
     "wire:real-server": "Three wires work with a real server of another project, with tools and schemas.",
     "wire:probe": "The results of a probe of an endpoint are true, and are used when the model is opened.",
     # -- keys and the network ------------------------------------------------------------------------------------------
-    "key:secret": "An API key is in no error (even one that repeats it), no repr, and no request that a tap sees.",
+    "key:secret": (
+        "An API key appears in no error (even if the provider repeats the key), no `repr`, and no request shown to a "
+        "tap."
+    ),
     "key:no-storm": (
         "After a rate limit error, all requests with the key wait; then one goes first, and the others gradually."
     ),
@@ -103,7 +110,7 @@ PROMISES: dict[str, str] = {
         "A missing key and an unknown name are reported when the model is named, with the setting that is needed."
     ),
     "network:no-hang": (
-        "No response is awaited for ever: not one that never begins, nor one that stops, nor one that only pings."
+        "Waiting for a response always ends: if it never begins, if it stops, and if it only sends pings."
     ),
     "network:bounded": (
         "A response above the size limit is abandoned, also when only its decompressed form is too large."
@@ -113,9 +120,11 @@ PROMISES: dict[str, str] = {
     "output:value": "An output is a value of its type, or an error; the work is kept in both cases.",
     "output:repair": "An invalid answer is sent back with every problem, as often as configured and no more.",
     "output:partial": "A partial output that is shown during streaming is a part of the final value.",
-    "cache:prefix": "A request of a session begins with the previous one; if it cannot, the log names the reason.",
+    "cache:prefix": (
+        "Each request of a session repeats the previous request as its prefix; if it cannot, the log gives the reason."
+    ),
     # -- what the model is sent ----------------------------------------------------------------------------------------
-    "view:told": "Every change of what was sent before, other than adding to it, is recorded in the log.",
+    "view:told": "The log records every change to earlier context that is more than an addition.",
     "view:whole": "A summary shortens what is sent, never what is stored: the transcript stays complete.",
     "view:valid": (
         "The messages that are sent are valid and fit the context window, also after any number of summaries."
@@ -131,18 +140,21 @@ PROMISES: dict[str, str] = {
     "run:cancel-modes": "A cancel takes effect now, after the running calls, or after the whole turn, as requested.",
     "run:left-behind": "A run that ignores its cancel is abandoned, and cannot write into a later run.",
     "run:unabortable": "A cancel waits for a tool that must not be aborted.",
-    "run:outcome": "Every run ends with an outcome, whatever happened; only `unwrap` raises.",
+    "run:outcome": (
+        "A run that has started ends with an outcome; it raises only if the store fails or another process took over "
+        "the session."
+    ),
     "run:steering": (
         "Steering is inserted after the results of the turn, and takes precedence over every reason to stop."
     ),
     "run:limits": "A limit is an outcome that contains the work; messages for the next run stay queued.",
     "run:engines": (
-        "Limits, usage and the log hold in every engine, however it asks the model and calls tools; a call of an "
-        "engine is not repeated after a crash."
+        "Limits, usage counts and the log work in every engine; a tool call made by an engine is not repeated after a "
+        "crash."
     ),
     "run:added-tools": (
-        "A tool that was added is offered again after a question, a resume and a restart, or is refused when it is "
-        "added."
+        "A tool added during a run is offered again after a question, a resume or a restart; a tool for which this is "
+        "impossible is refused when it is added."
     ),
     "run:transcript": "The transcript is valid at any time: a reply with calls enters it together with its results.",
     "run:guardrails": "A model that repeats itself is warned, and finally stopped.",
@@ -159,10 +171,10 @@ PROMISES: dict[str, str] = {
     "permission:bound": (
         "An approval holds only for the same tool, agent, store, tenant, project and session as it was given for."
     ),
-    "permission:narrows": "Permissions only narrow on the way down: to subagents, background agents and handoffs.",
+    "permission:narrows": "By default, subagents, background agents and handoffs can only narrow permissions.",
     # -- posts, questions, the inbox -----------------------------------------------------------------------------------
     "posts:anywhere": "Any process can post to a session, also while no process drives it.",
-    "posts:once": "A post counts once, however often it is sent: the entry that records its content also consumes it.",
+    "posts:once": "A post takes effect once, however often it is sent: one entry both records and consumes it.",
     "posts:late": "A post that arrives too late is recorded as such, and changes nothing.",
     "questions:kept": "A question is stored before it is asked, and is found again after a crash under the same id.",
     "questions:once": "A question is answered once: the first answer counts, from this process or another.",
@@ -176,7 +188,7 @@ PROMISES: dict[str, str] = {
     "questions:asks-first": (
         "A question that a tool asks before it begins is asked and answered once, whichever process is killed."
     ),
-    "inbox:once": "An inbox item is pending, resolved, consumed, and given to the model once.",
+    "inbox:once": "An inbox item goes from pending to resolved to consumed, and the model gets it once.",
     "inbox:wakes": "A resolved inbox item can start a run.",
     "inbox:subagents": (
         "The result of a subagent's inbox item is given to the subagent, or, if that has ended, to the agent above it."
@@ -213,11 +225,13 @@ PROMISES: dict[str, str] = {
     "log:barriers": "A barrier is on the disk, with everything before it, before the run continues.",
     "log:all-or-nothing": "An append is stored completely or not at all, and a repeated one adds nothing.",
     "log:one-queue": (
-        "In one process and event loop, runs of a session wait for their turn, whichever objects it is reached by."
+        "In one process and event loop, runs of one session wait for their turn, whichever `Session` objects start "
+        "them."
     ),
     "log:one-driver": "Of several processes, one drives a session; the appends of a replaced one are rejected.",
     "log:takeover": (
-        "A session whose process has died can be opened at once; a live driver does not lose its session this way."
+        "A session whose driver has died can be opened at once (from another machine, when its lease has expired); a "
+        "live driver does not lose its session this way."
     ),
     "log:any-content": "No content can make storing fail, and everything stored can be read back.",
     "log:unknown-kinds": (
@@ -227,10 +241,13 @@ PROMISES: dict[str, str] = {
     "log:disk-errors": "When any disk operation fails, once or permanently, nothing acknowledged is lost.",
     "log:fenced": (
         "A driver that was paused and replaced writes nothing more. It begins no effect more than 20 ms after its "
-        "lease was last confirmed (on a store that takes longer to answer, twice its time), and tools get the fence, "
-        "by which a receiver can refuse what is late."
+        "lease was last confirmed (on a store that takes longer to answer, twice its time), except one if it was "
+        "paused right before that effect. Tools get the fence, by which a receiver can refuse what is late."
     ),
-    "log:races": "Of processes that open a session at the same moment, one gets it; the error of the others names it.",
+    "log:races": (
+        "If several processes open a session at the same moment, one gets it, and the error in the others names that "
+        "process."
+    ),
     "log:same-everywhere": "Every store behaves like the same small model, for any operations in any order.",
     "log:damage": (
         "A damaged file keeps every good entry before and after the damage, and the missing ones are reported."
@@ -245,24 +262,30 @@ PROMISES: dict[str, str] = {
     # -- after a crash -------------------------------------------------------------------------------------------------
     "crash:anywhere": "A process may be killed at any moment: another one continues, and the log is valid.",
     "crash:together": (
-        "Processes that share sessions may be killed, paused, ended or cancelled at any time: what was acknowledged is "
-        "there once, and a result says what has happened."
+        "Processes that share sessions may be killed, paused, ended or cancelled at any time: everything acknowledged "
+        "is in the log exactly once, and each result says what happened."
     ),
     "crash:resume": "An interrupted run continues where it was; a call that only reads is repeated.",
     "crash:no-second-effect": "A call that may have happened is not repeated: its result is unknown.",
     "crash:next-prompt": "A new prompt after a crash closes the interrupted run first, and the repair is appended.",
     "crash:parked": "A run that was resumed three times without progress is parked.",
     "crash:workers": "Workers that are killed leave their sessions to other workers, and every session is finished.",
-    "crash:unparked": "A parked run can be taken up again, and its input then has the outcome of that.",
+    "crash:unparked": "A parked run can be resumed, and its `input_id` then returns the outcome of the resumed run.",
     "crash:one-submission": "A prompt that is sent again with the same input id is answered once, also across a crash.",
-    "crash:always": "Every run can be discarded after any entry, and continues from the log.",
+    "crash:always": "The run object in memory can be dropped after any entry, and the run continues from the log.",
     "crash:long": "A session of 500 turns that is killed repeatedly reaches its end, and no effect happens twice.",
     "crash:housekeeping": "Forks, redactions, deletions and posts are done completely or not at all.",
     "crash:shutdown": "A process that is asked to exit gives its tools time, and the next one continues its runs.",
     "crash:harness": "The fault tests find the bugs that are planted for them.",
     # -- keeping -------------------------------------------------------------------------------------------------------
-    "keeping:forks": "A fork begins with the entries of its session, continues separately, and survives its deletion.",
-    "keeping:no-byte": "Redaction and deletion leave no byte of the content in the store or its search index.",
+    "keeping:forks": (
+        "A fork begins with the entries of its original session, continues separately, and remains when the original "
+        "is deleted."
+    ),
+    "keeping:no-byte": (
+        "Redaction and deletion leave no byte of the content in the store or its search index (in that of PostgreSQL, "
+        "after the next vacuum)."
+    ),
     "keeping:search": "A search finds everything that was appended, and nothing that was redacted or deleted.",
     "keeping:index": "A lost or damaged search index is rebuilt, and never blocks an append.",
     "keeping:backup": (
@@ -275,12 +298,13 @@ PROMISES: dict[str, str] = {
     "keeping:moved": "A session survives export and import, and an import replaces nothing.",
     # -- budgets -------------------------------------------------------------------------------------------------------
     "workspace:inside": (
-        "File and search tools read, list and write nothing outside their folder, whatever links others exchange there."
+        "File and search tools read, list and write nothing outside their folder, even while another process replaces "
+        "folders by links."
     ),
     "workspace:fresh": "A file that a session has not read, or that has changed since, is not changed by its tools.",
     "workspace:once": "A change of a file that a crash interrupts is made exactly once by the run that continues.",
     "workspace:undo": "The file changes of a run can be undone and redone; what others have changed since stays.",
-    "budget:holds": "Runs that share a budget never have spent and reserved more than its ceiling.",
+    "budget:holds": "Runs that share a budget never spend and reserve more than its ceiling together.",
     "budget:crash": "A request that a crash left without a reply counts for limits and budgets, with an estimate.",
     "budget:last-turn": "Near the end of a budget the model concludes, without tools.",
 }
