@@ -27,6 +27,7 @@ PACKAGE = Path("src/perdure")
 NOTES = Path("build/reached")
 LEFT_OUT = ("architecture", "bench", "docs", "scripts", "typing", "faults")
 """The folders of tests that look at the project instead of running its code, or take too long to be run each time."""
+monitoring: Any = getattr(sys, "monitoring", None)  # which Python 3.11 does not have
 MOST_SECONDS = 60.0
 MOST_TESTS = 400
 """The tests of one line are no more than this, and take no longer, by what they took when they were noted."""
@@ -52,7 +53,6 @@ class Noting:
         self._watched: set[CodeType] = set()
 
     def pytest_sessionstart(self) -> None:
-        monitoring = sys.monitoring
         monitoring.use_tool_id(monitoring.COVERAGE_ID, "reached lines")
         monitoring.register_callback(monitoring.COVERAGE_ID, monitoring.events.PY_START, self._enter)
         monitoring.register_callback(monitoring.COVERAGE_ID, monitoring.events.LINE, self._reach)
@@ -61,18 +61,18 @@ class Noting:
     def _enter(self, code: CodeType, _offset: int) -> object:
         if code.co_filename.startswith(self.source) and code not in self._watched:
             self._watched.add(code)
-            sys.monitoring.set_local_events(sys.monitoring.COVERAGE_ID, code, sys.monitoring.events.LINE)
-        return sys.monitoring.DISABLE
+            monitoring.set_local_events(monitoring.COVERAGE_ID, code, monitoring.events.LINE)
+        return monitoring.DISABLE
 
     def _reach(self, code: CodeType, line: int) -> object:
         self._here.add((code.co_filename, line))
-        return sys.monitoring.DISABLE
+        return monitoring.DISABLE
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self._here = self.reached[item.nodeid] = set()
-        sys.monitoring.restart_events()
-        return (yield)  # type: ignore[return-value]
+        monitoring.restart_events()
+        return (yield)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
@@ -80,10 +80,10 @@ class Noting:
             self.reached.pop(report.nodeid, None)  # skipped, or it fails anyway
 
     def pytest_sessionfinish(self) -> None:
-        sys.monitoring.set_events(sys.monitoring.COVERAGE_ID, sys.monitoring.events.NO_EVENTS)
-        for event in (sys.monitoring.events.PY_START, sys.monitoring.events.LINE):
-            sys.monitoring.register_callback(sys.monitoring.COVERAGE_ID, event, None)
-        sys.monitoring.free_tool_id(sys.monitoring.COVERAGE_ID)
+        monitoring.set_events(monitoring.COVERAGE_ID, monitoring.events.NO_EVENTS)
+        for event in (monitoring.events.PY_START, monitoring.events.LINE):
+            monitoring.register_callback(monitoring.COVERAGE_ID, event, None)
+        monitoring.free_tool_id(monitoring.COVERAGE_ID)
         tests = list(self.reached)
         files: dict[str, dict[int, list[int]]] = {}
         for number, test in enumerate(tests):
