@@ -70,6 +70,8 @@ MOST_IMPORTING = 30
 """A module that more test files import is a means of theirs, and not what they test."""
 FIRST_TESTS = 40
 """So many tests, or files of tests, are run before the others."""
+FEW_TESTS = 10
+"""A line that fewer tests reach is tried with all tests that bear the name of its module as well."""
 SECONDS = 300.0
 """After this a mutant that no test has noticed counts as a survivor."""
 TEST_SECONDS = 60
@@ -418,8 +420,10 @@ def try_mutant(mutant: Mutant, project: Path, fails_anyway: Callable[[str], bool
     """Run the tests against one mutant in a copy of the project, which is as before afterwards."""
     nearby = list_tests(mutant.path, project)
     tests = reached.find_tests(mutant.path, mutant.line, nearby)
-    if not tests:  # nothing is noted, or only a process that a test starts may come there
-        tests = find_tests(str(mutant.path), project) if reached else nearby
+    if not reached:
+        tests = nearby
+    elif len(tests) < FEW_TESTS:  # what is done once in a process is noted of one test, and of none if it starts one
+        tests += find_tests(str(mutant.path), project)
     if not tests:
         return Trial(mutant, "survived", "no tests belong to this module")
     changed = project / mutant.path
