@@ -9,7 +9,7 @@
 statement left out, a number one higher. Each is tried in a copy of the project against the tests that a developer would
 run: those that bear the name of the module, then those of its folder and of its package's neighbours, and last those
 elsewhere that import the module. Where `python -m scripts.reached_lines` has noted which tests reach the line, only
-these are run, for a minute at most, so that a mutant takes seconds. The first failure kills it. A test that fails
+these are run, for half a minute at most, so that a mutant takes seconds. The first failure kills it. A test that fails
 without the mutant too says nothing, and such a mutant is not counted. Survivors are listed with the changed line: a
 test is missing, or the change makes no difference, and only a reader can tell which.
 """
@@ -74,7 +74,7 @@ FEW_TESTS = 10
 """A line that fewer tests reach is tried with all tests that bear the name of its module as well."""
 SECONDS = 300.0
 """After this a mutant that no test has noticed counts as a survivor."""
-TEST_SECONDS = 60
+TEST_SECONDS = 45
 """A test that takes longer has noticed the mutant, by hanging; some ignore even pytest's signal, so pytest is ended."""
 FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+(?:\[.*?\](?= - |$))?)", re.MULTILINE)
 

@@ -1,7 +1,7 @@
 """Note which lines of the source each test reaches, so that a changed line is tried with the tests that can notice it.
 
     python -m scripts.reached_lines                all folders of tests, into build/reached
-    python -m scripts.reached_lines core stores    only these folders; what was noted of the others stays
+    python -m scripts.reached_lines core stores    only these folders or files; what was noted of the others stays
 
 `scripts.mutants` reads the notes if there are any. They are made by a plugin of pytest, with the monitoring of Python
 3.12: a line is told once for each test, and costs nothing when it runs again. A process that a test starts is not seen.
@@ -28,7 +28,7 @@ NOTES = Path("build/reached")
 LEFT_OUT = ("architecture", "bench", "docs", "scripts", "typing", "faults")
 """The folders of tests that look at the project instead of running its code, or take too long to be run each time."""
 monitoring: Any = getattr(sys, "monitoring", None)  # which Python 3.11 does not have
-MOST_SECONDS = 60.0
+MOST_SECONDS = 30.0
 MOST_TESTS = 400
 """The tests of one line are no more than this, and take no longer, by what they took when they were noted."""
 
@@ -125,7 +125,7 @@ class Reached:
         return bool(self._notes)
 
     def find_tests(self, path: Path, line: int, nearest: Sequence[str]) -> list[str]:
-        """Return the tests that reach a line, for a minute's work: of the nearest files first, the quickest first.
+        """Return the tests that reach a line, for half a minute's work: of the nearest files first, the quickest first.
 
         Where the file has changed since, or the line is reached by being imported, they are the tests that reach the
         file at all.
@@ -179,7 +179,10 @@ def main(*names: str) -> int:
     worst = 0
     for name in names or [folder for folder in [*folders, "."] if folder not in LEFT_OUT]:
         place = sorted(map(str, (ROOT / "tests").glob("test_*.py"))) if name == "." else [str(ROOT / "tests" / name)]
-        environment = {**os.environ, "PERDURE_REACHED": str(ROOT / NOTES / f"{name.strip('.') or 'top'}.json")}
+        environment = {
+            **os.environ,
+            "PERDURE_REACHED": str(ROOT / NOTES / f"{name.strip('.').replace('/', '-') or 'top'}.json"),
+        }
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "scripts.reached_lines"]
         print(f"reached: {name}", flush=True)
         done = subprocess.run([*command, "--tb=line", "-m", MARKS, *place], cwd=ROOT, env=environment, check=False)
