@@ -8,9 +8,10 @@
 `make mutants` calls it. A mutant is the source with one change: a comparison turned around, a condition negated, a
 statement left out, a number one higher. Each is tried in a copy of the project against the tests that a developer would
 run: those that bear the name of the module, then those of its folder and of its package's neighbours, and last those
-elsewhere that import the module. The first failure kills it. A test that fails without the mutant too says nothing, and
-such a mutant is not counted. Survivors are listed with the changed line: a test is missing, or the change makes no
-difference, and only a reader can tell which.
+elsewhere that import the module. Where `python -m scripts.reached_lines` has noted which tests reach the line, only
+these are run, for half a minute at most, so that a mutant takes seconds. The first failure kills it. A test that fails
+without the mutant too says nothing, and such a mutant is not counted. Survivors are listed with the changed line: a
+test is missing, or the change makes no difference, and only a reader can tell which.
 """
 
 import argparse
@@ -32,6 +33,7 @@ from queue import SimpleQueue
 from typing import Literal, NamedTuple, TypeAlias
 
 from scripts.check import MARKS, find_tests
+from scripts.reached_lines import Reached
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path("src/perdure")
@@ -66,9 +68,13 @@ NEIGHBOURS: Mapping[str, Sequence[str]] = {
 """The folders and files of tests that are run as well, by the package or module that is changed."""
 MOST_IMPORTING = 30
 """A module that more test files import is a means of theirs, and not what they test."""
-SECONDS = 900.0
+FIRST_TESTS = 40
+"""So many tests, or files of tests, are run before the others."""
+FEW_TESTS = 10
+"""A line that fewer tests reach is tried with all tests that bear the name of its module as well."""
+SECONDS = 300.0
 """After this a mutant that no test has noticed counts as a survivor."""
-TEST_SECONDS = 180
+TEST_SECONDS = 45
 """A test that takes longer has noticed the mutant, by hanging; some ignore even pytest's signal, so pytest is ended."""
 FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+(?:\[.*?\](?= - |$))?)", re.MULTILINE)
 
@@ -410,20 +416,29 @@ def run_tests(project: Path, tests: Sequence[str]) -> str | None:
     return found[1] if found else hung or f"pytest ended with {process.returncode}"
 
 
-def try_mutant(mutant: Mutant, project: Path, fails_anyway: Callable[[str], bool]) -> Trial:
+def try_mutant(mutant: Mutant, project: Path, fails_anyway: Callable[[str], bool], reached: Reached) -> Trial:
     """Run the tests against one mutant in a copy of the project, which is as before afterwards."""
-    tests = list_tests(mutant.path, project)
+    nearby = list_tests(mutant.path, project)
+    tests = reached.find_tests(mutant.path, mutant.line, nearby)
+    if not reached:
+        tests = nearby
+    elif len(tests) < FEW_TESTS:  # what is done once in a process is noted of one test, and of none if it starts one
+        tests += find_tests(str(mutant.path), project)
     if not tests:
         return Trial(mutant, "survived", "no tests belong to this module")
     changed = project / mutant.path
     source = changed.read_text()
     try:
         _write_source(changed, mutant.apply(source))
-        failed = run_tests(project, tests)
+        # The first ones notice most mutants, and pytest collects all before it runs any.
+        failed = run_tests(project, tests[:FIRST_TESTS])
+        if failed is None and tests[FIRST_TESTS:]:
+            failed = run_tests(project, tests[FIRST_TESTS:])
     finally:
         _write_source(changed, source)
     if failed is None:
-        return Trial(mutant, "survived", f"{len(tests)} test files passed")
+        what = "tests that reach it" if "::" in tests[0] else "test files"
+        return Trial(mutant, "survived", f"{len(tests)} {what} passed")
     if "::" in failed and fails_anyway(failed):
         return Trial(mutant, "not counted", f"{failed} fails without it too")
     return Trial(mutant, "killed", failed)
@@ -443,6 +458,7 @@ def try_mutants(mutants: Sequence[Mutant], jobs: int, root: Path = ROOT) -> Iter
         for number in range(jobs):
             copies.put(copy_project(root, Path(folder, str(number))))
         known: dict[str, bool] = {}
+        reached = Reached.read(root)
 
         def attempt(mutant: Mutant) -> Trial:
             project = copies.get()
@@ -453,7 +469,7 @@ def try_mutants(mutants: Sequence[Mutant], jobs: int, root: Path = ROOT) -> Iter
                 return known[test]
 
             try:
-                return try_mutant(mutant, project, fails_anyway)
+                return try_mutant(mutant, project, fails_anyway, reached)
             finally:
                 copies.put(project)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from perdure.config import BadConfig, McpServer, load_mcp_servers
-from perdure.configuring.mcp_servers import read_unexpanded_servers
+from perdure.configuring.mcp_servers import MAX_SERVERS, read_unexpanded_servers
 
 
 @pytest.fixture
@@ -52,6 +52,14 @@ def test_how_one_speaks_with_a_server_is_said_or_seen(write, server, transport):
 def test_keys_of_other_programs_are_passed_over_and_what_is_disabled_is_left_out(write):
     path = write(a={"command": "x", "autoApprove": ["*"], "timeout": 5}, b={"command": "y", "disabled": True})
     assert load_mcp_servers(path) == [McpServer(name="a", command="x")]
+
+
+def test_there_may_be_exactly_so_many_servers_and_not_one_more(write):
+    servers = {f"s{number}": {"command": "x"} for number in range(MAX_SERVERS + 1)}
+    with pytest.raises(BadConfig, match=f"there are {MAX_SERVERS + 1} servers, and {MAX_SERVERS} are the most"):
+        load_mcp_servers(write(**servers))
+    del servers["s0"]
+    assert len(load_mcp_servers(write(**servers))) == MAX_SERVERS
 
 
 def test_the_environment_of_the_process_is_used_by_default(write, monkeypatch):

@@ -27,6 +27,7 @@ from perdure.core.message import (
     Usage,
     Video,
     assistant,
+    check_labels,
     clamp_usage,
     is_empty,
     parts_to_text,
@@ -280,3 +281,12 @@ def test_a_reported_cost_that_cannot_be_one_is_left_out(reported, kept):
 def test_a_part_can_be_taken_from_token_counts():
     whole, part = Usage(9, 8, 7, 6, 5, "partial", 0.5), Usage(1, 2, 3, 4, 5, reported_usd=0.25)
     assert whole.minus(part) == Usage(8, 6, 4, 2, 0, "partial")
+
+
+@pytest.mark.parametrize(("label", "fits"), [("x" * 64, True), ("x" * 65, False), ("", False), ("a\nb", False)])
+def test_a_label_is_short_and_on_one_line(label, fits):
+    if fits:
+        assert check_labels([label, label]) == (label,)
+    else:
+        with pytest.raises(ConfigError, match="give a list of short words"):
+            check_labels([label])

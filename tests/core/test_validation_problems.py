@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.validation_problems import (
+    MAX_PROBLEMS,
     Invalid,
     Problem,
     format_path,
@@ -268,3 +269,8 @@ values = st.recursive(
 @given(schemas, values)
 def test_there_is_a_problem_exactly_where_a_schema_finds_one(schema, value):
     assert bool(told(schema, value)) is not jsonschema_rs.is_valid(schema, value)
+
+
+def test_for_exactly_so_many_unknown_keys_a_similar_one_is_named():
+    problems = unexpected_key_problems("", [f"colo{number}" for number in range(MAX_PROBLEMS + 1)], ["colour"])
+    assert ["colour" in problem.message for problem in problems] == [True] * MAX_PROBLEMS + [False]

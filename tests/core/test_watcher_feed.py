@@ -572,6 +572,27 @@ async def test_an_async_watcher_that_blocks_the_event_loop_rests_after_each_call
     assert len(caplog.records) == 1
 
 
+@pytest.mark.parametrize("steps", [(0.2, 0.0, 0.0), (0.0, 0.2, 0.0), (0.0, 0.0, 0.2)], ids=["first", "second", "last"])
+async def test_the_longest_step_of_an_async_watcher_counts_wherever_it_is(feeding, monkeypatch, steps):
+    time = FakeTime(monkeypatch)
+    blocking = 1.0  # the first call, after which it is measured
+
+    async def watcher(event: int) -> None:
+        time.now += 0.0 if event else blocking
+        for number, step in enumerate(steps if event else ()):
+            time.now += step
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_soon(turn.set_result, None)
+            if number < len(steps) - 1:
+                await turn
+
+    feed = feeding(watcher)
+    for event in range(2):
+        feed.push(event)
+    await settled(feed)
+    assert time.rests == pytest.approx([1.8])
+
+
 async def test_an_async_watcher_that_awaits_for_long_does_not_rest(feeding, monkeypatch):
     time = FakeTime(monkeypatch)
     seen: list[int] = []

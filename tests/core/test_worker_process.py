@@ -73,7 +73,7 @@ def is_running(pid):
 
 async def wait_until_gone(pids):
     """Wait for processes that were sent SIGKILL: the kernel ends them a little after the signal."""
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(30):
         while any(map(is_running, pids)):  # noqa: ASYNC110 - they tell nobody that they end
             await asyncio.sleep(0.01)
 

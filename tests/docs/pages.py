@@ -16,6 +16,7 @@ import functools
 import inspect
 import io
 import itertools
+import os
 import re
 import subprocess
 import sys
@@ -23,9 +24,13 @@ import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
+from unittest import mock
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+
+from perdure import models
+from perdure.models import price
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -100,19 +105,26 @@ def anchors_of(page: Path) -> set[str]:
 
 
 class Reading:
-    """Runs the blocks of one page as a reader would, from top to bottom, in a folder of their own."""
+    """Runs the blocks of one page as a reader would, from top to bottom, in a folder of their own.
+
+    What a page changes for the whole process (providers, prices, variables) is as before afterwards: a reader's ends.
+    """
 
     def __init__(self, page: Path, folder: Path) -> None:
         self._folder = folder
         self._module = types.ModuleType("page_" + re.sub(r"\W", "_", name_of(page)))
         self._runner = asyncio.Runner()
+        self._restored = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
+        for shared in (models._factories, price._prices_set, os.environ):
+            self._restored.enter_context(mock.patch.dict(shared))
         sys.modules[self._module.__name__] = self._module  # types that are defined in a block are looked up there
         return self
 
     def __exit__(self, *_: object) -> None:
         self._runner.close()
+        self._restored.close()
         del sys.modules[self._module.__name__]
 
     def run(self, block: Block) -> None:

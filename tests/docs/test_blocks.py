@@ -1,7 +1,10 @@
 """Every piece of code in the documentation runs, and prints what the page says it prints."""
 
+from textwrap import dedent
+
 import pytest
 
+from perdure import models
 from tests.docs.pages import PAGES, Block, Reading, blocks_of, name_of
 
 RUNNABLE = {"python", "console"}
@@ -52,6 +55,20 @@ def test_a_block_that_prints_something_else_is_noticed(tmp_path, text, complaint
     block = Block(PAGES[0], 1, "python", "", text, "")
     with Reading(PAGES[0], tmp_path) as reading, pytest.raises(AssertionError, match=complaint):
         reading.run(block)
+
+
+def test_a_provider_and_a_price_that_a_page_registers_are_gone_after_the_page(tmp_path):
+    text = """
+        from perdure.models import Price, register, set_price
+        register("the page's own", print)
+        set_price("the page's own", "small", Price(input_usd=1.0, output_usd=1.0))
+        """
+    before = models.providers()
+    with Reading(PAGES[0], tmp_path) as reading:
+        reading.run(Block(PAGES[0], 1, "python", "", dedent(text), ""))
+        assert "the page's own" in models.providers()
+    assert models.providers() == before
+    assert models.price_of("the page's own", "small") is None
 
 
 def test_a_command_that_prints_something_else_is_noticed(tmp_path):

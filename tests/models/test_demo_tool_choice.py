@@ -48,6 +48,12 @@ def test_of_equals_the_first_is_chosen():
     assert choose_tool("weather", [first, second]) is first
 
 
+def test_a_tool_that_needs_nothing_is_ahead_by_no_more_than_one_word():
+    named, unneeding = spec("weather", city=TEXT), spec("outlook", "Forecast of rain.")
+    assert choose_tool("weather forecast rain", [named, unneeding]) is named  # three points each
+    assert choose_tool("weather forecast rain", [unneeding, named]) is unneeding
+
+
 def test_when_one_must_be_chosen_the_best_is_even_if_it_is_not_good():
     assert choose_tool("nothing to do with it", [WEATHER, SEARCH], required=True) is WEATHER
     assert choose_tool("anything", [], required=True) is None

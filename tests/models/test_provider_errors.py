@@ -422,3 +422,17 @@ def test_no_answer_takes_long(body):
     started = time.process_time()
     assert isinstance(told(400, body), ModelError)
     assert time.process_time() - started < 0.5
+
+
+@pytest.mark.parametrize(("wait", "kind"), [("900", RateLimited), ("901", QuotaSpent)])
+def test_a_limit_that_lasts_longer_than_a_quarter_of_an_hour_is_a_quota_that_is_spent(wait, kind):
+    error = classify_error(429, {"retry-after": wait}, b"slow down", "acme")
+    assert type(error) is kind
+    assert error.retry_after_seconds == float(wait)
+
+
+@pytest.mark.parametrize(("size", "cut"), [(2_000, False), (2_001, True)])
+def test_the_words_of_a_provider_are_cut_beyond_so_many_characters(size, cut):
+    message = str(classify_error(400, {}, json.dumps({"error": {"message": "x" * size}}), "acme"))
+    assert ("…" in message) is cut
+    assert message.count("x") == (1_999 if cut else 2_000)

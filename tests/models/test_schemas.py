@@ -337,6 +337,22 @@ def test_a_structured_output_of_anthropic_may_not_hold_itself():
     assert found == {"type": "array", "minItems": 1, "items": TEXT, "description": "At least 4 items; at most 5 items"}
 
 
+@pytest.mark.parametrize("name", ["openai_strict", "gemini", "anthropic"])
+def test_what_cannot_stand_at_the_top_is_told_in_the_description(name):
+    schema = {**of(x=TEXT), "not": {"required": ["y"]}, "enum": [{"x": "a"}]}
+    compiled = compile_schema(schema, name)
+    assert not {"not", "enum"} & compiled.keys()
+    assert "But not" in compiled["description"]
+    assert '"x":"a"' in compiled["description"].replace(" ", "")
+    assert compiled["properties"] == {"x": TEXT}
+
+
+@pytest.mark.parametrize(("least", "said"), [(0, {}), (1, {}), (2, {"minItems": 1, "description": "At least 2 items"})])
+def test_anthropic_is_told_in_words_when_more_than_one_item_is_needed(least, said):
+    array = {"type": "array", "items": TEXT, "minItems": least}
+    assert only(array, "anthropic_output") == {**array, **said}
+
+
 def test_what_holds_itself_behind_a_description_is_still_an_object():
     again = {"allOf": [{"$ref": "#/$defs/Node"}], "description": "A child."}
     schema = {**of(top={"$ref": "#/$defs/Node"}), "$defs": {"Node": of(children={"type": "array", "items": again})}}

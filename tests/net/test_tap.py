@@ -6,7 +6,7 @@ import pytest
 
 from perdure.net.error import NetError
 from perdure.net.http import HttpTransport
-from perdure.net.tap import TappedRequest, mask_headers, mask_url, tapped
+from perdure.net.tap import TappedRequest, _TappedResponse, mask_headers, mask_url, tapped
 from tests.wire.server import Playback, Reply, at_random, each_byte, sse
 
 STREAM = sse({"a": 1}, {"b": "ü"}) + b": ping\n\ndata: no end"
@@ -89,6 +89,32 @@ async def test_a_line_without_an_end_is_shown_in_pieces(http, monkeypatch):
             pass
     assert b"".join(line for _, line in seen.lines) == b"x" * 1000
     assert len(seen.lines) > 1
+
+
+@pytest.mark.parametrize(("size", "lines"), [(100, [b"x" * 100 + b"!\n"]), (101, [b"x" * 101, b"!\n"])])
+async def test_a_line_may_be_exactly_as_long_as_an_event_before_it_is_shown_in_pieces(monkeypatch, size, lines):
+    monkeypatch.setattr("perdure.net.tap.MAX_EVENT_BYTES", 100)
+    seen = Seen()
+    answer = _TappedResponse(
+        InPieces(b"x" * size, b"!\n"), TappedRequest(1, "GET", "http://host.example", {}, b""), (seen,)
+    )
+    async for _ in answer.chunks():
+        pass
+    assert [line for _, line in seen.lines] == lines
+
+
+class InPieces:
+    """An answer whose pieces come as they are given."""
+
+    status = 200
+    headers: Mapping[str, str] = {}
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = pieces
+
+    async def chunks(self):
+        for piece in self._pieces:
+            yield piece
 
 
 class Failing(Seen):

@@ -1,14 +1,25 @@
 """A run is performed in a task of its own, which takes no turn of the event loop that it does not need."""
 
 import asyncio
-import sys
 from contextvars import ContextVar
+from types import SimpleNamespace
 
 import pytest
 
 from perdure import Agent
-from perdure.runtime.run_task import start_task_eagerly
+from perdure.runtime import run_task
+from perdure.runtime.run_task import MAX_READY_HANDLES, start_task_eagerly
 from perdure.testing import ScriptedModel
+
+OLDER = SimpleNamespace(version_info=(3, 11))
+
+
+@pytest.fixture(autouse=True, params=["this Python", "Python 3.11"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways to begin a task; what is done on Python 3.11 works on later ones as well."""
+    if request.param == "Python 3.11":
+        monkeypatch.setattr(run_task, "sys", OLDER)
+    return str(request.param)
 
 
 async def count_loop_turns(work: asyncio.Future[object]) -> int:
@@ -118,20 +129,38 @@ async def test_a_task_changes_no_context_but_its_own() -> None:
     assert name.get() == "caller"
 
 
-async def test_a_task_begins_with_the_next_turn_of_a_loop_that_has_much_to_do() -> None:
+async def test_a_task_begins_at_once() -> None:
+    async def work() -> None:
+        begun.append("task")
+
+    begun: list[str] = []
+    task = start_task_eagerly(work())
+    assert begun == ["task"]
+    await task
+    await asyncio.sleep(0)
+    assert begun == ["task"]
+
+
+@pytest.mark.parametrize(("waiting", "at_once"), [(MAX_READY_HANDLES - 1, True), (MAX_READY_HANDLES, False)])
+async def test_a_task_begins_with_the_next_turn_of_a_loop_that_has_much_to_do(
+    monkeypatch: pytest.MonkeyPatch, waiting: int, at_once: bool
+) -> None:
     async def work() -> str:
+        begun.append("task")
         return "done"
 
-    loop, called = asyncio.get_running_loop(), list[int]()
-    for number in range(100):
+    monkeypatch.setattr(run_task, "sys", OLDER)
+    loop, called, begun = asyncio.get_running_loop(), list[int](), list[str]()
+    for number in range(waiting):
         loop.call_soon(called.append, number)
     task = start_task_eagerly(work())
+    assert begun == (["task"] if at_once else [])
     assert await task == "done"
     await asyncio.sleep(0)
-    assert called == list(range(100))
+    assert called == list(range(waiting))
+    assert begun == ["task"]
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from Python 3.12 on, asyncio itself begins tasks at once")
 async def test_a_callback_of_another_thread_that_comes_between_delays_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
     class DelayedTask(asyncio.Task[str]):
         def __init__(self, *arguments: object, loop: asyncio.AbstractEventLoop) -> None:
@@ -143,6 +172,7 @@ async def test_a_callback_of_another_thread_that_comes_between_delays_the_task(m
         return "done"
 
     begun: list[str] = []
+    monkeypatch.setattr(run_task, "sys", OLDER)  # from Python 3.12 on, asyncio itself begins tasks at once
     monkeypatch.setattr(asyncio, "Task", DelayedTask)
     task = start_task_eagerly(work())
     assert begun == []

@@ -1,6 +1,7 @@
 """Files that are taken away: their bytes are gone too, and whoever is reading them is not misled."""
 
 import os
+import shutil
 
 import pytest
 
@@ -292,3 +293,16 @@ async def test_a_driver_reads_its_own_log_while_it_is_redacted(files, meanwhile)
     await files.append(lease, [*entries(1), secret(2)], sync=True)
     meanwhile(lambda: files._logs["s"].redact(clean(2)))
     assert await files.read("s") == [*entries(1), clean(2)]
+
+
+async def test_what_a_rewritten_file_held_is_missed_when_it_is_gone(folder, files, files_at, tmp_path, caplog):
+    """The whole file is on the disk then, also what was appended without waiting for it."""
+    lease = await files.acquire("s")
+    await files.append(lease, entries(1, 3), sync=False)
+    await files.redact(lease, clean(1))
+    copy = tmp_path / "copy"  # as a crash would leave it
+    shutil.copytree(folder, copy)
+    content = (copy / "s.session").read_bytes()
+    (copy / "s.session").write_bytes(content[: content[:-1].rindex(b"\n") + 1])
+    assert [entry.seq for entry in await files_at(copy).read("s")] == [1, 2]
+    assert "entries are missing: 3" in caplog.text

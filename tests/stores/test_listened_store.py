@@ -214,3 +214,14 @@ def test_it_can_do_what_its_store_can(folder, path):
         for kind in (ImmediateStore, SearchableStore, MaintainableStore):
             assert isinstance(store, kind) == isinstance(inner, kind)
         assert repr(store).startswith("listened(")
+
+
+async def test_a_store_that_is_maintained_is_maintained_below(store_at, path, tmp_path):
+    store = store_at(path)
+    heard = listened(store, lambda *_: None)
+    await heard.append(await heard.acquire("s"), entries(1, 3), sync=True)
+    assert await heard.size() == await store.size()
+    await heard.backup(tmp_path / "backup.db")
+    assert (tmp_path / "backup.db").exists()
+    await heard.vacuum()
+    assert [entry.seq for entry in await heard.read("s")] == [1, 2, 3]

@@ -38,6 +38,7 @@ async def fill(store) -> None:
 @pytest.fixture
 def lacking(monkeypatch):
     """An apsw without the extension."""
+    page_checksums.find_checksum_vfs()  # which is loaded once, whichever test is first
     monkeypatch.setattr(page_checksums, "_names", {None: None})
 
 

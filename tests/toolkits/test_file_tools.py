@@ -6,10 +6,11 @@ import pytest
 
 from perdure import Agent, Permissions, allow, allow_all, deny, path
 from perdure.core.error import ConfigError
+from perdure.files.jail import FolderEntry
 from perdure.hosts import LocalFiles
 from perdure.testing import MemoryFiles, ScriptedModel, call
 from perdure.toolkits.edit_tool import edit_tool
-from perdure.toolkits.file_tools import list_tool, read_tool, write_tool
+from perdure.toolkits.file_tools import MOST_LISTED, format_entries, list_tool, read_tool, write_tool
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 FILES: dict[str, str | bytes] = {
@@ -234,3 +235,12 @@ async def test_what_a_session_has_read_is_known_after_a_restart(tmp_path):
             assert done.status == "ok", done.text
         await store.aclose()
     assert (tmp_path / "a.txt").read_text() == "two\n"
+
+
+def test_exactly_so_many_entries_are_listed_and_the_others_counted():
+    entries = [FolderEntry(f"f{number}", "file", number) for number in range(MOST_LISTED + 2)]
+    assert format_entries(entries[:MOST_LISTED]).splitlines()[-1] == f"f{MOST_LISTED - 1}\t{MOST_LISTED - 1}"
+    assert format_entries(entries).splitlines()[MOST_LISTED:] == ["[2 more entries: use glob]"]
+    kinds = [FolderEntry("a", "folder"), FolderEntry("b", "link"), FolderEntry("c", "other")]
+    assert format_entries(kinds) == "a/\nb@\nc?"
+    assert format_entries([]) == "(empty)"

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from perdure.core.error import ToolError
-from perdure.toolkits.glob_pattern import compile_glob, split_name_patterns
+from perdure.toolkits.glob_pattern import MOST_ALTERNATIVES, compile_glob, split_name_patterns
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,10 @@ def test_no_pattern_takes_for_ever():
 )  # fmt: skip
 def test_names_can_be_filtered_by_other_programs(pattern, names):
     assert split_name_patterns(pattern) == names
+
+
+def test_a_pattern_may_have_exactly_so_many_alternatives():
+    most = ",".join(map(str, range(MOST_ALTERNATIVES)))
+    assert compile_glob(f"{{{most}}}").fullmatch("63")
+    with pytest.raises(ToolError, match="more than 64 alternatives"):
+        compile_glob(f"{{{most},64}}")

@@ -45,7 +45,8 @@ async def use(*made, threshold_seconds=0.05):
 
     def report(blocked):
         reports.append(blocked)
-        REPORTED.set()
+        if blocked.tool:  # on a machine that is busy the loop may be late before the tool is called
+            REPORTED.set()
 
     agent = Agent(
         ScriptedModel(*made, "Done."),
@@ -59,9 +60,10 @@ async def use(*made, threshold_seconds=0.05):
 async def test_a_tool_that_blocks_the_loop_is_named_while_it_does():
     reports, texts = await use(call("block"))
     assert texts == ["noticed"]
-    assert [each.tool for each in reports] == ["block"]
-    assert reports[0].place.endswith("in wait") or "wait_here" in reports[0].place
-    assert "the tool 'block' has blocked the event loop for 0.05 s" in str(reports[0])
+    (reported,) = [each for each in reports if each.tool]
+    assert reported.tool == "block"
+    assert reported.place.endswith("in wait") or "wait_here" in reported.place
+    assert str(reported).startswith("the tool 'block' has blocked the event loop for 0.")
 
 
 async def test_tools_that_wait_or_run_on_a_thread_are_not_reported():
@@ -93,7 +95,7 @@ async def test_a_block_by_other_code_while_a_tool_runs_names_no_tool():
     assert noticed.wait(20)
     free.set()
     await run
-    assert [each.tool for each in reports] == [""]
+    assert {each.tool for each in reports} == {""}  # more than one, if the machine is busy
     assert "the program has blocked" in str(reports[0])
 
 

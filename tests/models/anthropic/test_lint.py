@@ -93,3 +93,19 @@ def test_a_rule_about_the_rest_is_kept(head: Any, problem: str) -> None:
 
 def test_calls_need_tools_beside_them() -> None:
     assert "no tools beside it" in lint(HELLO, call(), result("c1"))
+
+
+@pytest.mark.parametrize(
+    ("budget", "most", "complaint"),
+    [(1024, 1025, ""), (1023, 1025, "at least 1024"), (1024, 1024, "leaves no room in max_tokens=1024")],
+)
+def test_thinking_may_take_exactly_the_least_and_must_leave_room(budget: int, most: int, complaint: str) -> None:
+    found = lint(HELLO, thinking={"type": "enabled", "budget_tokens": budget}, max_tokens=most)
+    assert complaint in found
+    assert bool(found) is bool(complaint)
+
+
+def test_exactly_four_blocks_may_have_a_cache_marker() -> None:
+    marked = [text("a", cache_control={"type": "ephemeral"}) for _ in range(5)]
+    assert lint(said(*marked[:4], role="user")) == ""
+    assert "5 blocks have a cache marker; at most 4 may have one" in lint(said(*marked, role="user"))

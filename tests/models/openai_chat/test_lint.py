@@ -92,3 +92,9 @@ def test_mistral_has_rules_of_its_own() -> None:
     assert "nine letters" in complaints([USER, SAID, RESULT], mistral)
     assert "last message" in complaints([USER, {"role": "assistant", "content": "Well,"}], mistral)
     assert complaints([USER, {"role": "assistant", "content": "Well,"}]) == ""
+
+
+def test_there_may_be_exactly_as_many_tools_as_are_allowed() -> None:
+    tools = [{"type": "function", "function": {"name": f"t{n}", "parameters": {"type": "object"}}} for n in range(129)]
+    assert complaints([USER], tools=tools[:128]) == ""
+    assert "there are 129 tools; 128 are allowed" in complaints([USER], tools=tools)

@@ -179,3 +179,10 @@ def test_an_endpoint_that_cannot_stream_is_not_asked_to() -> None:
 
 def test_the_profile_says_which_model_is_asked() -> None:
     assert body(HELLO)["model"] == PROFILE.model
+
+
+def test_the_key_of_the_cache_is_the_id_of_the_session_as_long_as_it_may_be():
+    assert build_cache_key("x" * 64) == "x" * 64
+    for other in ("x" * 65, "ü", "a\nb"):
+        assert len(build_cache_key(other)) == 64
+        assert build_cache_key(other) != other
