@@ -1,7 +1,8 @@
 """A whole run on SQLite with one tool that changes something, beside bare apsw with the same rows and barriers.
 
 The bare one has neither events nor checks, and works on the calling thread: it takes the lease, makes the same appends,
-waits for the disk as often, and gives the lease back.
+waits for the disk as often, and gives the lease back. Its tables are what a person would make: a log is found by its
+session, and nothing else is kept in order.
 """
 
 import asyncio
@@ -26,7 +27,9 @@ RUNS = 10
 _TABLES = """
 PRAGMA journal_mode = wal;
 CREATE TABLE session(id TEXT PRIMARY KEY, head INTEGER NOT NULL, fence INTEGER NOT NULL, holder TEXT);
-CREATE TABLE pack(key INTEGER PRIMARY KEY, session TEXT NOT NULL, last INTEGER NOT NULL, heads BLOB, body BLOB);
+CREATE TABLE pack(
+    key INTEGER PRIMARY KEY, session TEXT NOT NULL, last INTEGER NOT NULL, heads BLOB, body BLOB, UNIQUE(session, last)
+);
 INSERT INTO session VALUES('s', 0, 0, NULL);
 """
 _ADVANCE = "UPDATE session SET head = head + ? WHERE id = 's' RETURNING head"

@@ -210,3 +210,34 @@ def test_one_context_is_enough():
 
     with pytest.raises(ConfigError, match="has two context parameters, 'one' and 'two'"):
         read_signature(use, context_type=Context)
+
+
+def shop_context(context: Context[dict[str, int]], city: str): ...
+
+
+def class_context(context: Annotated[Context[int], "the context"] | None, city: str): ...
+
+
+def perhaps_none(context: Context[int | None], city: str): ...
+
+
+def anything(context: Context[Any], city: str): ...
+
+
+def of_any_kind(context: Context[D], city: str): ...
+
+
+@pytest.mark.parametrize(
+    ("function", "needed"),
+    [
+        (shop_context, "dict[str, int]"),
+        (class_context, "int"),
+        (plain_context, ""),
+        (perhaps_none, ""),
+        (anything, ""),
+        (of_any_kind, ""),
+        (unknown_deps, ""),
+    ],
+)
+def test_the_deps_that_a_context_is_annotated_with_are_known_unless_none_would_do(function, needed):
+    assert read_signature(function, context_type=Context).needed_deps == needed

@@ -276,3 +276,56 @@ async def shown_deps(own: Any, given: Any) -> str:
 )
 async def test_deps_of_a_run_add_to_a_dict_of_the_agent_and_otherwise_take_its_place(own, given, seen):
     assert await shown_deps(own, given) == repr(seen)
+
+
+class Shop:
+    """What the tools of some agents share."""
+
+    name = "corner shop"
+
+
+@tool
+async def shop_name(context: ToolContext[Shop]) -> str:
+    """Say which shop this is."""
+    return context.deps.name
+
+
+@tool
+async def greeting() -> str:
+    """Say hello."""
+    return "hello"
+
+
+async def test_a_run_without_the_deps_that_a_tool_needs_is_refused_before_the_model_is_asked():
+    model = ScriptedModel(call("shop_name"), "Done.")
+    session = Agent(model, tools=[greeting, shop_name]).session("s")
+    with pytest.raises(
+        ConfigError, match=r"tool 'shop_name' needs deps \(Shop\), and there are none: .*Agent\(deps=…\)"
+    ):
+        await session.run("Go")
+    assert model.requests == []
+    assert list(await session.messages()) == []
+    assert (await session.run("Go", deps=Shop())).messages[2].tool_results[0].text == "corner shop"
+
+
+async def test_a_tool_that_needs_no_deps_can_be_called_where_another_tool_lacks_them():
+    session = Agent(ScriptedModel(), tools=[greeting, shop_name]).session("s")
+    assert (await session.call("greeting", {})).text == "hello"
+
+
+async def test_a_subagent_without_the_deps_that_its_tool_needs_is_not_run():
+    asked = ScriptedModel("Never asked.")
+    inner = Agent(asked, name="clerk", description="Knows the shop.", tools=[shop_name])
+    outer = Agent(ScriptedModel(call("clerk", task="Which shop?"), "Done."), tools=[inner.as_tool()])
+    outcome = await outer.run("Go")
+    assert asked.requests == []
+    assert "tool 'shop_name' needs deps" in outcome.messages[2].tool_results[0].text
+
+
+async def test_a_conversation_is_not_handed_to_an_agent_whose_tools_lack_their_deps():
+    asked = ScriptedModel("Never asked.")
+    clerk = Agent(asked, name="clerk", tools=[shop_name])
+    desk = Agent(ScriptedModel(call("hand_over_to_clerk"), "Then I go on."), name="desk", handoffs=[clerk])
+    outcome = await desk.run("Go")
+    assert (asked.requests, outcome.text) == ([], "Then I go on.")
+    assert "tool 'shop_name' needs deps" in outcome.messages[2].tool_results[0].text

@@ -435,30 +435,34 @@ class State:
                 UncountedRun(self._usage, self._pending_usage, self._children_usage, self.turns, self.run_ended_event)
             )
             self._pending_usage = []
+        else:
+            self._pending_usage.clear()  # tokens of what came before the first run count for none
         self.first_run_id = self.first_run_id or event.run_id
         self.run, self.run_ended_event, self.is_waiting, self.reached_limit = event, None, False, ""
         self.first_message_index = len(self.transcript.messages)
-        self._children_usage, self.children_usd, self.price_usd = NO_USAGE, 0.0, ()
+        self._usage = self._reported_usage = self._children_usage = NO_USAGE
+        self.children_usd, self.price_usd = 0.0, ()
         self.turns = self.attempts = self.tool_calls = self.recoveries = 0
         self.unanswered_request = None
         self.has_lost_entries = False
-        self.aside_requests.clear()
-        self.direct_results.clear()
+        if self.aside_requests:
+            self.aside_requests.clear()
+        if self.direct_results:
+            self.direct_results.clear()
         if event.input_id:
             self.runs_by_input_id[event.input_id] = RunWithInputId(event.run_id, self.first_message_index)
         if self.parent is not None:
             self.parent.open_children[self.path] = self
             if event.input_id:
                 self.parent.child_paths_by_call[event.input_id] = self.path
-        self._usage = self._reported_usage = NO_USAGE
-        self._pending_usage.clear()
 
     def apply_run_ended(self, event: RunEnded) -> None:
         """Mark the run as ended, and remove its questions and display slots."""
         if event.reason in CRASH_REASONS:
             self._count_unanswered_requests()
         self.unanswered_request = None
-        self.aside_requests.clear()
+        if self.aside_requests:
+            self.aside_requests.clear()
         self.run_ended_event, self.is_waiting = event, False
         if self.questions_by_id:
             self._remove_questions()
@@ -638,11 +642,12 @@ class State:
             self._pending_usage.append(message.usage)
             if self.parent is not None:
                 self._add_usage_to_parents(message.usage)
+        calls = self.open_calls
         for part in message.parts:
             if type(part) is ToolCall:
-                self.open_calls[part.call_id] = part
+                calls[part.call_id] = part
                 self.call_ids.add(part.call_id)
-        if self.open_calls:
+        if calls:
             self.unsettled_reply = message
         else:
             self.transcript.add(message)
@@ -684,30 +689,36 @@ class State:
 
     def apply_tool_finished(self, event: ToolFinished) -> None:
         """Store the result of a tool call; the last one adds the reply and all results to the transcript."""
-        call_id, calls, results = event.call_id, self.open_calls, self.results
+        call_id, result, calls = event.call_id, event.result, self.open_calls
         self.recoveries = 0
         if self.parent is not None:
             self._reset_recoveries()
         self.started_calls.pop(call_id, None)
-        self.child_paths_by_call.pop(call_id, None)
+        if self.child_paths_by_call:
+            self.child_paths_by_call.pop(call_id, None)
         if self.decisions:
             self.decisions.pop(call_id, None)
-        self.latest_result = event.result
+        self.latest_result = result
         if self.slots:
             self._close_slots("call", call_id)
-        if call_id not in calls:
-            self.direct_results[call_id] = event.result
+        reply = self.unsettled_reply
+        if reply is None or call_id not in calls:
+            self.direct_results[call_id] = result
             return
-        results[call_id] = event.result
-        if len(results) == len(calls) and self.unsettled_reply is not None:
-            self.latest_results = tuple(map(results.__getitem__, calls))
-            self.transcript.add_reply_with_results(self.unsettled_reply, Message("tool", self.latest_results))
-            self.unsettled_reply = None
-            calls.clear()
-            results.clear()
-            for result in self.latest_results:
-                if result.labels:
-                    self._add_labels(result.labels, (f"tool:{result.name}",))
+        if len(calls) == 1:  # nearly always
+            self.latest_results = (result,)
+        else:
+            self.results[call_id] = result
+            if len(self.results) < len(calls):
+                return
+            self.latest_results = tuple(map(self.results.__getitem__, calls))
+            self.results.clear()
+        self.transcript.add_reply_with_results(reply, Message("tool", self.latest_results))
+        self.unsettled_reply = None
+        calls.clear()
+        for each in self.latest_results:
+            if each.labels:
+                self._add_labels(each.labels, (f"tool:{each.name}",))
 
     def _add_labels(self, labels: Iterable[str], sources: Iterable[str]) -> None:
         """Record labels of text that the model has now seen, and the sources of that text."""

@@ -82,7 +82,12 @@ def parameters_from_function(
     annotated with `context_type` is the context, which the model does not see.
     """
     signature = read_signature(function, skip=skip, context_type=context_type)
-    return _FunctionParameters(signature), signature.context
+    return parameters_from_signature(signature), signature.context
+
+
+def parameters_from_signature(signature: Signature) -> Parameters:
+    """Return the parameters of a function whose signature has been read."""
+    return _FunctionParameters(signature)
 
 
 def parameters_from_json_schema(schema: JsonSchema) -> Parameters:

@@ -12,7 +12,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Collection
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from msgspec import Struct
 
@@ -44,6 +44,8 @@ class Signature(Struct, frozen=True):
     """The parameters that the model fills in."""
     context: str | None
     """The name of the parameter that receives the context of the call, or `None`."""
+    needed_deps: str = ""
+    """The type of `deps` that the context parameter is annotated with, such as `Shop`; empty if it can do without."""
 
 
 def read_signature(
@@ -56,6 +58,7 @@ def read_signature(
     names = _AnnotationScope(inner, context_type)
     parameters: list[Parameter] = []
     contexts: list[str] = []
+    needed_deps = ""
     for parameter in _inspect_parameters(function, name):
         if parameter.name in skip:
             continue
@@ -63,6 +66,7 @@ def read_signature(
         annotation = names.resolve(parameter.annotation, where)
         if context_type is not None and _is_context(annotation, context_type):
             contexts.append(parameter.name)
+            needed_deps = _name_needed_deps(annotation, context_type)
             continue
         _check_parameter_kind(parameter, where)
         description = descriptions.get(parameter.name, "")
@@ -70,7 +74,7 @@ def read_signature(
     if len(contexts) > 1:
         message = f"{name} has two context parameters, {' and '.join(map(repr, contexts))}: keep one of them"
         raise ConfigError(message)
-    return Signature(name, tuple(parameters), contexts[0] if contexts else None)
+    return Signature(name, tuple(parameters), contexts[0] if contexts else None, needed_deps)
 
 
 def _inspect_parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
@@ -177,3 +181,15 @@ def _is_context(annotation: Any, context_type: type) -> bool:
     if origin in {Union, types.UnionType}:
         return any(_is_context(option, context_type) for option in get_args(annotation))
     return annotation is context_type or origin is context_type
+
+
+def _name_needed_deps(annotation: Any, context_type: type) -> str:
+    """Return the type in `ToolContext[Shop]`; empty if there is none, or if `None` is a value of it."""
+    if get_origin(annotation) is not context_type:
+        inner = [each for each in get_args(annotation) if _is_context(each, context_type)]
+        return _name_needed_deps(inner[0], context_type) if inner else ""
+    (needed,) = get_args(annotation)
+    allowed = get_args(needed) if get_origin(needed) in {Union, types.UnionType} else (needed,)
+    if isinstance(needed, TypeVar) or not {Any, object, None, types.NoneType}.isdisjoint(allowed):
+        return ""
+    return needed.__name__ if isinstance(needed, type) else str(needed)

@@ -32,6 +32,7 @@ from .docstring import parse_docstring
 from .error import ConfigError
 from .message import ToolCall, ToolResult, check_labels
 from .model import ToolSpec
+from .signature import read_signature
 from .thread_pool import THREAD_POOL
 from .tool_context import D, ToolContext
 
@@ -160,6 +161,8 @@ class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False):
     """Hooks after the effect, in order."""
     context_parameter: str | None = None
     """The name of the function's parameter that receives the `ToolContext`, or `None`."""
+    needed_deps: str = ""
+    """The type of `deps` that the function declares, as in `ToolContext[Shop]`: a run without deps is refused."""
     labels: Sequence[str] = ()
     """Labels of all its results, such as `untrusted`: gates see them with every later call."""
     sends: bool = False
@@ -298,9 +301,8 @@ def _from_function(function: Callable[P, R], name: str, description: str, option
         function = cast("Callable[P, R]", function.__func__)
     _check_function(function)
     receiver = _unbound_receiver_name(function)
-    parameters, context = schema.parameters_from_function(
-        function, skip=(receiver,) if receiver else (), context_type=ToolContext
-    )
+    signature = read_signature(function, skip=(receiver,) if receiver else (), context_type=ToolContext)
+    parameters, context = schema.parameters_from_signature(signature), signature.context
     named = _unwrap_partial(function)
     return Tool(
         name=name or getattr(named, "__name__", ""),
@@ -312,6 +314,7 @@ def _from_function(function: Callable[P, R], name: str, description: str, option
         function=function,
         source=_describe_source(function),
         context_parameter=context,
+        needed_deps=signature.needed_deps,
         receiver=receiver,
         **_options_to_fields(options, parameters),
     )

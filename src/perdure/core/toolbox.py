@@ -12,12 +12,14 @@ from .tool import Tool
 class Toolbox:
     """Tools by unique name, in the order in which the model is sent them."""
 
-    __slots__ = ("_specs", "_specs_hash", "_tools")
+    __slots__ = ("_specs", "_specs_hash", "_tools", "tool_needing_deps")
 
     def __init__(self, tools: Iterable[Tool[..., Any]] = ()) -> None:
         self._tools: dict[str, Tool[..., Any]] = {}
         self._specs: tuple[ToolSpec, ...] | None = None
         self._specs_hash: PartHash | None = None
+        self.tool_needing_deps: Tool[..., Any] | None = None
+        """A tool that cannot do without `deps`; `None` if all can."""
         if isinstance(tools, str) or not isinstance(tools, Iterable):
             message = f"tools={tools!r}: give a list of tools"
             raise ConfigError(message)
@@ -31,6 +33,8 @@ class Toolbox:
                 message = f"two tools are called {each.name!r}: give one of them another name with @tool(name=…)"
                 raise ConfigError(message)
             self._tools[each.name] = each
+            if each.needed_deps:
+                self.tool_needing_deps = each
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:

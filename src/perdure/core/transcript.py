@@ -83,11 +83,16 @@ class Transcript:
 
     def add_reply_with_results(self, reply: Message, results: Message) -> None:
         """Append a reply with tool calls, and the message with all their results."""
-        self.messages += (reply, results)
-        if self.sent_messages is not self.messages:
+        messages = self.messages
+        messages.append(reply)
+        messages.append(results)
+        if self.sent_messages is not messages:
             self.sent_messages += (reply, build_sent_message(results))
-        elif [None for part in results.parts if type(part) is ToolResult and part.preview]:
-            self._rebuild_sent()
+            return
+        for part in results.parts:
+            if type(part) is ToolResult and part.preview:
+                self._rebuild_sent()
+                return
 
     def compact(self, summary: Message, upto: int) -> None:
         """Replace the first `upto` messages by a summary in the list that the model is sent."""

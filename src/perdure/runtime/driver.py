@@ -75,7 +75,7 @@ from .overrides import RunOverrides, encode_overrides, parse_stored_output, rest
 from .past_outcome import rebuild_outcome
 from .post_delivery import PostPoller, fill_mailbox, promote_follow_ups
 from .resume_reasons import CALL_OPTION, find_resume_reasons, is_resumable
-from .run_builder import build_run
+from .run_builder import build_run, check_deps
 from .run_task import mark_exception_retrieved, start_task_eagerly
 from .session_channel import ChannelUser, SessionChannel, hold_command_turn, release_nothing, release_watchers
 from .session_redaction import add_agent_redactors, check_id_for_secrets, redact_input_id
@@ -280,6 +280,8 @@ class SessionDriver(ChannelUser):
         if past is not None and state.is_waiting and not self._may_go_on(run, posts):
             run.entries = await self._read_run_entries(run.run_id)
             return run.outcome("waiting", "question")
+        if not (plan.is_answered or isinstance(command, CallToolCommand)):  # the model may call any tool
+            check_deps(run.toolbox, run.deps)
         if plan.is_resumed and state.is_waiting:  # nothing is running in it: a cancel ends it at once
             self._cancelled_run_ids |= {post.text_field("run_id") for post in posts if post.kind == CANCEL_POST}
         return _add_late_posts(plan, late) if late else plan, run, posts

@@ -66,6 +66,8 @@ def build_run(
         spec = _build_spec(
             agent, place, state, overrides, skills=skills, first_agent=first_agent, previous_agent=back, built_runs=made
         )
+        if current is not None:
+            check_deps(spec.toolbox, spec.options.deps)
         return (
             replace(spec, between_turns=[make_handoff_step(build_spec), *spec.between_turns])
             if first_agent.handoffs
@@ -77,6 +79,16 @@ def build_run(
     if first_agent.handoffs:
         run.scratch[HANDOFF_TRIAL_KEY] = build_spec
     return run
+
+
+def check_deps(toolbox: Toolbox, deps: Any) -> None:
+    """Raise `ConfigError` if one of the tools of a run needs `deps`, and the run has none."""
+    tool = toolbox.tool_needing_deps
+    if tool is not None and deps is None:
+        raise ConfigError(
+            f"tool {tool.name!r} needs deps ({tool.needed_deps}), and there are none: give them to the agent, "
+            "Agent(deps=…), or to each run, run(…, deps=…)"
+        )
 
 
 def _is_usual(agent: AgentSpec[Any], place: RunPlace, state: State, overrides: RunOverrides) -> bool:

@@ -31,7 +31,7 @@ from perdure.runtime.agent_spec import AgentSpec
 from perdure.runtime.output import Output, end_run_on_answer
 from perdure.runtime.overrides import RunOverrides
 from perdure.runtime.past_outcome import rebuild_outcome
-from perdure.runtime.run_builder import build_run
+from perdure.runtime.run_builder import build_run, check_deps
 from perdure.runtime.run_task import mark_exception_retrieved, start_task_eagerly
 from perdure.runtime.session_redaction import add_agent_redactors
 
@@ -178,6 +178,7 @@ def _build_child_run(task: SubagentTask, parent: Run, state: State) -> Run:
     if agent.deps is None:
         options["deps"] = parent.deps
     child = build_run(agent, place, state, options)
+    check_deps(child.toolbox, child.deps)
     _require_known_price(child)
     return child
 

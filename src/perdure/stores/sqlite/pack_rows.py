@@ -89,8 +89,10 @@ def decode_cut_texts(row: PackRow) -> list[CutText]:
 
 def _common_beginning(one: str, other: str) -> str:
     """Return the common prefix of two texts, and so of all texts that sort between them."""
-    length = min(len(one), len(other))
-    return one[: next((place for place in range(length) if one[place] != other[place]), length)]
+    beginning = one
+    while not other.startswith(beginning):  # consecutive ids differ in their last digits: this is short
+        beginning = beginning[:-1]
+    return beginning
 
 
 def encode_row(entries: Sequence[Entry]) -> tuple[PackRow, dict[bytes, bytes]]:
@@ -172,10 +174,9 @@ def decode_row_events(row: PackRow, first: int, last: int, text_of: ReadText, se
 
 
 def _build_heads(entries: Sequence[Entry]) -> EntryMetadata:
-    critical = {type(entry.event).__struct_config__.tag: None for entry in entries if type(entry.event).critical}
-    return EntryMetadata(
-        [entry.at for entry in entries], [entry.id for entry in entries], [str(kind) for kind in critical]
-    )
+    critical = dict.fromkeys([type(entry.event) for entry in entries if type(entry.event).critical])
+    kinds = [str(kind.__struct_config__.tag) for kind in critical] if critical else []
+    return EntryMetadata([entry.at for entry in entries], [entry.id for entry in entries], kinds)
 
 
 def _cut_long_texts(body: bytes) -> tuple[bytes, list[CutText], dict[bytes, bytes]]:

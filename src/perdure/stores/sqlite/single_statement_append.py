@@ -27,19 +27,24 @@ CREATE TEMP VIEW appended(
 ) AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 CREATE TEMP TRIGGER append_row INSTEAD OF INSERT ON appended BEGIN
     UPDATE session SET head = NEW.last, updated_at = NEW.at, loose = loose + NEW.size,
-        title = coalesce(NEW.given_title, nullif(title, ''), NEW.said_title),
-        progress = coalesce(NEW.progress, progress), due_at = iif(NEW.progress IS NULL, due_at, NEW.due_at)
+        title = coalesce(NEW.given_title, nullif(title, ''), NEW.said_title)
         WHERE tenant = '' AND id = NEW.session_id AND fence = NEW.fence AND head = NEW.first - 1;
     SELECT RAISE(ABORT, 'stale append') WHERE changes() = 0;
+    UPDATE session SET progress = NEW.progress, due_at = NEW.due_at
+        WHERE NEW.progress IS NOT NULL AND tenant = '' AND id = NEW.session_id;
     INSERT INTO pack(session, first, last, version, heads, body, holes)
         SELECT key, NEW.first, NEW.last, NEW.version, NEW.heads, NEW.body, NEW.holes
         FROM session WHERE tenant = '' AND id = NEW.session_id;
 END;
 """
-"""Statements that prepare a connection for `append_in_one_statement`."""
+"""Statements that prepare a connection for `append_in_one_statement`.
 
-_APPEND: Final = "INSERT INTO appended VALUES "
-_COLUMNS: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+The progress is set by a statement of its own, since one that names it writes a page of its index, even if it stays the
+same.
+"""
+
+_APPEND: Final = "INSERT INTO appended VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_AND_ANOTHER: Final = ", (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _LOOSE: Final = "SELECT key, loose FROM session WHERE tenant = '' AND id = ?"
 _MOST: Final = 64
 """The number of appends in one statement; more are rare, and each number of them is a statement to be prepared."""
@@ -65,7 +70,7 @@ def append_in_one_statement(appends: Sequence[EncodedAppend], notes: AppendState
         highest[session_id] = reached
         values += _build_values(new)
     try:
-        connection.execute(_APPEND + ", ".join([_COLUMNS] * len(appends)), values)
+        connection.execute(_APPEND + _AND_ANOTHER * (len(appends) - 1), values)
     except apsw.ConstraintError as error:
         if str(error) != _STALE:
             raise
@@ -92,7 +97,7 @@ def _follow_ids(
     first = number - len(new.ids) + 1
     if known is None or first <= known:
         return None
-    if len(new.ids) > 1 and any(each != f"{stem}-{place}" for place, each in enumerate(new.ids, first)):
+    if len(new.ids) > 1 and new.ids != [f"{stem}-{place}" for place in range(first, number + 1)]:
         return None
     return new.lease.fence, stem, number
 
