@@ -62,6 +62,33 @@ def test_in_a_repository_the_agent_has_tools_for_files(project, tmp_path):
     assert "edit" in names(project("run", "-q", "--coding", "Hello"))
 
 
+def test_in_a_repository_the_agent_has_commands_with_their_lines_in_the_prompt(project):
+    request = project("run", "-q", "Hello").model.requests[0]
+    assert {"bash", "bash_output", "kill_shell"} <= {each.name for each in request.tools}
+    assert "Run tests and other programs with bash." in request.instructions
+    assert "Give bash one purpose per call" in request.instructions
+    assert "bash" not in names(project("run", "-q", "--no-coding", "Hello"))
+
+
+@pytest.mark.needs("bubblewrap")
+def test_a_command_that_reads_is_run_and_another_is_not_without_a_person(project, tmp_path):
+    script = [call("bash", command="cat boat.py"), call("bash", command="touch new")]
+    model = project("run", "-q", "Go.", script=script).model
+    assert model.requests[1].messages[-1].tool_results[0].text == "one"
+    assert model.requests[2].messages[-1].tool_results[0].status == "denied"
+    assert not (tmp_path / "new").exists()
+
+
+def test_without_a_sandbox_the_question_and_the_warning_of_yes_say_so(project, monkeypatch):
+    for place in ("local_shell", "bubblewrap"):
+        monkeypatch.setattr(f"perdure.hosts.{place}.find_bubblewrap", lambda: ((), "bubblewrap is not installed"))
+    script = [call("bash", command="cat boat.py")]
+    assert project("run", "-q", "-s", "s", "--later", "Go.", script=script).exit_code == 3
+    assert "There is no sandbox: bubblewrap is not installed." in project("questions", "s").stdout
+    warned = project("run", "-q", "--yes", "Go.", script=script).stderr
+    assert "without asking, commands too, and they run without a sandbox: bubblewrap is not installed" in warned
+
+
 def test_a_resumed_run_has_the_tools_again(project):
     result = project("run", "-s", "s", "--no-coding", "Hello")
     assert "--no-coding" in result.stderr

@@ -110,11 +110,23 @@ def is_in_repository(here: str) -> bool:
 
 
 def build_coding_extension(here: str) -> Extension:
-    """Return the extension with tools for files, search and git in a folder; contents go to `~/.perdure/snapshots`."""
+    """Return the extension with tools for files, search, git and commands in a folder.
+
+    The contents of changed files go to `~/.perdure/snapshots`.
+    """
     from perdure.extensions import coding
     from perdure.hosts import FolderSnapshots
 
     return coding(here, snapshots=FolderSnapshots(snapshots_path()))
+
+
+def describe_missing_sandbox(extensions: Sequence[Extension]) -> str:
+    """Return why commands of the agent run without a sandbox; empty if they run in one, or if it runs none."""
+    if not any(each.name == "bash" for extension in extensions for each in extension.tools):
+        return ""
+    from perdure.hosts.bubblewrap import find_bubblewrap
+
+    return find_bubblewrap()[1]
 
 
 def load_project_roles(
