@@ -190,6 +190,7 @@ USER_PAGES = (
             "perdure.extensions.coding",
             "perdure.file_history.FileHistory",
             "perdure.file_history.FileChange",
+            "perdure.file_history.CommandEntry",
             "perdure.file_history.RestoredFile",
             "perdure.file_history.RestoreStatus",
             "perdure.toolkits.file_tools.read_tool",

@@ -108,6 +108,29 @@ def test_changes_are_listed_with_their_diffs(changed):
     ]  # fmt: skip
 
 
+@pytest.mark.needs("bubblewrap")
+def test_commands_that_may_have_changed_files_are_named_and_not_undone(project, tmp_path):
+    script = [call("bash", command="cat boat.py"), call("bash", command="echo early > early"),
+              call("read", path="boat.py"), edit("one", "two")]  # fmt: skip
+    assert project("run", "-q", "-s", "s", "--yes", "Go.", script=script).exit_code == 0
+    project("run", "-q", "-s", "s", "--yes", "Go on.", script=[call("bash", command="touch made\x1b[31m")])
+    listed = project("files", "changes", "s")
+    lines = [each.split(maxsplit=1)[1] for each in listed.stdout.splitlines() if each.startswith("  ")]
+    assert lines == ["command  echo early > early", "changed  boat.py", "command  touch made␛[31m"]
+    assert "commands may have changed files that are not recorded, and are not undone" in listed.stderr
+    found = [json.loads(each) for each in project("files", "changes", "s", "--json").stdout.splitlines()]
+    assert [each.get("line") for each in found] == ["echo early > early", None, "touch made\x1b[31m"]
+    undone = project("files", "undo", "s")
+    assert undone.stdout == "restored  boat.py\n"
+    assert undone.stderr.splitlines()[-3:] == [
+        "commands may have changed files that are not recorded, and are not undone:",
+        "  echo early > early",
+        "  touch made␛[31m",
+    ]
+    assert (tmp_path / "early").exists()
+    assert "not undone" not in project("files", "redo", "s").stderr
+
+
 def test_runs_are_undone_and_redone(changed, tmp_path):
     assert changed("files", "undo", "s", "--dry-run").stdout == "would be restored  boat.py\n"
     assert changed("files", "undo", "s").stdout == "restored  boat.py\n"
