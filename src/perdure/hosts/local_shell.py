@@ -22,7 +22,15 @@ from perdure.core.clock import new_id
 from perdure.core.error import ConfigError, ToolError
 from perdure.toolkits.shell_backend import Confinement, JobOutput, ShellCommand, ShellResult
 
-from .bubblewrap import build_sandbox, find_bubblewrap, find_homes, find_program, is_real_folder
+from .bubblewrap import (
+    START_MARK,
+    announce_start,
+    build_sandbox,
+    find_bubblewrap,
+    find_homes,
+    find_program,
+    is_real_folder,
+)
 from .output_capture import trim_folder
 from .running_command import RunningCommand, SpoolLimits
 
@@ -203,8 +211,16 @@ class LocalShell:
                 writable=self._writable,
             )
             most = limits.processes if os.geteuid() == 0 else 0  # the kernel does not count those of root
+            announcement = announce_start(self._env)
             return RunningCommand.start_confined(
-                [*sandbox, *words], command, folder, self._env, kept=kept, guard=guard, most_processes=most
+                [*sandbox, *announcement, *words],
+                command,
+                folder,
+                self._env,
+                kept=kept,
+                guard=guard,
+                most_processes=most,
+                start_mark=START_MARK if announcement else b"",
             )
         except BaseException:
             guard.release()
