@@ -333,6 +333,8 @@ USER_PAGES = (
             "perdure.stores.document_store.DocumentStore",
             "perdure.stores.document_store.SessionDocuments",
             "perdure.store_maintenance.prune",
+            "perdure.store_maintenance.prune_snapshots",
+            "perdure.files.snapshot_folder.RemovedSnapshots",
             "perdure.store_maintenance.restore",
             "perdure.store_maintenance.require_maintainable_store",
         ),

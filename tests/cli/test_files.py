@@ -1,6 +1,7 @@
 """`perdure run` changes files of a project, and `perdure files` shows the changes and takes them back."""
 
 import json
+import os
 
 import pytest
 
@@ -156,3 +157,48 @@ def test_a_session_without_changes_says_so(project):
     project("run", "-q", "-s", "s", "Hello")
     assert "changed no files" in project("files", "changes", "s").stderr
     assert "there is no session" in project("files", "changes", "missing").stderr
+
+
+def age(folder) -> None:
+    for each in folder.rglob("*"):
+        if each.is_file():
+            os.utime(each, (0, 0))
+
+
+def count_in(folder) -> int:
+    return len([each for each in folder.rglob("*") if each.is_file()])
+
+
+def test_contents_go_with_the_last_session_that_needs_them(changed, tmp_path):
+    snapshots = tmp_path / "home" / "snapshots"
+    (tmp_path / "other.py").write_text("one\n")
+    script = [call("read", path="other.py"), call("edit", path="other.py", old_string="one", new_string="six")]
+    assert changed("run", "-q", "-s", "t", "--yes", "Go.", script=script).exit_code == 0
+    assert count_in(snapshots) == 4  # one, two, three; one, six
+    assert "contents" not in changed("sessions", "rm", "s", "--yes").stderr  # they were stored in the last hour
+    age(snapshots)
+    pruned = changed("sessions", "prune", "--keep", "5", "--yes").stderr
+    assert "removed 2 contents of files that no session needs" in pruned
+    assert changed("files", "undo", "t").stdout == "restored  other.py\n"
+    age(snapshots)
+    assert "removed 2 contents of files" in changed("sessions", "rm", "t", "--yes").stderr
+    assert count_in(snapshots) == 0
+    assert json.loads(changed("sessions", "rm", "t", "--yes", "--json").stdout) == {"session_id": "t", "removed": False}
+
+
+def test_each_store_has_its_own_contents(changed, tmp_path):
+    script = [call("read", path="boat.py"), edit("three", "four")]
+    other = ["--store", "sqlite:other.db"]
+    assert changed("run", "-q", "-s", "s", "--yes", *other, "Go.", script=script).exit_code == 0
+    home = tmp_path / "home"
+    (folder,) = [each for each in home.iterdir() if each.name.startswith("snapshots-")]
+    assert (count_in(home / "snapshots"), count_in(folder)) == (3, 2)
+    age(home)
+    assert "contents" not in changed("sessions", "prune", "--keep", "5", "--yes").stderr
+    assert "removed 2 contents" in changed("sessions", "prune", "--keep", "0", "--yes", *other).stderr
+    assert count_in(home / "snapshots") == 3
+    in_memory = changed(
+        "run", "-q", "--yes", "--store", "memory:", "Go.", script=[call("write", path="n", content="n")]
+    )
+    assert in_memory.exit_code == 0
+    assert sum(map(count_in, home.glob("snapshots*"))) == 3  # nothing could ever be undone there

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from .perdure_home import run_with_session, snapshots_path, store_option
+from .perdure_home import resolve_store_spec, run_with_session, snapshots_path, store_option
 from .session_choice import session_argument
 from .terminal_output import TerminalOutput, escape_controls, to_ascii_json, to_one_line
 
@@ -142,7 +142,8 @@ def _use_history(
         from perdure.file_history import FileHistory
         from perdure.hosts import FolderSnapshots
 
-        return await work(FileHistory(session, FolderSnapshots(snapshots_path()), workdir=workdir))
+        snapshots = FolderSnapshots(snapshots_path(resolve_store_spec(store)))
+        return await work(FileHistory(session, snapshots, workdir=workdir))
 
     return run_with_session(store, session_id, with_history)
 

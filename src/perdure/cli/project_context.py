@@ -109,15 +109,16 @@ def is_in_repository(here: str) -> bool:
     return find_nearest(".git", here) is not None
 
 
-def build_coding_extension(here: str) -> Extension:
+def build_coding_extension(here: str, store: str) -> Extension:
     """Return the extension with tools for files, search, git and commands in a folder.
 
-    The contents of changed files go to `~/.perdure/snapshots`.
+    The contents of changed files go to the folder of snapshots in `~/.perdure` that belongs to the store.
     """
     from perdure.extensions import coding
     from perdure.hosts import FolderSnapshots
 
-    return coding(here, snapshots=FolderSnapshots(snapshots_path()))
+    is_kept = not store.startswith("memory:")
+    return coding(here, snapshots=FolderSnapshots(snapshots_path(store)) if is_kept else None)
 
 
 def describe_missing_sandbox(extensions: Sequence[Extension]) -> str:
