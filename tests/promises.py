@@ -303,12 +303,17 @@ PROMISES: dict[str, str] = {
     ),
     "workspace:fresh": "A file that a session has not read, or that has changed since, is not changed by its tools.",
     "workspace:once": "A change of a file that a crash interrupts is made exactly once by the run that continues.",
+    "workspace:session": (
+        "A coding agent that is killed in the middle of its work goes on in another process, with each effect at most "
+        "once, and its changes can be undone."
+    ),
     "workspace:undo": "The file changes of a run can be undone and redone; what others have changed since stays.",
     "budget:holds": "Runs that share a budget never spend and reserve more than its ceiling together.",
     "budget:crash": "A request that a crash left without a reply counts for limits and budgets, with an estimate.",
     "budget:last-turn": "Near the end of a budget the model concludes, without tools.",
 }
 
+_CODING = "tests/faults/test_coding_session.py::test_"
 _LOOP = "tests/core/test_loop.py::test_"
 _CALLS = "tests/core/test_loop_calls.py::test_"
 _EFFECT = "tests/core/test_tool_execution.py::test_"
@@ -416,6 +421,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "tests/hosts/test_local_shell.py::test_a_cancelled_command_is_gone_when_the_call_ends",
         "tests/hosts/test_local_shell.py::test_nothing_outlives_its_command",
         "tests/hosts/test_local_shell.py::test_a_host_that_is_killed_leaves_no_process_after_two_seconds",
+        "tests/hosts/test_local_shell.py::test_a_host_that_dies_while_a_command_starts_leaves_no_process",
     ),
     "calls:commands-decided": (
         "tests/security/test_shell_bypasses.py::test_no_bypass_is_run_unasked",
@@ -1180,6 +1186,12 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "tests/toolkits/test_file_tools.py::test_what_a_session_has_read_is_known_after_a_restart",
     ),
     "workspace:once": ("tests/faults/test_file_crash.py::test_a_run_that_was_killed_at_a_write_goes_on_and_is_undone",),
+    "workspace:session": (
+        _CODING + "a_session_that_was_killed_goes_on_with_each_effect_at_most_once",
+        _CODING + "killed_anywhere_it_goes_on",
+        _CODING + "killed_while_a_command_runs_in_the_sandbox_it_goes_on_without_the_command",
+        _CODING + "on_the_command_line_it_is_resumed_and_undone_too",
+    ),
     "workspace:undo": (
         "tests/test_file_history.py::test_runs_are_undone_one_after_another_and_redone_in_reverse",
         "tests/test_file_history.py::test_what_others_have_changed_since_stays_unless_it_is_to_be_overwritten",

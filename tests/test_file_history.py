@@ -77,6 +77,26 @@ async def test_runs_are_undone_one_after_another_and_redone_in_reverse(history, 
     assert await history.redo() == []
 
 
+async def test_commands_that_may_have_changed_files_are_listed_by_run(tmp_path):
+    from perdure.testing.scripted_shell import ScriptedShell
+
+    model = ScriptedModel(
+        call("bash", command="ls && cat x"), call("bash", command="ls && make"), "First.",
+        call("bash", command="sed -i s/a/b/ x", background=True), call("write", path="x", content="x"), "Second.",
+    )  # fmt: skip
+    shell = ScriptedShell({"ls && cat x": "", "ls && make": "", "sed -i s/a/b/ x": ""})
+    agent = Agent(model, extensions=[coding(tmp_path, shell=shell)], permission=allow_all)
+    session = agent.session()
+    first, second = [(await session.run(prompt)).run_id for prompt in ("One.", "Two.")]
+    await session.keep("shell:command", "odd")
+    history = FileHistory(session, SnapshotFolder(tmp_path / "snapshots"))
+    assert [(each.run_id, each.line, each.root) for each in await history.commands()] == [
+        (first, "ls && make", shell.root), (second, "sed -i s/a/b/ x", shell.root),
+    ]  # fmt: skip
+    assert [each.line for each in await history.commands(first)] == ["ls && make"]
+    assert [(each.path, each.run_id) for each in await history.undo(dry_run=True)] == [("x", second)]
+
+
 async def test_a_dry_run_says_what_would_be_done_and_does_nothing(history, place):
     before = files_in(place)
     assert [(each.path, each.status) for each in await history.undo(dry_run=True)] == [("old.py", "restored")]

@@ -1,14 +1,33 @@
 """Retention by age, number and size; and bringing a store back."""
 
+import os
+import time
+from pathlib import Path
+
 import pytest
 
-from perdure import Agent, ConfigError, Permissions, StoreError, ToolContext, Unsupported, later, open_store, tool
+from perdure import (
+    Agent,
+    ConfigError,
+    Permissions,
+    StoreError,
+    ToolContext,
+    Unsupported,
+    allow_all,
+    later,
+    open_store,
+    tool,
+)
 from perdure.core.event import Custom, Entry
 from perdure.core.store import StoreSize
+from perdure.extensions import coding
+from perdure.file_history import FileHistory
+from perdure.hosts import SnapshotFolder
 from perdure.store_maintenance import (
     delete_sessions,
     list_expendable_sessions,
     prune,
+    prune_snapshots,
     require_maintainable_store,
     restore,
 )
@@ -195,3 +214,150 @@ async def test_a_backup_becomes_a_store_again_and_replaces_none(tmp_path, kind):
 async def test_a_store_without_a_path_cannot_be_restored_to(tmp_path, spec):
     with pytest.raises(Unsupported, match="cannot be restored from a backup here"):
         await restore(str(tmp_path / "backup"), spec)
+
+
+# -- contents of files that sessions have changed ----------------------------------------------------------------------
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def snapshots(tmp_path):
+    return SnapshotFolder(tmp_path / "snapshots")
+
+
+@pytest.fixture
+async def change(tmp_path, snapshots):
+    """Writes a file in a session of its own."""
+    store = MemoryStore()
+    (tmp_path / "root").mkdir()
+
+    async def change(session_id: str, path: str, content: str):
+        model = ScriptedModel(call("write", path=path, content=content), "Done.")
+        extension = coding(tmp_path / "root", snapshots=snapshots, shell=False)
+        session = Agent(model, extensions=[extension], permission=allow_all, store=store).session(session_id)
+        assert (await session.run("Write.")).status == "done"
+        return session
+
+    return change
+
+
+def stored(snapshots) -> set[bytes]:
+    return {each.read_bytes() for each in Path(snapshots.folder).rglob("*") if each.is_file()}
+
+
+def age(snapshots, seconds: float = 2 * HOUR) -> None:
+    """Make everything in the folder older."""
+    for each in Path(snapshots.folder).rglob("*"):
+        if each.is_file():
+            os.utime(each, (each.stat().st_atime, each.stat().st_mtime - seconds))
+
+
+async def test_what_no_session_needs_for_an_undo_is_removed_with_the_last_that_did(change, snapshots, tmp_path):
+    first, second = await change("first", "a", "one"), await change("second", "b", "two")
+    third = await change("third", "c", "one")
+    fork = await second.fork("fork")
+    age(snapshots)
+    assert (await prune_snapshots(snapshots, first.store, now=time.time())).count == 0
+    await first.store.delete("first")
+    await first.store.delete("second")
+    assert (await prune_snapshots(snapshots, first.store, now=time.time())).count == 0  # others have the same contents
+    await fork.store.delete("fork")
+    removed = await prune_snapshots(snapshots, first.store, now=time.time())
+    assert (removed.count, removed.size_bytes) == (1, 3)
+    assert stored(snapshots) == {b"one"}
+    history = FileHistory(third, snapshots)
+    assert [each.status for each in await history.undo()] == ["restored"]
+    assert [each.status for each in await history.redo()] == ["restored"]
+    assert (tmp_path / "root" / "c").read_text() == "one"
+
+
+async def test_prune_removes_them_with_the_sessions_and_a_dry_run_does_not(change, snapshots):
+    session = await change("first", "a", "one")
+    age(snapshots)
+    assert len(await prune(session.store, keep=0, now=time.time(), dry_run=True, snapshots=snapshots)) == 1
+    assert stored(snapshots) == {b"one"}
+    assert len(await prune(session.store, keep=0, now=time.time(), snapshots=snapshots)) == 1
+    assert stored(snapshots) == set()
+
+
+async def test_what_was_stored_just_now_is_kept_because_a_log_may_name_it_soon(change, snapshots):
+    session = await change("first", "a", "one")
+    await session.store.delete("first")
+    assert (await prune_snapshots(snapshots, session.store, now=time.time())).count == 0
+    age(snapshots)
+    snapshots.save(b"one")  # by a run that has not written its entry yet
+    assert (await prune_snapshots(snapshots, session.store, now=time.time())).count == 0
+    assert (await prune_snapshots(snapshots, session.store, now=time.time() + 1, grace_seconds=0)).count == 1
+
+
+def test_what_another_process_stores_while_it_is_found_to_be_unused_is_kept(snapshots):
+    digest = snapshots.save(b"one")
+    age(snapshots)
+
+    class Meanwhile(frozenset):
+        def __contains__(self, each) -> bool:
+            assert SnapshotFolder(snapshots.folder).save(b"one") == each
+            return False
+
+    assert snapshots.remove_unused(Meanwhile(), stored_before=time.time() - HOUR).count == 0
+    assert snapshots.load(digest) == b"one"
+
+
+async def test_a_session_that_is_used_while_the_sessions_are_listed_keeps_its_contents(change, snapshots, monkeypatch):
+    session = await change("first", "a", "one")
+    age(snapshots)
+    monkeypatch.setattr("perdure.runtime.stored_session._PAGE_SIZE", 1)
+    await change("second", "b", "two")
+    read = session.store.read
+
+    async def read_and_use(session_id, **more):
+        if session_id == "second":  # on the first page; now the other session moves in front of it
+            monkeypatch.setattr(session.store, "read", read)
+            await session.keep("note", 1)
+        return await read(session_id, **more)
+
+    monkeypatch.setattr(session.store, "read", read_and_use)
+    assert (await prune_snapshots(snapshots, session.store, now=time.time())).count == 0
+    assert b"one" in stored(snapshots)
+
+
+async def test_a_removal_that_was_cut_off_is_finished_by_the_next(change, snapshots, monkeypatch):
+    session = await change("first", "a", "one")
+    await change("second", "b", "two")
+    kept = await change("third", "c", "three")
+    for name in ("first", "second"):
+        await session.store.delete(name)
+    (Path(snapshots.folder) / "ab").mkdir(exist_ok=True)
+    (Path(snapshots.folder) / "ab" / "half.written").write_bytes(b"half")  # by a process that died while it stored
+    age(snapshots)
+    unlink = os.unlink
+
+    def die(place):
+        monkeypatch.setattr(os, "unlink", unlink)
+        unlink(place)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("perdure.files.snapshot_folder.os.unlink", die)
+    with pytest.raises(KeyboardInterrupt):
+        snapshots.remove_unused((), stored_before=time.time() - HOUR * 1.9)
+    assert len(stored(snapshots)) == 3
+    snapshots.save(b"three")  # in case it was the one that was removed
+    await prune_snapshots(snapshots, session.store, now=time.time())
+    assert stored(snapshots) == {b"three"}
+    assert [each.status for each in await FileHistory(kept, snapshots).undo()] == ["restored"]
+
+
+async def test_without_stores_or_with_a_damaged_log_nothing_is_removed(change, snapshots, monkeypatch):
+    session = await change("first", "a", "one")
+    age(snapshots)
+    with pytest.raises(ConfigError, match="give the stores that use the folder"):
+        await prune_snapshots(snapshots, now=time.time())
+
+    async def fail(session_id, **_):
+        raise StoreError(session_id)
+
+    monkeypatch.setattr(session.store, "read", fail)
+    with pytest.raises(StoreError):
+        await prune_snapshots(snapshots, session.store, now=time.time())
+    assert stored(snapshots) == {b"one"}

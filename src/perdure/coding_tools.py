@@ -1,9 +1,13 @@
-"""Tools of the `coding` extension: read, edit and search the files of a local folder, and use its git."""
+"""Tools of the `coding` extension: read, edit and search the files of a local folder, use its git, run commands."""
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec import Struct
+
+from .core import check
 from .core.error import ConfigError
 from .core.rule import Rule, ask
 from .core.target import path
@@ -12,12 +16,31 @@ from .files.protected_names import ALWAYS_ASK_NAMES
 from .hosts.local_files import LocalFiles
 from .hosts.local_git import LocalGit
 from .hosts.local_search import LocalSearch
+from .toolkits.command_line import has_parser
 from .toolkits.edit_tool import edit_tool
 from .toolkits.file_record import SnapshotBackend
 from .toolkits.file_tools import list_tool, read_tool, write_tool
 from .toolkits.git_tools import git_commit_tool, git_read_tools
 from .toolkits.people_tools import people_tools
 from .toolkits.search_tools import glob_tool, grep_tool
+from .toolkits.shell import shell_tools
+
+if TYPE_CHECKING:
+    from .hosts.local_shell import LocalShell
+    from .toolkits.shell_backend import ShellBackend
+
+ShellChoice: TypeAlias = "bool | ShellBackend | Sequence[Tool[..., Any]] | None"
+"""Which tools for commands `coding` has: see its parameter `shell`."""
+
+
+class CodingTools(Struct, frozen=True):
+    """The tools of `coding`, and what they work on."""
+
+    root: str
+    """The working folder, as an absolute path."""
+    tools: list[Tool[..., Any]]
+    shell: "LocalShell | None" = None
+    """The shell that was opened for the tools, to be closed with them; `None` if there is none, or another's."""
 
 
 def build_coding_tools(
@@ -28,8 +51,9 @@ def build_coding_tools(
     protected: Sequence[str] = (),
     git: bool = True,
     people: bool = True,
-) -> tuple[LocalFiles, list[Tool[..., Any]]]:
-    """Return the working folder, and the tools for it. Raises `ConfigError` if there is no such folder."""
+    shell: ShellChoice = None,
+) -> CodingTools:
+    """Return the tools for a folder. Raises `ConfigError` if there is no such folder."""
     files = LocalFiles(workdir, blocked=blocked, protected=protected)
     search = LocalSearch(files)
     tools = [
@@ -42,7 +66,61 @@ def build_coding_tools(
     ]
     if git and (backend := _find_git(files)) is not None:
         tools += [*git_read_tools(files, backend), git_commit_tool(files, backend)]
-    return files, [*tools, *(people_tools() if people else ())]
+    tools += people_tools() if people else ()
+    given, opened = _choose_shell(files.root, shell, has_own_names=bool(blocked or protected))
+    return CodingTools(files.root, [*tools, *given], opened)
+
+
+def _choose_shell(
+    root: str, choice: ShellChoice, *, has_own_names: bool
+) -> "tuple[Sequence[Tool[..., Any]], LocalShell | None]":
+    """Return the tools for commands, and the shell that was opened for them."""
+    if choice is False:
+        return (), None
+    if choice is True or choice is None:
+        opened = _open_shell(root, is_required=choice is True, has_own_names=has_own_names)
+        return (() if opened is None else shell_tools(opened)), opened
+    if isinstance(choice, str) or not (isinstance(choice, Sequence) or hasattr(choice, "confinement")):
+        check.raise_config_error("coding", "shell", choice, "give True, False, a ShellBackend, or a list of tools")
+    return (choice if isinstance(choice, Sequence) else shell_tools(choice)), None
+
+
+def _open_shell(root: str, *, is_required: bool, has_own_names: bool) -> "LocalShell | None":
+    """Return a shell for a folder; `None` if there can be none. Raises `ConfigError` then, if it is required."""
+    problem = ""
+    if has_own_names:  # in the sandbox, only names that often mean secrets are hidden, and the usual ones protected
+        problem = "commands can reach the names of blocked=… and protected=…: give a ShellBackend that hides them"
+    elif not has_parser():
+        problem = "the parser of command lines is not installed: pip install 'perdure[shell]'"
+    if not problem:
+        from .hosts.local_shell import LocalShell
+
+        try:
+            return LocalShell(root)
+        except ConfigError as error:  # not on this system, or not in the home folder
+            problem = str(error)
+    if is_required:
+        raise ConfigError(f"coding(shell=True): {problem}")
+    return None
+
+
+class ShellLifespan:
+    """Closes a shell when the last agent or run that uses it ends; the shell opens itself."""
+
+    def __init__(self, shell: "LocalShell") -> None:
+        self._shell = shell
+        self._users = 0
+
+    @asynccontextmanager
+    async def __call__(self, _agent: object) -> AsyncGenerator[None]:
+        """Keep background commands running during this block."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                await self._shell.close()
 
 
 def list_always_ask_rules() -> list[Rule]:

@@ -5,7 +5,7 @@ Each is a function that returns an `Extension`: your own extensions can do the s
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from .context.history_tools import history_tools
 from .context.large_results import MAX_CHARACTERS
@@ -19,7 +19,7 @@ from .toolkits.todo import todo_tools
 from .tracing.loop_watchdog import THRESHOLD_SECONDS, LoopWatchdog, Report
 
 if TYPE_CHECKING:
-    from .core.tool import Tool
+    from .coding_tools import ShellChoice
     from .toolkits.file_record import SnapshotBackend
 
 __all__ = ["coding", "history", "large_results", "loop_watchdog", "notebook", "short_results"]
@@ -29,6 +29,9 @@ You work on the files in {root}. Paths are relative to it.
 - Look before you change: find files with glob, text with grep, and read a file before you edit it.
 - Prefer edit to write for files that exist. Keep to the style of the code around a change.
 - A refusal says what to do instead. Do not try again what was refused for good."""
+_COMMANDS: Final = """
+- Run tests and other programs with bash. Read, search and change files with the other tools: only their changes can be
+  undone."""
 
 
 def large_results(max_characters: int = MAX_CHARACTERS) -> Extension:
@@ -79,35 +82,40 @@ def notebook(*, tasks: bool = True, todos: bool = False, scratchpad: bool = True
 def coding(
     workdir: str | os.PathLike[str] = ".",
     *,
-    shell: "Sequence[Tool[..., Any]]" = (),
+    shell: "ShellChoice" = None,
     snapshots: "SnapshotBackend | None" = None,
     blocked: Sequence[str] = (),
     protected: Sequence[str] = (),
     git: bool = True,
     people: bool = True,
 ) -> Extension:
-    """Let the model work on the files of a folder: read, list, glob, grep, write, edit, git, ask_user and plan.
+    """Let the model work on the files of a folder: read, list, glob, grep, write, edit, git, bash, ask_user and plan.
 
     Changes ask for permission. About files that other programs run by themselves, or that later sessions read as
     instructions (`.github/workflows/`, `AGENTS.md`, …), a person is asked whatever other rules allow.
 
     Args:
         workdir: The working folder, which no path leaves.
-        shell: Tools that run commands there, such as those of `shell_tools`; by default none.
+        shell: By default the model can run commands there with a `LocalShell`, in a sandbox if the machine has one,
+            provided that `perdure[shell]` is installed and neither `blocked` nor `protected` is given. True raises
+            `ConfigError` where that cannot be; False is for no commands. A `ShellBackend`, or a list of tools, is used
+            instead, and is not closed here.
         snapshots: Where contents before and after changes are stored, so that `FileHistory` can undo them.
         blocked: Patterns of names that the tools do not see, besides those that often mean secrets.
         protected: Patterns of names that the tools do not write, besides the runtime's own configuration.
         git: False to leave out the tools for git; they are left out too if there is no git on this machine.
         people: False to leave out `ask_user` and `plan`.
     """
-    from .coding_tools import build_coding_tools, list_always_ask_rules
+    from .coding_tools import ShellLifespan, build_coding_tools, list_always_ask_rules
 
-    files, tools = build_coding_tools(
-        workdir, snapshots=snapshots, blocked=blocked, protected=protected, git=git, people=people
+    made = build_coding_tools(
+        workdir, snapshots=snapshots, blocked=blocked, protected=protected, git=git, people=people, shell=shell
     )
+    has_commands = any(each.name == "bash" for each in made.tools)
     return Extension(
         name="coding",
-        instructions=_CODING.format(root=files.root),
-        tools=[*tools, *shell],
+        instructions=_CODING.format(root=made.root) + (_COMMANDS if has_commands else ""),
+        tools=made.tools,
         rules=list_always_ask_rules(),
+        lifespan=None if made.shell is None else ShellLifespan(made.shell),
     )

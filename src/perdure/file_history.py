@@ -2,7 +2,7 @@
 
 The log has the digests of each file before and after each change (see `perdure.toolkits.file_record`), and a snapshot
 backend has the contents. A file is restored only if it is as the change left it, so that no later work is lost.
-Changes that commands of a shell have made are not known here.
+Changes that commands of a shell have made are not known, and not undone: `FileHistory.commands` lists the commands.
 """
 
 # ruff: noqa: PTH100, PTH111 - a Path would cost every start milliseconds
@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .core import check
 from .core.error import ConfigError
@@ -19,6 +20,7 @@ from .core.event import ValueKept
 from .files.confined_folder import FileRefused
 from .files.jail import FileContent, Jail
 from .runtime.session import Session
+from .toolkits.command_record import COMMAND_NAME, parse_command_record
 from .toolkits.file_record import FILE_PREFIX, NO_FILE, FileRecord, SnapshotBackend, parse_record
 
 T = TypeVar("T")
@@ -48,6 +50,19 @@ class FileChange(Struct, frozen=True, kw_only=True):
     """True if its run was undone, and not redone since."""
 
 
+class CommandEntry(Struct, frozen=True, kw_only=True):
+    """A command that a tool call has run, and that may have changed files: what it changed is not recorded."""
+
+    seq: int
+    """Number of the entry in the log."""
+    run_id: str
+    call_id: str
+    line: str
+    """The command line."""
+    root: str
+    """The working folder of the command."""
+
+
 class RestoredFile(Struct, frozen=True, kw_only=True):
     """A file that was restored, or was to be, by undoing or redoing a run."""
 
@@ -56,6 +71,8 @@ class RestoredFile(Struct, frozen=True, kw_only=True):
     digest: str
     """Digest of the content that it should have; empty if there should be no file."""
     reason: str = ""
+    run_id: str = ""
+    """The run that was undone or redone."""
 
 
 class FileHistory:
@@ -96,8 +113,32 @@ class FileHistory:
                 found.append(_to_change(entry.seq, event, record))
         return [_mark_undone(each) if each.run_id in undone else each for each in found]
 
+    async def commands(self, run_id: str = "") -> list[CommandEntry]:
+        """Return the commands of the session, or of one run, that may have changed files, in order.
+
+        Commands that are known to only read are not among them. `undo` does not take back what they changed.
+        """
+        found: list[CommandEntry] = []
+        for entry in await self._session.store.read(self._session.session_id):
+            event = entry.event
+            if not isinstance(event, ValueKept) or event.name != COMMAND_NAME or run_id not in {"", event.run_id}:
+                continue
+            if (record := parse_command_record(event.value)) is not None:
+                found.append(
+                    CommandEntry(
+                        seq=entry.seq,
+                        run_id=event.run_id,
+                        call_id=record.call_id,
+                        line=record.line,
+                        root=record.root,
+                    )
+                )
+        return found
+
     async def undo(self, run_id: str = "", *, dry_run: bool = False, overwrite: bool = False) -> list[RestoredFile]:
         """Give the files that a run has changed the content from before it; by default the last run that is not undone.
+
+        What commands have changed stays: see `commands`.
 
         Args:
             run_id: The run.
@@ -168,7 +209,7 @@ class FileHistory:
                 if restored.status in {"restored", "unchanged"} and not dry_run:
                     record = FileRecord(wanted, expected, chosen[0].run_id, jail.root, mode, restored=way)
                     await self._session.keep(FILE_PREFIX + path, record)
-                done.append(restored)
+                done.append(replace(restored, run_id=chosen[0].run_id))
             return done
         finally:
             jail.close()
@@ -217,8 +258,6 @@ def _to_change(seq: int, event: ValueKept, record: FileRecord) -> FileChange:
 
 
 def _mark_undone(change: FileChange) -> FileChange:
-    from msgspec.structs import replace
-
     return replace(change, undone=True)
 
 

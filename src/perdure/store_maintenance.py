@@ -1,4 +1,4 @@
-"""Store maintenance: delete old sessions by age, number or size, and restore backups.
+"""Store maintenance: delete old sessions by age, number or size, and what only they needed; restore backups.
 
 Deleted sessions cannot be recovered. So sessions with an active run are never deleted, and those that wait for an
 answer only on request.
@@ -8,15 +8,23 @@ answer only on request.
 import contextlib
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from .core import check
 from .core.error import ConfigError, SessionBusy, Unsupported
+from .core.event import ValueKept
 from .core.fold import fold_entries
 from .core.store import MaintainableStore, SessionInfo, Store
 from .runtime.stored_session import iterate_sessions
+from .toolkits.file_record import FILE_PREFIX, parse_record
+
+if TYPE_CHECKING:
+    from .files.snapshot_folder import RemovedSnapshots, SnapshotFolder
 
 CRITERIA = ("older_than_seconds", "keep", "max_bytes")
 """Criteria by which sessions are selected."""
+SNAPSHOT_GRACE_SECONDS: Final = 3600.0
+"""Contents of files that were stored more recently are kept: the log of a running session may not name them yet."""
 
 
 async def prune(
@@ -28,6 +36,7 @@ async def prune(
     waiting_too: bool = False,
     now: float,
     dry_run: bool = False,
+    snapshots: "SnapshotFolder | None" = None,
 ) -> list[SessionInfo]:
     """Delete the least recently used sessions, free their space, and return them.
 
@@ -36,7 +45,8 @@ async def prune(
     search index. At least one of the three is required; with several, each applies.
 
     A session with an active run is never deleted, and one that waits for an answer only with `waiting_too`. Forks of a
-    deleted session stay complete. With `dry_run` nothing is deleted.
+    deleted session stay complete. With `dry_run` nothing is deleted. With `snapshots`, contents of files that no
+    session needs any more are deleted too, as by `prune_snapshots`.
     """
     chosen = await list_expendable_sessions(
         store,
@@ -46,7 +56,64 @@ async def prune(
         waiting_too=waiting_too,
         now=now,
     )
-    return chosen if dry_run else await delete_sessions(store, chosen)
+    if dry_run:
+        return chosen
+    removed = await delete_sessions(store, chosen)
+    if snapshots is not None:
+        await prune_snapshots(snapshots, store, now=now)
+    return removed
+
+
+async def prune_snapshots(
+    snapshots: "SnapshotFolder", *stores: Store, now: float, grace_seconds: float = SNAPSHOT_GRACE_SECONDS
+) -> "RemovedSnapshots":
+    """Delete the contents of files that no session needs for an undo, and return how many there were.
+
+    Args:
+        snapshots: The folder.
+        stores: All stores whose sessions store contents there, each as a whole.
+        now: The time, in seconds since 1970.
+        grace_seconds: Contents that were stored in this time before `now` are kept, so that runs may go on meanwhile.
+    """
+    import asyncio
+
+    from .files.snapshot_folder import RemovedSnapshots
+
+    check.require_number("prune_snapshots", "grace_seconds", grace_seconds)
+    if not stores:
+        raise ConfigError("prune_snapshots() would remove everything: give the stores that use the folder")
+    stored_before = now - grace_seconds
+    if not await asyncio.to_thread(snapshots.has_stored_before, stored_before):
+        return RemovedSnapshots()  # without reading the logs
+    digests: set[str] = set()
+    for store in stores:
+        await _collect_digests(store, digests)
+    return await asyncio.to_thread(snapshots.remove_unused, digests, stored_before=stored_before)
+
+
+async def list_snapshot_digests(store: Store, session_id: str) -> set[str]:
+    """Return the digests of the contents before and after each change of a file that a session has made."""
+    digests: set[str] = set()
+    for entry in await store.read(session_id):
+        if isinstance(entry.event, ValueKept) and entry.event.name.startswith(FILE_PREFIX):
+            record = parse_record(entry.event.value)
+            if record is not None and record.before is not None:
+                digests |= {record.digest, record.before}
+    return digests
+
+
+async def _collect_digests(store: Store, digests: set[str]) -> None:
+    """Add the digests that sessions of the store name."""
+    seen: set[str] = set()
+    is_complete = False
+    while not is_complete:  # a session that is used meanwhile moves to the front of the list, past the page being read
+        is_complete = True
+        async for info in iterate_sessions(store):
+            if info.session_id in seen:
+                continue
+            seen.add(info.session_id)
+            is_complete = False
+            digests |= await list_snapshot_digests(store, info.session_id)
 
 
 async def list_expendable_sessions(

@@ -100,6 +100,19 @@ def test_a_model_that_cannot_be_used_says_why(found, monkeypatch):
     assert checks["model example"]["finding"] == "there is no key: set EXAMPLE_API_KEY"
 
 
+def test_it_says_whether_commands_have_a_sandbox(found, monkeypatch):
+    monkeypatch.setattr("perdure.hosts.bubblewrap.find_bubblewrap", lambda: (("bwrap",), ""))
+    assert found()[1]["commands"]["finding"] == "run in a sandbox (bubblewrap)"
+    monkeypatch.setattr("perdure.hosts.bubblewrap.find_bubblewrap", lambda: ((), "bubblewrap is not installed"))
+    check = found()[1]["commands"]
+    assert (check["status"], check["finding"]) == (
+        "warn",
+        "no sandbox, so that each command is asked about: bubblewrap is not installed",
+    )
+    monkeypatch.setattr("perdure.toolkits.command_line.has_parser", lambda: False)
+    assert found()[1]["commands"]["advice"] == "to let them: pip install 'perdure[shell]'"
+
+
 def test_an_encoding_without_most_letters_is_warned_about(shell):
     result = shell.run("doctor", environment={"PYTHONIOENCODING": "latin-1"})
     assert "warn  terminal: nothing at a terminal, TERM=xterm, 120 columns, iso8859-1; set LANG" in result.stdout

@@ -1,6 +1,7 @@
 """`perdure run` changes files of a project, and `perdure files` shows the changes and takes them back."""
 
 import json
+import os
 
 import pytest
 
@@ -62,6 +63,33 @@ def test_in_a_repository_the_agent_has_tools_for_files(project, tmp_path):
     assert "edit" in names(project("run", "-q", "--coding", "Hello"))
 
 
+def test_in_a_repository_the_agent_has_commands_with_their_lines_in_the_prompt(project):
+    request = project("run", "-q", "Hello").model.requests[0]
+    assert {"bash", "bash_output", "kill_shell"} <= {each.name for each in request.tools}
+    assert "Run tests and other programs with bash." in request.instructions
+    assert "Give bash one purpose per call" in request.instructions
+    assert "bash" not in names(project("run", "-q", "--no-coding", "Hello"))
+
+
+@pytest.mark.needs("bubblewrap")
+def test_a_command_that_reads_is_run_and_another_is_not_without_a_person(project, tmp_path):
+    script = [call("bash", command="cat boat.py"), call("bash", command="touch new")]
+    model = project("run", "-q", "Go.", script=script).model
+    assert model.requests[1].messages[-1].tool_results[0].text == "one"
+    assert model.requests[2].messages[-1].tool_results[0].status == "denied"
+    assert not (tmp_path / "new").exists()
+
+
+def test_without_a_sandbox_the_question_and_the_warning_of_yes_say_so(project, monkeypatch):
+    for place in ("local_shell", "bubblewrap"):
+        monkeypatch.setattr(f"perdure.hosts.{place}.find_bubblewrap", lambda: ((), "bubblewrap is not installed"))
+    script = [call("bash", command="cat boat.py")]
+    assert project("run", "-q", "-s", "s", "--later", "Go.", script=script).exit_code == 3
+    assert "There is no sandbox: bubblewrap is not installed." in project("questions", "s").stdout
+    warned = project("run", "-q", "--yes", "Go.", script=script).stderr
+    assert "without asking, commands too, and they run without a sandbox: bubblewrap is not installed" in warned
+
+
 def test_a_resumed_run_has_the_tools_again(project):
     result = project("run", "-s", "s", "--no-coding", "Hello")
     assert "--no-coding" in result.stderr
@@ -79,6 +107,29 @@ def test_changes_are_listed_with_their_diffs(changed):
     assert [json.loads(each)["path"] for each in changed("files", "changes", "s", "--json").stdout.splitlines()] == [
         "boat.py", "boat.py",
     ]  # fmt: skip
+
+
+@pytest.mark.needs("bubblewrap")
+def test_commands_that_may_have_changed_files_are_named_and_not_undone(project, tmp_path):
+    script = [call("bash", command="cat boat.py"), call("bash", command="echo early > early"),
+              call("read", path="boat.py"), edit("one", "two")]  # fmt: skip
+    assert project("run", "-q", "-s", "s", "--yes", "Go.", script=script).exit_code == 0
+    project("run", "-q", "-s", "s", "--yes", "Go on.", script=[call("bash", command="touch made\x1b[31m")])
+    listed = project("files", "changes", "s")
+    lines = [each.split(maxsplit=1)[1] for each in listed.stdout.splitlines() if each.startswith("  ")]
+    assert lines == ["command  echo early > early", "changed  boat.py", "command  touch made␛[31m"]
+    assert "commands may have changed files that are not recorded, and are not undone" in listed.stderr
+    found = [json.loads(each) for each in project("files", "changes", "s", "--json").stdout.splitlines()]
+    assert [each.get("line") for each in found] == ["echo early > early", None, "touch made\x1b[31m"]
+    undone = project("files", "undo", "s")
+    assert undone.stdout == "restored  boat.py\n"
+    assert undone.stderr.splitlines()[-3:] == [
+        "commands may have changed files that are not recorded, and are not undone:",
+        "  echo early > early",
+        "  touch made␛[31m",
+    ]
+    assert (tmp_path / "early").exists()
+    assert "not undone" not in project("files", "redo", "s").stderr
 
 
 def test_runs_are_undone_and_redone(changed, tmp_path):
@@ -106,3 +157,48 @@ def test_a_session_without_changes_says_so(project):
     project("run", "-q", "-s", "s", "Hello")
     assert "changed no files" in project("files", "changes", "s").stderr
     assert "there is no session" in project("files", "changes", "missing").stderr
+
+
+def age(folder) -> None:
+    for each in folder.rglob("*"):
+        if each.is_file():
+            os.utime(each, (0, 0))
+
+
+def count_in(folder) -> int:
+    return len([each for each in folder.rglob("*") if each.is_file()])
+
+
+def test_contents_go_with_the_last_session_that_needs_them(changed, tmp_path):
+    snapshots = tmp_path / "home" / "snapshots"
+    (tmp_path / "other.py").write_text("one\n")
+    script = [call("read", path="other.py"), call("edit", path="other.py", old_string="one", new_string="six")]
+    assert changed("run", "-q", "-s", "t", "--yes", "Go.", script=script).exit_code == 0
+    assert count_in(snapshots) == 4  # one, two, three; one, six
+    assert "contents" not in changed("sessions", "rm", "s", "--yes").stderr  # they were stored in the last hour
+    age(snapshots)
+    pruned = changed("sessions", "prune", "--keep", "5", "--yes").stderr
+    assert "removed 2 contents of files that no session needs" in pruned
+    assert changed("files", "undo", "t").stdout == "restored  other.py\n"
+    age(snapshots)
+    assert "removed 2 contents of files" in changed("sessions", "rm", "t", "--yes").stderr
+    assert count_in(snapshots) == 0
+    assert json.loads(changed("sessions", "rm", "t", "--yes", "--json").stdout) == {"session_id": "t", "removed": False}
+
+
+def test_each_store_has_its_own_contents(changed, tmp_path):
+    script = [call("read", path="boat.py"), edit("three", "four")]
+    other = ["--store", "sqlite:other.db"]
+    assert changed("run", "-q", "-s", "s", "--yes", *other, "Go.", script=script).exit_code == 0
+    home = tmp_path / "home"
+    (folder,) = [each for each in home.iterdir() if each.name.startswith("snapshots-")]
+    assert (count_in(home / "snapshots"), count_in(folder)) == (3, 2)
+    age(home)
+    assert "contents" not in changed("sessions", "prune", "--keep", "5", "--yes").stderr
+    assert "removed 2 contents" in changed("sessions", "prune", "--keep", "0", "--yes", *other).stderr
+    assert count_in(home / "snapshots") == 3
+    in_memory = changed(
+        "run", "-q", "--yes", "--store", "memory:", "Go.", script=[call("write", path="n", content="n")]
+    )
+    assert in_memory.exit_code == 0
+    assert sum(map(count_in, home.glob("snapshots*"))) == 3  # nothing could ever be undone there

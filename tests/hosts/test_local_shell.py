@@ -2,6 +2,7 @@
 
 # ruff: noqa: ASYNC240 - what a command has left is looked at when it has ended
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -104,6 +105,16 @@ async def test_a_command_that_obeys_the_first_signal_may_clean_up(shell, tmp_pat
     with pytest.raises(asyncio.CancelledError):
         await call
     assert (tmp_path / "done").read_text() == "cleaned\n"
+
+
+async def test_a_background_command_that_is_stopped_at_once_is_gone(shell):
+    marker = f"41{os.getpid()}"
+    for delay in (0, 0.002, 0.004, 0.006, 0.01):
+        job = await shell.start(ShellCommand(argv=("sleep", marker)))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.Event().wait(), delay)
+        assert (await shell.stop(job)).exit_code is not None
+        await until(lambda: not processes_about(marker))
 
 
 async def test_a_cancelled_command_is_gone_when_the_call_ends(shell):
@@ -271,6 +282,35 @@ async def test_a_host_that_is_killed_leaves_no_process_after_two_seconds(tmp_pat
     assert time.monotonic() - begun < 2
 
 
+DYING_HOST = """
+import asyncio, os, signal, sys, threading
+from perdure.hosts.local_shell import LocalShell
+from perdure.toolkits.shell_backend import ShellCommand
+async def main():
+    shell = LocalShell(sys.argv[1], sandbox=sys.argv[2])
+    delay = float(sys.argv[4])
+    if delay:
+        threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    await shell.start(ShellCommand(argv=("sleep", sys.argv[3])))
+    if not delay:
+        os.kill(os.getpid(), signal.SIGKILL)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("delay", [0, 0.004, 0.008, 0.012, 0.02])
+@pytest.mark.parametrize("sandbox", [CONFINED, "off"])
+async def test_a_host_that_dies_while_a_command_starts_leaves_no_process(tmp_path, sandbox, delay):
+    marker = f"40{os.getpid()}{int(delay * 1000):03}{len(sandbox)}"
+    words = [sys.executable, "-c", DYING_HOST, str(tmp_path), sandbox, marker, str(delay)]
+    host = await asyncio.create_subprocess_exec(*words)
+    assert await asyncio.wait_for(host.wait(), 30) == -signal.SIGKILL
+    begun = time.monotonic()
+    await until(lambda: not processes_about(marker))
+    assert time.monotonic() - begun < 2
+
+
 LEAVING_HOST = """
 import asyncio, sys
 from perdure.hosts.local_shell import LocalShell
@@ -356,6 +396,15 @@ def processes_with(marker):
         if marker.encode() in words[1:2]:
             found.append(pid)
     return found
+
+
+def processes_about(marker):
+    """Return the processes with the marker anywhere in their command lines: those that set up the sandbox too."""
+    found = []
+    for pid in list_descendants(1):
+        with contextlib.suppress(OSError):
+            found += [pid] if marker.encode() in Path(f"/proc/{pid}/cmdline").read_bytes() else []
+    return [each for each in found if each != os.getpid()]
 
 
 async def until(condition):

@@ -49,7 +49,8 @@ def test_of_equals_the_first_is_chosen():
 
 
 def test_a_tool_that_needs_nothing_is_ahead_by_no_more_than_one_word():
-    named, unneeding = spec("weather", city=TEXT), spec("outlook", "Forecast of rain.")
+    named: ToolSpec = spec("weather", city=TEXT)
+    unneeding: ToolSpec = spec("outlook", "Forecast of rain.")
     assert choose_tool("weather forecast rain", [named, unneeding]) is named  # three points each
     assert choose_tool("weather forecast rain", [unneeding, named]) is unneeding
 

@@ -1,6 +1,7 @@
 """Whoever wants to see the raw traffic sees all of it, but no key."""
 
 from collections.abc import Mapping
+from typing import Any, cast
 
 import pytest
 
@@ -96,7 +97,7 @@ async def test_a_line_may_be_exactly_as_long_as_an_event_before_it_is_shown_in_p
     monkeypatch.setattr("perdure.net.tap.MAX_EVENT_BYTES", 100)
     seen = Seen()
     answer = _TappedResponse(
-        InPieces(b"x" * size, b"!\n"), TappedRequest(1, "GET", "http://host.example", {}, b""), (seen,)
+        cast("Any", InPieces(b"x" * size, b"!\n")), TappedRequest(1, "GET", "http://host.example", {}, b""), (seen,)
     )
     async for _ in answer.chunks():
         pass

@@ -218,7 +218,7 @@ def test_it_can_do_what_its_store_can(folder, path):
 
 async def test_a_store_that_is_maintained_is_maintained_below(store_at, path, tmp_path):
     store = store_at(path)
-    heard = listened(store, lambda *_: None)
+    heard: Any = listened(store, lambda *_: None)
     await heard.append(await heard.acquire("s"), entries(1, 3), sync=True)
     assert await heard.size() == await store.size()
     await heard.backup(tmp_path / "backup.db")

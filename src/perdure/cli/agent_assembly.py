@@ -125,9 +125,11 @@ def _assemble(wish: "AgentOptions", config: "Config | None", workdir: str) -> Ag
         parts["skills"] = load_user_and_project_skills(here, notes)
     if config is not None:
         parts |= _options_from_file(wish, config, choice)
-    if has_coding and (extension := try_to_load(lambda: build_coding_extension(here), "coding", notes)) is not None:
-        parts["extensions"] = [*parts["extensions"], extension]
-    parts |= {"roles": roles, "store": _store_of(wish, config)}
+    store = _store_of(wish, config)
+    if has_coding:
+        coding = try_to_load(lambda: build_coding_extension(here, store), "coding", notes)
+        parts["extensions"] = [*parts["extensions"], *([] if coding is None else [coding])]
+    parts |= {"roles": roles, "store": store}
     return AgentParts(choice=choice, options=parts, config=config, notes=tuple(notes))
 
 

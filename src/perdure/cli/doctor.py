@@ -56,6 +56,7 @@ def run_checks() -> Iterator[CheckResult]:
     yield _check_sqlite()
     yield _check_event_loop()
     yield from _check_store(get_home_file_path("sessions.db"))
+    yield _check_commands()
     yield from _check_models()
     yield _check_terminal()
 
@@ -156,6 +157,20 @@ def _check_models() -> Iterator[CheckResult]:
                 yield CheckResult(f"model {offer.name}", "warn", str(error))
             else:
                 yield CheckResult(f"model {offer.name}", "ok", "can be used")
+
+
+def _check_commands() -> CheckResult:
+    """Check whether agents can run commands, and whether there is a sandbox for them."""
+    from perdure.hosts.bubblewrap import find_bubblewrap
+    from perdure.toolkits.command_line import has_parser
+
+    if os.name != "posix":
+        return CheckResult("commands", "ok", "agents run none on this system")
+    if not has_parser():
+        return CheckResult("commands", "ok", "agents run none", "to let them: pip install 'perdure[shell]'")
+    if problem := find_bubblewrap()[1]:
+        return CheckResult("commands", "warn", f"no sandbox, so that each command is asked about: {problem}")
+    return CheckResult("commands", "ok", "run in a sandbox (bubblewrap)")
 
 
 def _check_terminal() -> CheckResult:

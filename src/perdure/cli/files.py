@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from .perdure_home import run_with_session, snapshots_path, store_option
+from .perdure_home import resolve_store_spec, run_with_session, snapshots_path, store_option
 from .session_choice import session_argument
 from .terminal_output import TerminalOutput, escape_controls, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
-    from perdure.file_history import FileChange, FileHistory, RestoredFile
+    from perdure.file_history import CommandEntry, FileChange, FileHistory, RestoredFile
     from perdure.runtime.session import Session
 
 T = TypeVar("T")
@@ -43,27 +43,34 @@ def _add_restore_options(command: Any) -> Any:
 @click.option("--json", "as_json", is_flag=True, help="Print each change as a line of JSON.")
 @store_option
 def changes(session_id: str, *, run_id: str, diff: bool, as_json: bool, store: str | None) -> None:
-    """List the changes that the tools of session ID have made to files, by run."""
+    """List the changes that the tools of session ID have made to files, and commands that may have made more."""
     import msgspec
 
-    async def read(history: "FileHistory") -> "list[tuple[FileChange, str]]":
+    async def read(history: "FileHistory") -> "tuple[list[FileChange], list[CommandEntry], list[str]]":
         found = await history.changes(run_id)
-        return [(each, await _build_diff(history, each) if diff else "") for each in found]
+        return found, await history.commands(run_id), [await _build_diff(history, each) for each in found if diff]
 
+    changed, commands, diffs = _use_history(store, session_id, None, read)
+    entries: list[FileChange | CommandEntry] = sorted([*changed, *commands], key=lambda each: each.seq)
     screen = TerminalOutput()
-    shown = ""
-    for change, text in _use_history(store, session_id, None, read):
-        if as_json:
-            screen.write(to_ascii_json(msgspec.json.encode(change)) + "\n")
-            continue
-        if change.run_id != shown:
-            shown = change.run_id
-            screen.write(f"run {to_one_line(shown)}{' (undone)' if change.undone else ''}\n")
-        verb = "changed" if change.before else "created"
-        screen.write(f"  {change.seq}  {verb}  {to_one_line(change.path)}\n")
-        screen.write(escape_controls(text))
-    if not shown and not as_json:
+    if as_json:
+        screen.write("".join([to_ascii_json(msgspec.json.encode(each)) + "\n" for each in entries]))
+        return
+    undone = {each.run_id for each in changed if each.undone}
+    diff_by_seq = {each.seq: text for each, text in zip(changed, diffs, strict=False)}
+    lines = {each.seq: f"command  {to_one_line(each.line)}" for each in commands}
+    lines |= {each.seq: f"{'changed' if each.before else 'created'}  {to_one_line(each.path)}" for each in changed}
+    shown = None
+    for entry in entries:
+        if entry.run_id != shown:
+            shown = entry.run_id
+            screen.write(f"run {to_one_line(shown)}{' (undone)' if shown in undone else ''}\n")
+        screen.write(f"  {entry.seq}  {lines[entry.seq]}\n")
+        screen.write(escape_controls(diff_by_seq.get(entry.seq, "")))
+    if not changed:
         screen.note("the tools of this session have changed no files")
+    if commands:
+        screen.note("commands may have changed files that are not recorded, and are not undone")
 
 
 @files.command()
@@ -74,7 +81,7 @@ def undo(context: click.Context, /, session_id: str, **options: Any) -> None:
     """Restore the files that the last run of session ID changed to their content before that run.
 
     A file that was changed by others since is left as it is, and the exit code is 3. Repeat the command to undo the run
-    before.
+    before. What commands of the agent have changed is not undone: a note names those that may have changed files.
     """
     context.exit(_restore(session_id, "undo", **options))
 
@@ -94,11 +101,12 @@ def _restore(
 ) -> int:  # fmt: skip
     import msgspec
 
-    async def restore(history: "FileHistory") -> "list[RestoredFile]":
+    async def restore(history: "FileHistory") -> "tuple[list[RestoredFile], list[CommandEntry]]":
         work = history.undo if way == "undo" else history.redo
-        return await work(run_id, dry_run=dry_run, overwrite=overwrite)
+        done = await work(run_id, dry_run=dry_run, overwrite=overwrite)
+        return done, await _list_commands_since(history, done) if way == "undo" else []
 
-    done = _use_history(store, session_id, workdir, restore)
+    done, commands = _use_history(store, session_id, workdir, restore)
     screen = TerminalOutput()
     for each in done:
         if as_json:
@@ -109,7 +117,18 @@ def _restore(
             screen.write(f"{status}  {to_one_line(each.path)}{reason}\n")
     if not done:
         screen.note(f"there is nothing to {way}")
+    if commands:
+        screen.note("commands may have changed files that are not recorded, and are not undone:")
+    for command in commands:
+        screen.note(f"  {to_one_line(command.line)}")
     return _CONFLICT if _has_failed(done) else 0
+
+
+async def _list_commands_since(history: "FileHistory", done: "Sequence[RestoredFile]") -> "list[CommandEntry]":
+    """Return the commands of the run that was undone, and of later ones; of all runs if nothing was undone."""
+    run_id = done[0].run_id if done else ""
+    first = min([each.seq for each in await history.changes(run_id)], default=0)
+    return [each for each in await history.commands() if each.run_id == run_id or each.seq > first]
 
 
 def _has_failed(done: "Sequence[RestoredFile]") -> bool:
@@ -123,7 +142,8 @@ def _use_history(
         from perdure.file_history import FileHistory
         from perdure.hosts import SnapshotFolder
 
-        return await work(FileHistory(session, SnapshotFolder(snapshots_path()), workdir=workdir))
+        snapshots = SnapshotFolder(snapshots_path(resolve_store_spec(store)))
+        return await work(FileHistory(session, snapshots, workdir=workdir))
 
     return run_with_session(store, session_id, with_history)
 

@@ -37,14 +37,28 @@ def get_home_file_path(name: str) -> str:
     return os.path.join(os.path.abspath(home), name)
 
 
-def snapshots_path() -> str:
-    """Return the absolute path of the folder with the contents of files before and after changes by tools."""
-    return get_home_file_path("snapshots")
+def snapshots_path(store: str) -> str:
+    """Return the absolute path of the folder with contents of files that sessions of a store have changed.
+
+    Each store has its own, so that what its sessions do not need any more can be removed. `store` is as in `--store`.
+    """
+    if store == _get_usual_store():
+        return get_home_file_path("snapshots")
+    from hashlib import sha256
+
+    kind, _, path = store.partition(":")
+    if kind in {"sqlite", "file"}:
+        store = f"{kind}:{os.path.realpath(os.path.expanduser(path))}"
+    return get_home_file_path(f"snapshots-{sha256(store.encode()).hexdigest()[:16]}")
+
+
+def _get_usual_store() -> str:
+    return f"sqlite:{get_home_file_path('sessions.db')}"
 
 
 def resolve_store_spec(given: str | None) -> str:
     """Return the store that the option `--store` names, or the default SQLite store in `~/.perdure`."""
-    usual = f"sqlite:{get_home_file_path('sessions.db')}"
+    usual = _get_usual_store()
     if given and given != usual:
         check_store_folder(given)
     else:  # it is made at its first use, and may be in a new home

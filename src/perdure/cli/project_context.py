@@ -109,12 +109,25 @@ def is_in_repository(here: str) -> bool:
     return find_nearest(".git", here) is not None
 
 
-def build_coding_extension(here: str) -> Extension:
-    """Return the extension with tools for files, search and git in a folder; contents go to `~/.perdure/snapshots`."""
+def build_coding_extension(here: str, store: str) -> Extension:
+    """Return the extension with tools for files, search, git and commands in a folder.
+
+    The contents of changed files go to the folder of snapshots in `~/.perdure` that belongs to the store.
+    """
     from perdure.extensions import coding
     from perdure.hosts import SnapshotFolder
 
-    return coding(here, snapshots=SnapshotFolder(snapshots_path()))
+    is_kept = not store.startswith("memory:")
+    return coding(here, snapshots=SnapshotFolder(snapshots_path(store)) if is_kept else None)
+
+
+def describe_missing_sandbox(extensions: Sequence[Extension]) -> str:
+    """Return why commands of the agent run without a sandbox; empty if they run in one, or if it runs none."""
+    if not any(each.name == "bash" for extension in extensions for each in extension.tools):
+        return ""
+    from perdure.hosts.bubblewrap import find_bubblewrap
+
+    return find_bubblewrap()[1]
 
 
 def load_project_roles(

@@ -39,7 +39,7 @@ def add_agent_options(command: Any) -> Any:
         click.option(
             "--coding/--no-coding",
             default=None,
-            help="Give the agent tools for files, search and git.  [default: in a repository]",
+            help="Give the agent tools for files, search, git and commands.  [default: in a repository]",
         ),
         click.option(
             "--context/--no-context",
@@ -78,7 +78,9 @@ def run(context: click.Context, /, *, prompt: str | None, **options: Any) -> Non
     What is piped in is added below PROMPT, as in: cat app.py | perdure run "explain this". Without PROMPT, or if it is
     "-", the prompt is standard input. The agent can read the clock, calculate, and read text files below the working
     folder. It asks at the terminal before it writes a file; without a terminal, writing is denied. In a git repository,
-    or with --coding, it can list, search and edit files, and use git; perdure files undo takes its changes back.
+    or with --coding, it can list, search and edit files, and use git; perdure files undo takes its changes back. With
+    perdure[shell] it can run commands too, in a sandbox if the machine has one (see perdure doctor): those that only
+    read run silently in the sandbox, and all others are asked about.
 
     Without --model and PERDURE_MODEL, the model is the one in the role or in perdure.toml; else that of the first
     provider whose key is set, such as ANTHROPIC_API_KEY; else a small model that runs in this process, if installed;

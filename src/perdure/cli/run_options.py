@@ -33,7 +33,7 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     context: bool | None = None
     """True to give the agent project instructions, skills and more tools; `None` lets the size of its model decide."""
     coding: bool | None = None
-    """True to give the agent tools for files, search and git; `None` to do so in a repository, for a large model."""
+    """True to give the agent tools for files and commands; `None` to do so in a repository, for a large model."""
     store: str | None = None
     """The store that keeps sessions."""
     previous_model: str = ""

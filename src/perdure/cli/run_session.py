@@ -21,7 +21,7 @@ from .event_printer import JsonEventPrinter, TextEventPrinter
 from .line_input import LineReader
 from .perdure_home import build_session_not_found, describe_open_question, format_session_arguments
 from .permission_prompt import TerminalPermissionPrompt
-from .project_context import describe_unused_skills
+from .project_context import describe_missing_sandbox, describe_unused_skills
 from .resume_check import check_can_resume
 from .run_options import AgentOptions, CommandOptions, fill_missing_options
 from .session_choice import get_project_path, shorten_id
@@ -60,7 +60,9 @@ async def _run_attended(order: CommandOptions, screen: TerminalOutput, interrupt
         order.agent if order.prompt is not None else await restore_agent_options(order.agent, order.session_id)
     )
     if order.yes:
-        warn("--yes: every tool call is made without asking")
+        risk = describe_missing_sandbox(equipment.options["extensions"])
+        danger = f", commands too, and they run without a sandbox: {risk}" if risk else ""
+        warn(f"--yes: every tool call is made without asking{danger}")
     headings = [*_list_notes(equipment, order)]
     if order.prompt is not None and "/" in order.prompt:
         headings += describe_unused_skills(order.prompt, os.curdir, equipment.options.get("skills"))

@@ -13,7 +13,7 @@ import click
 from .perdure_home import run_with_session, run_with_store, store_option
 from .session_choice import MOST_SEARCHED, get_project_path, read_project, session_argument, shorten_id
 from .sessions_forks import fork, tree
-from .sessions_prune import du, prune
+from .sessions_prune import du, prune, remove_unused_snapshots
 from .sessions_show import show
 from .sessions_transfer import export, import_
 from .terminal_output import TerminalOutput, escape_controls, line_width, to_ascii_json, to_one_line
@@ -126,7 +126,11 @@ def rename(session_id: str, title: str, *, as_json: bool, store: str | None) -> 
 @store_option
 @click.pass_context
 def rm(context: click.Context, /, session_id: str, *, yes: bool, as_json: bool, store: str | None) -> None:
-    """Delete session ID permanently; no error if it does not exist. Forks keep the entries they share with it."""
+    """Delete session ID permanently; no error if it does not exist. Forks keep the entries they share with it.
+
+    Contents of files that only this session needed for an undo are deleted too, unless they were stored in the last
+    hour: perdure sessions prune deletes those later.
+    """
     import msgspec
 
     if not yes:
@@ -135,18 +139,23 @@ def rm(context: click.Context, /, session_id: str, *, yes: bool, as_json: bool, 
         if not click.confirm(escape_controls(f"Remove session {session_id!r} permanently?"), err=True):
             context.exit(1)
 
-    async def remove(store: "Store") -> bool:
-        was_there = await store.info(session_id) is not None
-        await store.delete(session_id)
-        return was_there
+    async def remove(opened: "Store") -> tuple[bool, bool]:
+        from perdure.store_maintenance import list_snapshot_digests
 
-    removed = run_with_store(store, remove)
+        was_there = await opened.info(session_id) is not None
+        has_snapshots = was_there and bool(await list_snapshot_digests(opened, session_id))
+        await opened.delete(session_id)
+        return was_there, has_snapshots
+
+    removed, had_snapshots = run_with_store(store, remove)
     if as_json:
         TerminalOutput().write(
             to_ascii_json(msgspec.json.encode({"session_id": session_id, "removed": removed})) + "\n"
         )
     else:
         TerminalOutput().note(to_one_line(f"session {session_id} {'is removed' if removed else 'does not exist'}"))
+    if had_snapshots:
+        remove_unused_snapshots(store, TerminalOutput(quiet=as_json))
 
 
 for command in (show, fork, tree, export, import_, du, prune):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from . import durations_and_sizes as amount
-from .perdure_home import run_with_store, store_option
+from .perdure_home import resolve_store_spec, run_with_store, snapshots_path, store_option
 from .terminal_output import TerminalOutput, line_width, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ def prune(
 
     Choose them with --older-than, --keep and --max-bytes; if several are given, each applies. --max-bytes counts the
     sizes that `perdure sessions du` shows per session. A session with an active run is never deleted, and one that
-    waits for an answer only with --waiting-too. Forks keep the entries they share with deleted sessions.
+    waits for an answer only with --waiting-too. Forks keep the entries they share with deleted sessions. Contents of
+    files that no session needs for an undo any more are deleted too, unless they were stored in the last hour.
     """
     from perdure.store_maintenance import delete_sessions, list_expendable_sessions
 
@@ -107,6 +108,8 @@ def prune(
     if dry_run or not chosen:
         _print_sessions(screen, chosen, as_json=as_json)
         screen.note("nothing was removed" if dry_run else "there is nothing to remove")
+        if not dry_run:
+            remove_unused_snapshots(store, screen)
         return
     if not yes:
         _confirm_removal(context, screen, chosen)
@@ -114,6 +117,19 @@ def prune(
     _print_sessions(screen, removed, as_json=as_json)
     skipped = len(chosen) - len(removed)
     screen.note(f"removed {len(removed)} sessions{f'; {skipped} were used meanwhile and are kept' if skipped else ''}")
+    remove_unused_snapshots(store, screen)
+
+
+def remove_unused_snapshots(store: str | None, screen: TerminalOutput) -> None:
+    """Remove contents of files that no session of the store needs, and print a note if there were any."""
+    from perdure.hosts import SnapshotFolder
+    from perdure.store_maintenance import prune_snapshots
+
+    folder = snapshots_path(resolve_store_spec(store))
+    removed = run_with_store(store, lambda opened: prune_snapshots(SnapshotFolder(folder), opened, now=time.time()))
+    if removed.count:
+        freed = amount.format_size(removed.size_bytes).strip()
+        screen.note(f"removed {removed.count} contents of files that no session needs ({freed})")
 
 
 def _confirm_removal(context: click.Context, screen: TerminalOutput, chosen: "Sequence[SessionInfo]") -> None:

@@ -7,7 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final
 
@@ -30,6 +30,9 @@ _MOST_ENTRIES: Final = 2_000
 """Entries of the working folder that are looked at for names that mean secrets."""
 _NAMESPACES: Final = ("--unshare-user", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 _NO_NESTING: Final = "--disable-userns"
+START_MARK: Final = b"\x06"
+"""The first byte on standard error of a command in the sandbox: it has started, and ends with the host from now on."""
+_ANNOUNCEMENT: Final = 'printf "\\006" >&2 || exit 137; exec "$@"'
 
 
 @cache
@@ -80,6 +83,24 @@ def build_sandbox(root: str, *, network: bool, readable: Sequence[str] = (), wri
     words += _hide_secrets(find_secrets(root))
     words += protect_configuration(root)
     return [*words, "--"]
+
+
+def announce_start(env: Mapping[str, str]) -> list[str]:
+    """Return the words in front of a command that write `START_MARK` to its standard error, and then become it.
+
+    The sandbox ends with its parent only once it has asked the kernel for that. If the host dies before, this write
+    fails, because nobody reads any more, and the command never starts. A shell would drop variables whose names are not
+    identifiers: with such a variable there is nothing in front of the command.
+    """
+    shell = "/bin/sh"
+    if not os.access(shell, os.X_OK) or not all(name.isascii() and name.isidentifier() for name in env):
+        return []
+    is_plain = os.path.basename(os.path.realpath(shell)) == "dash"  # which adds no variables but PWD
+    added = [] if is_plain else [name for name in ("SHLVL", "OLDPWD", "_") if name not in env]
+    cleaned = [word for name in added for word in ("-u", name)]
+    env_program = find_system_program("env")
+    prefix = [env_program, *cleaned] if cleaned and env_program is not None else []
+    return [shell, "-c", _ANNOUNCEMENT, "sh", *prefix]
 
 
 def _hide_secrets(paths: Iterable[str]) -> Iterator[str]:

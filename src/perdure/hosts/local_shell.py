@@ -15,13 +15,22 @@ from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.core import check
 from perdure.core.clock import new_id
 from perdure.core.error import ConfigError, ToolError
 from perdure.toolkits.shell_backend import Confinement, JobOutput, ShellCommand, ShellResult
 
-from .bubblewrap import build_sandbox, find_bubblewrap, find_homes, find_system_program, is_real_folder
+from .bubblewrap import (
+    START_MARK,
+    announce_start,
+    build_sandbox,
+    find_bubblewrap,
+    find_homes,
+    find_system_program,
+    is_real_folder,
+)
 from .output_capture import trim_folder
 from .running_command import RunningCommand, SpoolLimits
 
@@ -58,10 +67,19 @@ class CommandLimits(Struct, frozen=True, kw_only=True):
             check.require_int("CommandLimits", name, getattr(self, name), 1)
 
 
+class _SpoolFolder:
+    """A folder for spool files, which is removed on demand, or with this object."""
+
+    def __init__(self) -> None:
+        self.path = tempfile.mkdtemp(prefix="perdure-")
+        self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
 class LocalShell:
     """Runs commands on this machine, below one folder: the `ShellBackend` of coding agents.
 
     Close it with `async with`, or `await shell.close()`: background commands are then ended, and spool files removed.
+    A shell that was closed can be used again.
     """
 
     def __init__(
@@ -95,8 +113,7 @@ class LocalShell:
         self._root = _check_root(root)
         self._limits = limits or CommandLimits()
         self._env = default_environment(self._root) if env is None else _check_environment(env)
-        self._spool = tempfile.mkdtemp(prefix="perdure-")
-        self._remove_spool = weakref.finalize(self, shutil.rmtree, self._spool, ignore_errors=True)
+        self._spool: _SpoolFolder | None = None
         self._readable = tuple([os.path.realpath(each) for each in readable])
         self._writable = tuple([os.path.realpath(each) for each in writable])
         self._jobs: dict[str, RunningCommand] = {}
@@ -107,7 +124,6 @@ class LocalShell:
             sandbox="" if problem else "bubblewrap",
             network=network or bool(problem),
             reason=problem,
-            readable=(self._spool,),
         )
 
     @property
@@ -118,7 +134,7 @@ class LocalShell:
     @property
     def confinement(self) -> Confinement:
         """The sandbox of commands, or the reason why there is none."""
-        return self._confinement
+        return replace(self._confinement, readable=() if self._spool is None else (self._spool.path,))
 
     async def run(self, command: ShellCommand) -> ShellResult:
         """Run a command to its end. If this is cancelled, everything that the command started is ended first."""
@@ -154,7 +170,9 @@ class LocalShell:
     async def close(self) -> None:
         """End all background commands, and remove the spool files."""
         await asyncio.gather(*[each.end("stopped") for each in self._jobs.values()])
-        self._remove_spool()
+        spool, self._spool = self._spool, None
+        if spool is not None:
+            spool.remove()
 
     async def __aenter__(self) -> Self:
         return self
@@ -173,11 +191,13 @@ class LocalShell:
 
     def _launch(self, command: ShellCommand) -> RunningCommand:
         folder = self._resolve_folder(command.folder)
-        trim_folder(self._spool, MOST_SPOOL_BYTES)
+        if self._spool is None:
+            self._spool = _SpoolFolder()
+        spool_folder = self._spool.path
+        trim_folder(spool_folder, MOST_SPOOL_BYTES)
         limits = self._limits
         words = [*_limit_prefix(limits, is_confined=bool(self._confinement.sandbox)), *_build_argv(command)]
-        spool = os.path.join(self._spool, new_id())
-        kept = SpoolLimits(limits.output_bytes, spool, limits.spool_bytes)
+        kept = SpoolLimits(limits.output_bytes, os.path.join(spool_folder, new_id()), limits.spool_bytes)
         if not self._confinement.sandbox:
             return RunningCommand.start_supervised(words, command, folder, self._env, kept=kept)
         from .placeholder_guard import guard_placeholders  # which imports what Windows does not have
@@ -187,12 +207,20 @@ class LocalShell:
             sandbox = build_sandbox(
                 self._root,
                 network=self._confinement.network,
-                readable=(*self._readable, self._spool),
+                readable=(*self._readable, spool_folder),
                 writable=self._writable,
             )
             most = limits.processes if os.geteuid() == 0 else 0  # the kernel does not count those of root
+            announcement = announce_start(self._env)
             return RunningCommand.start_confined(
-                [*sandbox, *words], command, folder, self._env, kept=kept, guard=guard, most_processes=most
+                [*sandbox, *announcement, *words],
+                command,
+                folder,
+                self._env,
+                kept=kept,
+                guard=guard,
+                most_processes=most,
+                start_mark=START_MARK if announcement else b"",
             )
         except BaseException:
             guard.release()

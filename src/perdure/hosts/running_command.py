@@ -57,6 +57,7 @@ class RunningCommand:
         control: int | None = None,
         guard: Releasable | None = None,
         most_processes: int = 0,
+        start_mark: bytes = b"",
     ) -> None:
         self._process = process
         self._control = control
@@ -67,6 +68,7 @@ class RunningCommand:
         self._drained: asyncio.Future[None] = self._loop.create_future()
         self._ending: ShellEnding = "exit"
         self._ender: asyncio.Task[None] | None = None
+        self._start_mark = start_mark
         self._captures: dict[int, OutputCapture] = {}
         self._stdout = self._capture(process.stdout, kept, ".out")
         self._stderr = self._capture(process.stderr, kept, ".err")
@@ -85,10 +87,21 @@ class RunningCommand:
         kept: SpoolLimits,
         guard: Releasable,
         most_processes: int,
+        start_mark: bytes,
     ) -> "RunningCommand":
-        """Start a command in a sandbox, which ends it together with this process."""
+        """Start a command in a sandbox, which ends it together with this process.
+
+        If there is a mark, it is the first thing that the command writes to its standard error.
+        """
         process = _spawn(words, command.stdin, folder, env)
-        return cls(process, command.timeout_seconds, kept, guard=guard, most_processes=most_processes)
+        return cls(
+            process,
+            command.timeout_seconds,
+            kept,
+            guard=guard,
+            most_processes=most_processes,
+            start_mark=start_mark,
+        )
 
     @classmethod
     def start_supervised(
@@ -171,14 +184,23 @@ class RunningCommand:
             async with asyncio.timeout(GRACE_SECONDS if inside else 0):
                 await asyncio.shield(self._ended)
         if not self._ended.done():
-            self._process.kill()
+            self._kill_tree()
+
+    def _kill_tree(self) -> None:
+        """Kill the sandbox with all that is in it: a part that is still being set up would not end with the rest."""
+        inside = list_descendants(self._process.pid)
+        self._process.kill()
+        signal_processes(inside, signal.SIGKILL)
+        if self._start_mark:  # it has not started: without a reader, it never does
+            for fd in list(self._captures):
+                self._close_stream(fd)
 
     async def _limit_processes(self, most: int) -> None:
         """End a command that has started too many processes, where the kernel does not count them."""
         while not self._ended.done():
             await SYSTEM_CLOCK.sleep(_COUNT_SECONDS)
             if len(list_descendants(self._process.pid)) > most:
-                self._process.kill()
+                self._kill_tree()
                 return
 
     def _capture(self, stream: IO[bytes] | None, kept: SpoolLimits, suffix: str) -> OutputCapture:
@@ -202,6 +224,8 @@ class RunningCommand:
         if not data:
             self._close_stream(fd)
             return
+        if self._start_mark and capture is self._stderr:
+            data, self._start_mark = data.removeprefix(self._start_mark), b""
         capture.add(data)
         if capture.is_full:
             self._begin_end("output")
@@ -223,7 +247,7 @@ class RunningCommand:
         finally:
             if self._process.poll() is None:  # the event loop is being closed
                 if self._control is None:
-                    self._process.kill()
+                    self._kill_tree()
                 self._close_control()  # a supervisor that was killed could not end the others
                 self._process.wait()
             for fd in list(self._captures):

@@ -69,6 +69,13 @@ def split_command_line(text: str) -> list[tuple[str, ...]] | None:
     return commands if 0 < len(commands) <= MAX_COMMANDS and not _changes_shell(commands) else None
 
 
+def has_parser() -> bool:
+    """Return True if the packages of `perdure[shell]` are installed, without importing them."""
+    from importlib.util import find_spec
+
+    return all(find_spec(name) is not None for name in ("tree_sitter", "tree_sitter_bash"))
+
+
 @cache
 def load_bash_parser() -> "Parser | None":
     """Load tree-sitter's bash parser; `None` if the packages of `perdure[shell]` are not installed."""

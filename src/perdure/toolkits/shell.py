@@ -16,6 +16,7 @@ from perdure.core.provenance import PRIVATE_LABEL, UNTRUSTED_LABEL
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
 from .command_line import split_command_line
+from .command_record import note_command
 from .read_only_commands import explain_reading
 from .shell_backend import Confinement, JobOutput, ShellBackend, ShellCommand, ShellResult
 
@@ -53,6 +54,8 @@ def shell_tools(
         usual, most = (MOST_BACKGROUND_SECONDS,) * 2 if background else (default_seconds, most_seconds)
         seconds = usual if timeout_seconds is None else check_timeout(timeout_seconds, most)
         started = ShellCommand(argv=checked.argv, line="" if checked.argv else checked.text, timeout_seconds=seconds)
+        if not checked.reads_only:
+            await note_command(context, checked.text, backend.root)
         if background:
             job_id = await backend.start(started)
             return ToolOutput(f"Started as {job_id}. See its output with bash_output, end it with kill_shell.")
@@ -122,6 +125,8 @@ def exec_tool(
             raise ToolError(f"{argv[0]!r} is not one of the programs that may be run: {listed}")
         seconds = check_timeout(timeout_seconds, most_seconds)
         command = ShellCommand(argv=checked.argv, folder=folder, stdin=stdin, timeout_seconds=seconds)
+        if not checked.reads_only:
+            await note_command(context, checked.text, backend.root)
         return build_output(await backend.run(command), confinement, seconds)
 
     return tool(

@@ -1,0 +1,39 @@
+"""Records of commands in the log of a session, for people who want to undo a run.
+
+What a command changes is not known, so it cannot be undone. The log says which commands were run that may have changed
+files: every one that is not known to only read.
+"""
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core.tool import ToolContext
+
+COMMAND_NAME: Final = "shell:command"
+"""Name of the value; the log has one entry for each command, and the state of a session only the last."""
+
+
+class CommandRecord(Struct, frozen=True):
+    """A command that was about to be run, and may have changed files."""
+
+    line: str
+    """The command line."""
+    call_id: str
+    """The call that ran it."""
+    root: str
+    """The working folder."""
+
+
+async def note_command(context: ToolContext[Any], line: str, root: str) -> None:
+    """Store that this call is about to run a command which may change files."""
+    await context.keep(COMMAND_NAME, CommandRecord(line, context.call_id, root))
+
+
+def parse_command_record(value: Any) -> CommandRecord | None:
+    """Convert a value of the log to a record; `None` for one that is none."""
+    try:
+        return msgspec.convert(value, CommandRecord)
+    except msgspec.ValidationError:
+        return None
