@@ -13,6 +13,7 @@ from perdure.core.gate_chain import (
     decide_by_gate,
     explain_decision,
     list_chain_grants,
+    narrow_gate,
     restrict_gate,
 )
 from perdure.core.permission import (
@@ -22,6 +23,7 @@ from perdure.core.permission import (
     Grants,
     PermissionRequest,
     Permissions,
+    Rule,
     Verdict,
     allow,
     allow_all,
@@ -204,6 +206,69 @@ def test_a_gate_that_decides_by_more_than_its_rules_gets_only_the_denials_of_oth
     assert gate.with_rules([deny("pay")]) is None
     assert add_rules_to_gate(gate, [allow("pay")]) is gate
     assert isinstance(add_rules_to_gate(gate, [deny("pay")]), RestrictedGate)
+
+
+class RuleFollower(Careful):
+    """A gate of somebody's own that can be given rules."""
+
+    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+        self.rules = rules
+
+    def with_rules(self, rules: Sequence[Rule]) -> "RuleFollower":
+        return RuleFollower(rules)
+
+
+async def test_rules_that_narrow_a_gate_never_allow_what_it_does_not():
+    rules = [allow("shell"), allow("look", target="a"), ask("look"), deny("pay")]
+    gate = narrow_gate(Permissions(ask("shell"), handler=later), rules)
+    assert narrow_gate(gate, []) is gate
+    explained = {
+        each: explain_decision(gate, request(each, required=True)) for each in ("shell", "read", "look", "pay")
+    }
+    assert [each.verdict for each in explained.values()] == ["ask", "ask", "ask", "deny"]
+    assert [each.rule for each in explained.values()] == ["ask('shell')", "", "ask('look')", "deny('pay')"]
+    assert explain_decision(gate, request("shell")).beaten == ()  # what it allows is left to the gate
+    assert isinstance(gate, Permissions)
+    assert gate.rules == (ask("shell"), *rules)
+    given = narrow_gate(RuleFollower(), rules)
+    assert isinstance(given, RuleFollower)
+    assert given.rules == [ask("look"), deny("pay")]
+
+
+async def test_the_lowest_gate_of_a_chain_is_narrowed_and_every_gate_keeps_its_level():
+    class Cautious(Permissions):
+        """Decides by more than its rules."""
+
+    top, low, special = Permissions(allow()), Permissions(allow()), Cautious(allow())
+    for own, above, grants in (
+        (low, top, [(0, top.grants), (1, low.grants)]),
+        (special, top, [(0, top.grants), (1, special.grants)]),
+        (None, top, [(0, top.grants)]),
+        (None, special, [(0, special.grants)]),
+    ):
+        gate = narrow_gate(RestrictedGate(own, above, HERE), [deny("pay")])
+        again = narrow_gate(gate, [deny("shell")])
+        assert await allowed(again, "read", "pay", "shell") == [True, False, False]
+        assert list_chain_grants(again) == grants
+    assert await allowed(narrow_gate(narrow_gate(Careful(), [deny("pay")]), [deny("shell")]), "pay", "shell") == [
+        False,
+        False,
+    ]
+    assert list_chain_grants(add_rules_to_gate(RestrictedGate(special, top), [deny("pay")])) == [
+        (0, top.grants),
+        (1, special.grants),
+    ]
+
+
+async def test_an_agent_that_has_its_gate_from_above_asks_there_about_what_its_extensions_ask_about():
+    gate = add_rules_to_gate(
+        restrict_gate(None, Permissions(allow(), handler=later), HERE), [ask("pay"), allow("look")]
+    )
+    assert [explain_decision(gate, request(each)).verdict for each in ("pay", "look", "read")] == [
+        "ask",
+        "allow",
+        "allow",
+    ]
 
 
 def test_a_gate_without_words_is_explained_by_what_it_is():

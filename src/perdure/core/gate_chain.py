@@ -75,14 +75,15 @@ def restrict_gate(
     if parent_gate is None or parent_gate is allow_all:
         return parent_gate if gate is None else gate
     if caller is not None:
-        return RestrictedGate(gate or allow_all, parent_gate, caller)
+        return RestrictedGate(gate, parent_gate, caller)
     return parent_gate if gate is None or gate is parent_gate else RestrictedGate(gate, parent_gate)
 
 
 class RestrictedGate:
     """The permission gate of a subagent: its own gate and that of its parent both have to allow a call."""
 
-    def __init__(self, own: Gate, above: Gate, caller: BackgroundTaskOrigin | None = None) -> None:
+    def __init__(self, own: Gate | None, above: Gate, caller: BackgroundTaskOrigin | None = None) -> None:
+        """Combine two gates. Without a gate of its own, the agent may do what its parent may."""
         self._own = own
         self._above = above
         self._caller = caller
@@ -93,7 +94,7 @@ class RestrictedGate:
         return gate_depth(self._above) + 1
 
     @property
-    def parts(self) -> tuple[Gate, Gate]:
+    def parts(self) -> tuple[Gate, Gate | None]:
         """The parent's gate, and the agent's own."""
         return self._above, self._own
 
@@ -114,7 +115,7 @@ class RestrictedGate:
             denied = None if denial is None else Verdict(allow=False, reason=denial.why)
             above.append(decision if denied is None else GateDecision(request, denied))
         left = [each.request for each in above if not each.is_denial]
-        own = iter(await decide_by_gate(self._own, left, gate_depth(self._above)) if left else ())
+        own = iter(await decide_by_gate(self._own or allow_all, left, gate_depth(self._above)) if left else ())
         return [each if each.is_denial else _choose_stricter(each, next(own)) for each in above]
 
     def explain(self, request: PermissionRequest) -> Explanation:
@@ -122,13 +123,29 @@ class RestrictedGate:
         above = self._find_denial_of_caller(request) or explain_decision(self._above, request)
         if above.verdict == "deny":
             return above
-        own = explain_decision(self._own, request)
+        own = explain_decision(self._own or allow_all, request)
         return above if above.verdict == "ask" and own.verdict != "deny" else own
 
     def with_rules(self, rules: Sequence[Rule]) -> Gate | None:
-        """Return a gate that applies these rules to the agent's own gate too."""
-        own = add_rules_to_gate(self._own, rules)
+        """Return a gate that applies these rules to the agent's own gate too; `None` if that cannot.
+
+        If it has its gate from its parent, they narrow that one.
+        """
+        if self._own is None:
+            return self.narrow_by_rules(rules)
+        own = self._own.with_rules(rules) if isinstance(self._own, SupportsRules) else None
         return None if own is None else RestrictedGate(own, self._above, self._caller)
+
+    def narrow_by_rules(self, rules: Sequence[Rule]) -> Gate | None:
+        """Return a gate that also asks about and denies what these rules do; `None` if the lowest gate cannot."""
+        if self._own is None:
+            return RestrictedGate(None, narrow_gate(self._above, rules), self._caller)
+        own = _narrow_if_able(self._own, rules)
+        return None if own is None else RestrictedGate(own, self._above, self._caller)
+
+    def add_denials(self, rules: Sequence[Rule]) -> Gate:
+        """Return a gate that also denies what these rules deny."""
+        return RestrictedGate(self._own, _add_denials(self._above, rules), self._caller)
 
     def _find_denial_of_caller(self, request: PermissionRequest) -> Explanation | None:
         """Return a denial that was remembered in the session that gave the task; it applies to the background agent
@@ -200,10 +217,37 @@ def add_rules_to_gate(gate: Gate | None, rules: Sequence[Rule]) -> Gate | None:
         combined = gate.with_rules(rules)
         if combined is not None:
             return combined
+    return _add_denials(gate, rules)
+
+
+def narrow_gate(gate: Gate, rules: Sequence[Rule]) -> Gate:
+    """Return a gate that also asks about and denies what these rules do, and allows nothing more than this one does.
+
+    So an agent that has its gate from the one above applies the rules of its own extensions. A gate that cannot apply
+    rules only gets their denials.
+    """
+    return (_narrow_if_able(gate, rules) or _add_denials(gate, rules)) if rules else gate
+
+
+def _narrow_if_able(gate: Gate, rules: Sequence[Rule]) -> Gate | None:
+    """Return the gate narrowed by rules; `None` if it cannot apply rules."""
+    if isinstance(gate, (Permissions, RestrictedGate)):
+        return gate.narrow_by_rules(rules)
+    if isinstance(gate, SupportsRules):  # somebody's own: it would take an `allow` for a permission
+        return gate.with_rules([rule for rule in rules if rule.policy != "allow"])
+    return None
+
+
+def _add_denials(gate: Gate, rules: Sequence[Rule]) -> Gate:
+    """Return the gate, limited by the denials of these rules."""
     denials = [rule for rule in rules if rule.policy == "deny"]
     if not denials:
         return gate
-    return DenyOnlyGate(denials) if gate is allow_all else restrict_gate(gate, DenyOnlyGate(denials))
+    if gate is allow_all:
+        return DenyOnlyGate(denials)
+    if isinstance(gate, (RestrictedGate, DenyOnlyGate)):
+        return gate.add_denials(denials)  # in their place: the levels of the other gates stay the same
+    return RestrictedGate(gate, DenyOnlyGate(denials))
 
 
 class DenyOnlyGate:
@@ -211,6 +255,10 @@ class DenyOnlyGate:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
+
+    def add_denials(self, rules: Sequence[Rule]) -> "DenyOnlyGate":
+        """Return a gate that also denies what these rules deny."""
+        return DenyOnlyGate([*self._rules, *rules])
 
     def __call__(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
         explained = [self.explain(each) for each in requests]

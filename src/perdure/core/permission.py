@@ -117,6 +117,8 @@ class Permissions:
         check.require_bool("Permissions", "data_flow", data_flow)
         self.data_flow = data_flow
         self._layers: tuple[tuple[Rule, ...], ...] = (rules,)
+        self._narrowing_layers: tuple[tuple[Rule, ...], ...] = ()
+        """Rules of which only the questions and denials count."""
         self.handler = handler
         self.expires_seconds = expires_seconds
         self.grants = grants if grants is not None else Grants()
@@ -129,7 +131,7 @@ class Permissions:
     @property
     def rules(self) -> tuple[Rule, ...]:
         """All rules, with those of extensions."""
-        return tuple([rule for layer in self._layers for rule in layer])
+        return tuple([rule for layer in (*self._layers, *self._narrowing_layers) for rule in layer])
 
     async def __call__(self, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:
         verdicts = list(await self.verdicts(requests))
@@ -162,7 +164,7 @@ class Permissions:
 
     def _decide(self, request: PermissionRequest) -> Explanation:
         """Decide about a call as a whole: by rules, by remembered decisions, and by what its tool needs."""
-        decided = decide_by_layers(self._layers, request)
+        decided = decide_by_layers(self._layers, request, self._narrowing_layers)
         can_leak = self.data_flow and request.can_leak
         rule, beaten = "" if decided.rule is None else str(decided.rule), tuple(map(str, decided.beaten))
         if decided.policy == "deny":
@@ -191,7 +193,7 @@ class Permissions:
 
         Only an answer for exactly these arguments or this target counts then.
         """
-        rules = [rule for layer in self._layers for rule in layer if rule.when] if request.labels else []
+        rules = [rule for rule in self.rules if rule.when] if request.labels else []
         return any(rule.policy == "ask" and rule.match(request) != "no" for rule in rules)
 
     def with_rules(self, rules: Sequence[Rule]) -> "Permissions | None":
@@ -205,6 +207,17 @@ class Permissions:
         more = copy(self)
         more._layers = (*self._layers, tuple(rules))  # noqa: SLF001 - the same class
         return more
+
+    def narrow_by_rules(self, rules: Sequence[Rule]) -> "Permissions | None":
+        """Return a gate that also asks about and denies what these rules do; `None` for a subclass.
+
+        They allow nothing: where they say so, this gate decides as if there were no such rule.
+        """
+        if type(self) is not Permissions:
+            return None
+        narrower = copy(self)
+        narrower._narrowing_layers = (*self._narrowing_layers, tuple(rules))  # noqa: SLF001 - the same class
+        return narrower
 
     def with_handler(self, handler: Handler, grants: Grants) -> "Permissions":
         """Return a copy of this gate that asks by this function, and remembers decisions in these grants."""

@@ -137,9 +137,16 @@ def decide_by_rules(rules: Iterable[Rule], request: PermissionRequest) -> RuleDe
     return RuleDecision(policy, rule, tuple([each for each, _ in found if each is not rule]), is_uncertain)
 
 
-def decide_by_layers(layers: Sequence[Sequence[Rule]], request: PermissionRequest) -> RuleDecision:
-    """Return the strictest decision of several lists of permission rules: no list can weaken another."""
+def decide_by_layers(
+    layers: Sequence[Sequence[Rule]], request: PermissionRequest, narrowing_layers: Sequence[Sequence[Rule]] = ()
+) -> RuleDecision:
+    """Return the strictest decision of several lists of permission rules: no list can weaken another.
+
+    What a narrowing list allows is left to the others: it can only ask and deny.
+    """
     decisions = [made for rules in layers if (made := decide_by_rules(rules, request)).rule is not None]
+    narrowing = [decide_by_rules(rules, request) for rules in narrowing_layers]
+    decisions += [made for made in narrowing if made.policy in {"ask", "deny"}]
     if not decisions:
         return NO_RULE
     best = max(decisions, key=lambda each: _STRICTNESS[each.policy or "allow"])  # the first of equals

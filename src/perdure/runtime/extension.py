@@ -156,9 +156,14 @@ def _check_distinct_names(kind: str, names: Sequence[str]) -> None:
             raise ConfigError(f"two {kind} are called {name!r}: give one of them another name, or leave it out")
 
 
+def list_extension_rules(extensions: "Sequence[Extension]") -> "list[Rule]":
+    """Return the permission rules of all extensions."""
+    return [rule for each in extensions for rule in each.rules]
+
+
 def add_extension_rules(gate: "Gate | None", extensions: "Sequence[Extension]") -> "Gate | None":
     """Return the gate (which decides about tool calls) with the permission rules of the extensions added."""
-    rules = [rule for each in extensions for rule in each.rules]
+    rules = list_extension_rules(extensions)
     if not rules:
         return gate
     from perdure.core.gate_chain import add_rules_to_gate  # at first use: few extensions have rules

@@ -29,7 +29,7 @@ from perdure.core.toolbox import Toolbox
 
 from .active_agent import choose_compaction, choose_model, choose_role, get_active_agent, get_session_configuration
 from .agent_spec import AgentSpec
-from .extension import add_extension_rules
+from .extension import add_extension_rules, list_extension_rules
 from .handoff import HANDED_BY_SETTING, HANDOFF_TRIAL_KEY, build_handoff_tool_name, make_handoff_step, make_handoff_tool
 from .output import OutputParts, add_output_parts
 from .overrides import RunOverrides
@@ -397,28 +397,46 @@ def _build_gate(
     first_agent: AgentSpec[Any], agent: AgentSpec[Any], place: RunPlace, state: State, overrides: RunOverrides
 ) -> "Gate | None":
     """Build the permission gate of a run, with the session's grants, limited by the gate of the parent run."""
+    above = None if place.parent is None else place.parent.gate
     if "permission" in overrides:
-        gate = add_extension_rules(overrides["permission"], agent.extensions)
+        gate = _limit_gate(overrides["permission"], agent, above, is_restricted=place.is_restricted)
     else:
-        gate = combine_gates(first_agent, agent)
-    if place.parent is not None and (place.is_restricted or gate is None):
-        from perdure.core.gate_chain import restrict_gate  # at first use: for subagents
-
-        gate = restrict_gate(gate, place.parent.gate)
+        gate = combine_gates(first_agent, agent, above, is_restricted=place.is_restricted)
     sync_grants(gate, place.session_id, state, place.log.store)
     return gate
 
 
-def combine_gates(first_agent: AgentSpec[Any], agent: AgentSpec[Any]) -> "Gate | None":
+def combine_gates(
+    first_agent: AgentSpec[Any],
+    agent: AgentSpec[Any],
+    gate_above: "Gate | None" = None,
+    *,
+    is_restricted: bool = True,
+) -> "Gate | None":
     """Return the permission gate of the active agent, limited by the gate of the agent that the conversation began
-    with.
+    with, and that by the gate of the run above.
     """
-    gate = add_extension_rules(agent.permission, agent.extensions)
     if agent is first_agent or not first_agent.narrow_handoffs:
-        return gate
-    from perdure.core.gate_chain import restrict_gate  # at first use: for handoffs
+        return _limit_gate(agent.permission, agent, gate_above, is_restricted=is_restricted)
+    first = _limit_gate(first_agent.permission, first_agent, gate_above, is_restricted=is_restricted)
+    return _limit_gate(agent.permission, agent, first)
 
-    return restrict_gate(gate, add_extension_rules(first_agent.permission, first_agent.extensions))
+
+def _limit_gate(
+    gate: "Gate | None", agent: AgentSpec[Any], gate_above: "Gate | None", *, is_restricted: bool = True
+) -> "Gate | None":
+    """Return an agent's gate with the rules of its extensions, limited by the gate above if it is restricted.
+
+    Without a gate of its own it has the one above, and the rules of its extensions narrow that one.
+    """
+    if gate_above is None:
+        return add_extension_rules(gate, agent.extensions)
+    from perdure.core.gate_chain import narrow_gate, restrict_gate  # at first use: for subagents and handoffs
+
+    if gate is None:
+        return narrow_gate(gate_above, list_extension_rules(agent.extensions))
+    own = add_extension_rules(gate, agent.extensions)
+    return restrict_gate(own, gate_above) if is_restricted else own
 
 
 def build_session_gate(

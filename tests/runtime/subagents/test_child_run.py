@@ -8,7 +8,21 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Limits, Permissions, Session, Verdict, allow, allow_all, ask, deny, later, tool
+from perdure import (
+    Agent,
+    Extension,
+    Limits,
+    Permissions,
+    Session,
+    Verdict,
+    allow,
+    allow_all,
+    ask,
+    delegation,
+    deny,
+    later,
+    tool,
+)
 from perdure.core.event import (
     CancelRequested,
     QuestionAsked,
@@ -25,7 +39,7 @@ from perdure.core.fold import fold_entries, fold_events
 from perdure.core.log_repair import build_repair_events
 from perdure.core.message import Status
 from perdure.core.model import Price
-from perdure.core.permission import PermissionRequest
+from perdure.core.permission import PermissionRequest, Rule
 from perdure.core.run import CANCEL_GRACE_SECONDS
 from perdure.core.shared_budget import Budget
 from perdure.core.tool import ToolContext
@@ -331,6 +345,64 @@ async def test_a_child_without_a_gate_has_its_parents():
     child = Agent(following(call("act", what="x"), "Child done."), name="scout", tools=[act_tool(done)])
     await parent_of(child, permission=Permissions(deny("act"))).run("Go")
     assert done == []
+
+
+@pytest.mark.parametrize(
+    "way", ["tool", "trusted tool", "delegate", "trusted delegate", "background", "trusted background", "handoff"]
+)
+@pytest.mark.parametrize(
+    ("rules", "gate", "expected"),
+    [
+        ([ask("other")], Permissions(allow("act")), "ok"),
+        ([ask("other")], allow_all, "ok"),
+        ([ask("other")], lambda requests: [Verdict(allow=True)] * len(requests), "ok"),
+        ([ask("other")], Permissions(handler=later), "asked"),
+        ([ask("act")], Permissions(allow("act"), handler=later), "asked"),
+        ([ask("act")], Permissions(allow("act")), "denied"),
+        ([allow("act")], Permissions(handler=later), "asked"),
+        ([allow("act")], Permissions(deny("act")), "denied"),
+        ([allow("act"), ask("*")], Permissions(allow("act")), "ok"),
+        ([deny("act")], Permissions(allow("act")), "denied"),
+        ([deny("act")], allow_all, "denied"),
+        ([deny("act")], lambda requests: [Verdict(allow=True)] * len(requests), "denied"),
+    ],
+)
+async def test_the_rules_of_a_childs_extension_only_narrow_the_gate_that_it_has_from_its_parent(
+    rules: list[Rule], gate: Any, expected: str, way: str
+):
+    done: list[str] = []
+    child = Agent(
+        ScriptedModel(call("act", what="x"), "Child done."),
+        name="scout",
+        tools=[needing_permission(done)],
+        extensions=[Extension(name="rules", rules=rules)],
+    )
+    session = boss_of(child, way, gate).session("s")
+    await session.run("Go")
+    if "background" in way:
+        await until_idle(session)
+    questions = await session.questions()
+    assert (len(done), len(questions)) == {"ok": (1, 0), "asked": (0, 1), "denied": (0, 0)}[expected]
+
+
+def boss_of(child: Agent[Any], way: str, gate: Any) -> Agent[Any]:
+    """An agent that gives its child one task, in one of the ways in which an agent can work for another."""
+    narrow = "trusted" not in way
+    if way == "handoff":
+        return Agent(ScriptedModel(call("hand_over_to_scout")), handoffs=[child], permission=gate)
+    if way.endswith("tool"):
+        tools = [child.as_tool(narrow_permission=narrow)]
+        return Agent(following(call("scout", task="Go."), "All done."), tools=tools, permission=gate)
+    given = call("delegate", agent=child.name, task="Go.", background="background" in way)
+    team = [delegation([child], narrow_permission=narrow)]
+    return Agent(following(given, "All done."), extensions=team, permission=gate)
+
+
+async def until_idle(session: Session[Any]) -> None:
+    """Wait until the background agent has ended, or asks."""
+    async with asyncio.timeout(SECONDS):
+        while not (await session.questions() or await session.store.posts("s")):
+            await rounds()
 
 
 YES = Verdict(allow=True)

@@ -299,8 +299,8 @@ class BackgroundAgents:
             model=model,
             engine=agent.engine if process_end is None else process_end.wrap_engine(agent.engine),
             permission=restrict_gate(agent.permission, run.gate, _build_caller_identity(run))
-            if self.narrow_permission
-            else agent.permission or run.gate,
+            if self.narrow_permission or agent.permission is None
+            else agent.permission,
             deps=run.deps if agent.deps is None else agent.deps,
             interactive=agent.interactive and run.options.interactive,
             limits=_restrict_limits(run, agent.limits),
