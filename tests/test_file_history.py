@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure import Agent, allow_all
+from perdure import Agent, allow_all, orchestrator
 from perdure.core.error import ConfigError
 from perdure.extensions import coding
 from perdure.file_history import FileHistory
@@ -173,6 +173,35 @@ async def test_changes_made_elsewhere_need_the_folder(history, session, place, t
         await history.undo()
     there = FileHistory(session, SnapshotFolder(tmp_path / "snapshots"), workdir=moved)
     assert [each.status for each in await there.undo()] == ["restored"]
+
+
+async def test_background_agents_have_histories_of_their_own(place, tmp_path):
+    snapshots = SnapshotFolder(tmp_path / "snapshots")
+    coder = Agent(
+        ScriptedModel(call("write", path="by-coder.txt", content="x\n"), "Written."),
+        name="coder",
+        extensions=[coding(place, snapshots=snapshots)],
+        permission=allow_all,
+    )
+    given = [call("delegate", agent="coder", task="Write.", background=True), call("wait_for_agents"), "Done."]
+    boss = Agent(
+        ScriptedModel(
+            call("read", path="old.py"), call("edit", path="old.py", old_string="one", new_string="1"), *given
+        ),
+        extensions=[coding(place, snapshots=snapshots)],
+        permission=allow_all,
+    )
+    session = orchestrator(boss, [coder]).session("ship")
+    assert (await session.run("Go.")).status == "done"
+    history = FileHistory(session, snapshots)
+    assert [each.path for each in await history.changes()] == ["old.py"]
+    (below,) = await history.list_background_histories()
+    assert below.session_id.startswith("ship/coder-")
+    assert [each.path for each in await below.changes()] == ["by-coder.txt"]
+    assert [each.status for each in await below.undo()] == ["restored"]
+    assert files_in(place) == {"old.py": "1\n"}
+    fork = await session.fork("other")
+    assert await FileHistory(fork, snapshots).list_background_histories() == []
 
 
 async def test_a_session_without_changes_has_no_history(tmp_path):

@@ -2,7 +2,8 @@
 
 The log has the digests of each file before and after each change (see `perdure.toolkits.file_record`), and a snapshot
 backend has the contents. A file is restored only if it is as the change left it, so that no later work is lost.
-Changes that commands of a shell have made are not known, and not undone: `FileHistory.commands` lists the commands.
+Changes that commands of a shell have made are not known, and not undone: `FileHistory.commands` lists the commands. The
+changes of background agents are in the histories of their own sessions.
 """
 
 # ruff: noqa: PTH100, PTH111 - a Path would cost every start milliseconds
@@ -19,6 +20,7 @@ from .core.error import ConfigError
 from .core.event import ValueKept
 from .files.confined_folder import FileRefused
 from .files.jail import FileContent, Jail
+from .runtime.background_job import list_background_jobs
 from .runtime.session import Session
 from .toolkits.command_record import COMMAND_NAME, parse_command_record
 from .toolkits.file_record import FILE_PREFIX, NO_FILE, FileRecord, SnapshotBackend, parse_record
@@ -76,7 +78,11 @@ class RestoredFile(Struct, frozen=True, kw_only=True):
 
 
 class FileHistory:
-    """The changes that the tools of a session have made to files, with operations to undo and redo them."""
+    """The changes that the tools of a session have made to files, with operations to undo and redo them.
+
+    A subagent that is called as a tool works in the session of its caller. A background agent has a session of its own:
+    `list_background_histories`.
+    """
 
     def __init__(
         self, session: Session[Any], snapshots: SnapshotBackend, *, workdir: str | os.PathLike[str] | None = None
@@ -96,8 +102,26 @@ class FileHistory:
         self._snapshots = snapshots
         self._workdir = None if workdir is None else os.path.realpath(workdir)
 
+    @property
+    def session_id(self) -> str:
+        """The id of the session."""
+        return self._session.session_id
+
+    async def list_background_histories(self) -> "list[FileHistory]":
+        """Return the histories of the background agents of this session, and of theirs, in the order of their tasks."""
+        found: list[FileHistory] = []
+        for job in list_background_jobs(await self._session.read_state(), self._session.store):
+            if job.session_id.startswith(f"{self.session_id}/"):  # else the session that this was forked from gave it
+                session = Session(self._session.agent, job.session_id, self._session.store)
+                history = FileHistory(session, self._snapshots, workdir=self._workdir)
+                found += [history, *await history.list_background_histories()]
+        return found
+
     async def changes(self, run_id: str = "") -> list[FileChange]:
-        """Return the changes of the session, or of one run, in order."""
+        """Return the changes of the session, or of one run, in order.
+
+        A call that was repeated because the process died counts once.
+        """
         found: list[FileChange] = []
         undone: set[str] = set()
         for entry in await self._session.store.read(self._session.session_id):
@@ -111,7 +135,7 @@ class FileHistory:
                 (undone.add if record.restored == "undo" else undone.discard)(record.call_id)
             elif not run_id or event.run_id == run_id:
                 found.append(_to_change(entry.seq, event, record))
-        return [_mark_undone(each) if each.run_id in undone else each for each in found]
+        return [_mark_undone(each) if each.run_id in undone else each for each in _drop_repeated(found)]
 
     async def commands(self, run_id: str = "") -> list[CommandEntry]:
         """Return the commands of the session, or of one run, that may have changed files, in order.
@@ -255,6 +279,18 @@ def _to_change(seq: int, event: ValueKept, record: FileRecord) -> FileChange:
         after=record.digest,
         mode=record.mode,
     )
+
+
+def _drop_repeated(changes: Sequence[FileChange]) -> list[FileChange]:
+    """Leave out changes that a call has stored and not made because the process died: it has stored them again."""
+    last: dict[str, FileChange] = {}
+    dropped: set[int] = set()
+    for change in changes:
+        before = last.get(change.path)
+        if before is not None and replace(before, seq=change.seq) == change:
+            dropped.add(before.seq)
+        last[change.path] = change
+    return [each for each in changes if each.seq not in dropped]
 
 
 def _mark_undone(change: FileChange) -> FileChange:

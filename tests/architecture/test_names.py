@@ -1,6 +1,7 @@
 """A module is named after what it holds, and says what it is."""
 
 import ast
+from importlib import import_module
 
 import pytest
 
@@ -25,3 +26,13 @@ def test_a_name_that_says_nothing_is_recognised(place):
 
 def test_every_module_says_what_it_is():
     assert [module.place for module in modules() if module.tree.body and not ast.get_docstring(module.tree)] == []
+
+
+def test_a_module_that_imports_names_at_their_first_use_lists_them_all():
+    lazy = [
+        import_module(module.name)
+        for module in modules()
+        if any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in module.tree.body)
+    ]
+    assert {each.__name__ for each in lazy} >= {"perdure", "perdure.hosts", "perdure.stores", "perdure.testing"}
+    assert [each.__name__ for each in lazy if not {*each.__all__} <= {*dir(each)}] == []

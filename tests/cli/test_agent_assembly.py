@@ -351,6 +351,17 @@ def test_a_file_that_needs_trust_stops_the_run_until_it_has_it(perdure, scripted
     assert len(model.requests) == 1
 
 
+def test_an_empty_folder_in_its_place_is_as_no_file(perdure, scripted):
+    model = scripted()
+    Path("perdure.toml").mkdir()  # as while a sandboxed command runs
+    result = perdure("run", "-q", "Hello")
+    assert (result.exit_code, len(model.requests)) == (0, 1)
+    write("perdure.toml/x", "")
+    result = perdure("run", "-q", "Hello")
+    assert (result.exit_code, len(model.requests)) == (2, 1)
+    assert result.stderr.startswith("error: perdure.toml is not used: ")
+
+
 def test_a_file_with_faults_stops_every_command_that_would_use_it(perdure, scripted):
     model = scripted()
     assert perdure("run", "-q", "-s", "s", "Hello").exit_code == 0

@@ -1,4 +1,4 @@
-"""A process that edits and writes files in a session, and dies at one of the writes: before it, or after it."""
+"""A process that edits and writes files in a session, and dies at one of the writes: before, during or after it."""
 
 import asyncio
 import os
@@ -31,14 +31,23 @@ class DyingFiles(LocalFiles):
         self._left, self._when = at, when
 
     def write_file(self, target: Any, data: bytes, *, expected: str | None = None) -> Any:
-        """Write a file, unless the process is killed before; kill it after."""
+        """Write a file, unless the process is killed before, or while it does; kill it after."""
         self._left -= 1
         if self._left == 0 and self._when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
+            die()
+        if self._left == 0 and self._when == "when it is complete":
+            os.fsync = die
+        if self._left == 0 and self._when == "when it is renamed":
+            os.rename = die
         done = super().write_file(target, data, expected=expected)
         if self._left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            die()
         return done
+
+
+def die(*_: Any, **__: Any) -> None:
+    """Kill this process."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def build_agent(place: str, files: LocalFiles, replies: Sequence[Any]) -> Agent[Any]:

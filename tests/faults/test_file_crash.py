@@ -13,7 +13,7 @@ from tests.faults.file_worker import SCRIPT, build_agent
 pytestmark = pytest.mark.faults
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", "when it is complete", "when it is renamed", "after"])
 @pytest.mark.parametrize("at", [1, 2, 3])
 async def test_a_run_that_was_killed_at_a_write_goes_on_and_is_undone(tmp_path, at, when):
     root = tmp_path / "root"
@@ -21,7 +21,8 @@ async def test_a_run_that_was_killed_at_a_write_goes_on_and_is_undone(tmp_path, 
     (root / "a.txt").write_text("one\n")
     died = start_and_wait(str(tmp_path), at, when)
     assert died == -signal.SIGKILL
-    assert [each.name for each in root.rglob("*") if each.name.endswith(".tmp")] == []
+    if when != "when it is renamed":  # the one moment in which the new file has another name
+        assert list_names(root) <= {"a.txt", "new", "b.txt"}
     agent = build_agent(str(tmp_path), LocalFiles(root), SCRIPT[at + 1 :])
     session = agent.session("s")
     outcome = await session.resume()
@@ -29,12 +30,18 @@ async def test_a_run_that_was_killed_at_a_write_goes_on_and_is_undone(tmp_path, 
     results = [each for message in await session.messages() for each in message.tool_results]
     assert [each.status for each in results] == ["ok"] * 4, [each.text for each in results]
     assert {each.name: each.read_text() for each in root.rglob("*.txt")} == {"a.txt": "two\n", "b.txt": "new\n"}
+    assert list_names(root) == {"a.txt", "new", "b.txt"}
     history = FileHistory(session, SnapshotFolder(tmp_path / "snapshots"))
+    assert [each.path for each in await history.changes()] == ["a.txt", "new/b.txt", "a.txt"]
     assert {each.status for each in await history.undo()} == {"restored"}
     assert {each.name: each.read_text() for each in root.rglob("*.txt")} == {"a.txt": "one\n"}
     assert {each.status for each in await history.redo()} == {"restored"}
     assert {each.name: each.read_text() for each in root.rglob("*.txt")} == {"a.txt": "two\n", "b.txt": "new\n"}
     await agent.store.aclose()
+
+
+def list_names(root) -> set[str]:
+    return {each.name for each in root.rglob("*")}
 
 
 def start_and_wait(place, at, when) -> int:

@@ -16,6 +16,7 @@ from perdure.hosts.placeholder_guard import guard_placeholders
 from perdure.toolkits.shell_backend import ShellCommand
 
 pytestmark = pytest.mark.needs("bubblewrap")
+IDENTITY = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
 
 async def run(root, line, **options):
@@ -171,29 +172,100 @@ async def test_a_configuration_that_is_a_link_cannot_be_protected(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+async def test_everyday_commands_do_not_notice_the_names_that_are_reserved(tmp_path):
+    make_repository(tmp_path)
+    line = """
+    echo a > a; git add a; git commit -qm first; echo b > b; echo c >> a
+    git status --short --untracked-files=all
+    git stash -qu && git stash pop -q && git clean -nd && git clean -qfd -- nothing
+    git add . && git add -A && git commit -qm second; echo commit $?
+    git status --short; git ls-files
+    mkdir sub; cp -r . /tmp/x && tar cf /tmp/x.tar . && echo copied; cd sub; cp -r .. /tmp/y && echo copied
+    grep -r zzz ..; echo grep $?
+    """
+    env = {"PATH": os.environ["PATH"], "HOME": "/tmp", **IDENTITY}
+    result = await run(tmp_path, line, env=env)
+    expected = " M a\n?? b\nWould remove b\ncommit 0\na\nb\ncopied\ncopied\ngrep 1\n"
+    assert (str(result.stdout), str(result.stderr)) == (expected, "")
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".git", "a", "b", "sub"]
+
+
+async def test_a_repository_that_a_command_makes_has_no_reserved_names(tmp_path):
+    line = "git init -q && touch a && git add --all && git commit -qm first && git ls-files && git status --short"
+    result = await run(tmp_path, line, env={"PATH": os.environ["PATH"], "HOME": "/tmp", **IDENTITY})
+    assert (str(result.stdout), result.exit_code) == ("a\n", 0)
+
+
+@pytest.mark.parametrize("name", ["perdure.toml", ".mcp.json", ".perdure"])
+async def test_a_configuration_that_does_not_exist_cannot_be_put_in_place_in_any_way(tmp_path, name):
+    make_repository(tmp_path)
+    line = f"""
+    printf '[x]' > evil; mkdir -p folder; cp evil folder
+    echo x > {name}; cp evil {name}; cp -r folder/. {name}; mv -T folder {name}; mv -T evil {name}; ln -sfn evil {name}
+    ln -f evil {name}; rm -rf {name}; rmdir {name}; mv {name} away; mkdir {name}/x; rm -f {name}/.gitignore
+    echo x >> {name}/.gitignore; chmod -R 777 {name}; git clean -fdxq {name}; git mv -f evil {name}
+    python3 -c 'import os; os.rename("folder", "{name}")'; python3 -c 'import os; os.rename("{name}", "evil2")'
+    exit 0
+    """
+    assert (await run(tmp_path, line)).exit_code == 0
+    assert not (tmp_path / name).exists()
+    assert not (tmp_path / "away").exists()
+
+
 async def test_what_was_mounted_over_is_removed_when_the_last_command_ends(tmp_path):
     async with LocalShell(tmp_path, sandbox="require") as shell:
         job = await shell.start(
-            ShellCommand(line="until [ -e go ]; do sleep 0.02; done; echo x > perdure.toml; exit 0")
+            ShellCommand(line="until [ -e go ]; do sleep 0.02; done; echo x > perdure.toml/x; exit 0")
         )
         await shell.run(ShellCommand(line="touch go.not"))
-        assert (tmp_path / "perdure.toml").read_bytes() == b""  # it still protects the other command
+        assert list((tmp_path / "perdure.toml").iterdir()) == []  # it still protects the other command
         (tmp_path / "go").touch()
-        assert "Permission denied" in (await shell.poll(job, wait_seconds=10)).stderr
+        assert "Read-only file system" in (await shell.poll(job, wait_seconds=10)).stderr
     assert sorted(each.name for each in tmp_path.iterdir()) == ["go", "go.not"]
 
 
-async def test_what_a_killed_host_has_left_is_removed_by_the_next_command(tmp_path):
+def test_what_a_killed_host_leaves_is_nothing_to_git_and_removed_at_the_next_start(tmp_path):
+    make_repository(tmp_path)
+    script = f"""
+import asyncio
+from perdure.hosts import LocalShell
+from perdure.toolkits.shell_backend import ShellCommand
+async def main():
+    async with LocalShell({str(tmp_path)!r}, sandbox="require") as shell:
+        job = await shell.start(ShellCommand(line="echo begun; sleep 60"))
+        while not (await shell.poll(job, wait_seconds=0.05)).stdout:
+            pass
+        print("begun", flush=True)
+        await shell.poll(job, wait_seconds=60)
+asyncio.run(main())
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as host:
+        assert host.stdout is not None
+        assert host.stdout.readline() == b"begun\n"
+        host.kill()
+    names = {each.name for each in tmp_path.iterdir()}
+    assert names == {".git", "perdure.toml", ".mcp.json", ".perdure"}
+    for words in (["status", "--short", "--untracked-files=all"], ["add", "--all", "--verbose", "."]):
+        assert subprocess.run(["git", *words], cwd=tmp_path, capture_output=True, check=True).stdout == b""
+    LocalShell(tmp_path, sandbox="require")
+    assert [each.name for each in tmp_path.iterdir()] == [".git"]
+
+
+async def test_a_person_s_own_files_are_no_leftovers(tmp_path):
     (tmp_path / "perdure.toml").touch(0o444)
-    (tmp_path / ".mcp.json").touch(0o644)  # empty, and a person's
-    (tmp_path / ".perdure").mkdir()
+    (tmp_path / ".mcp.json").touch(0o644)
+    (tmp_path / ".perdure" / "skills").mkdir(parents=True)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").touch(0o444)  # bubblewrap has made it
     assert (await run(tmp_path, "true")).exit_code == 0
-    assert [each.name for each in tmp_path.iterdir()] == [".mcp.json"]
+    assert sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*")) == [
+        ".git", ".mcp.json", ".perdure", ".perdure/skills", "perdure.toml",
+    ]  # fmt: skip
 
 
 def test_a_folder_that_another_process_uses_keeps_its_protection(tmp_path):
     guard = guard_placeholders(str(tmp_path))
-    (tmp_path / "perdure.toml").touch()
+    (tmp_path / "perdure.toml").mkdir()
     script = f"""
 from perdure.hosts.placeholder_guard import guard_placeholders
 guard_placeholders({str(tmp_path)!r}).release()
@@ -247,4 +319,4 @@ def test_a_program_that_does_not_work_here_is_no_sandbox(monkeypatch, tmp_path):
     assert bubblewrap.find_bubblewrap.__wrapped__() == ((), "bubblewrap does not work here: no namespaces")
     monkeypatch.setattr(bubblewrap, "find_bubblewrap", bubblewrap.find_bubblewrap.__wrapped__)
     with pytest.raises(ConfigError, match="no namespaces"):
-        bubblewrap.build_sandbox(str(tmp_path), network=False)
+        bubblewrap.build_sandbox(str(tmp_path), bubblewrap.make_covers(str(tmp_path / "covers")), network=False)

@@ -96,6 +96,27 @@ async def test_named_files_are_committed_and_no_others(repository):
     assert "new.txt" not in git(repository, "ls-files")
 
 
+async def test_a_commit_is_answered_with_its_branch_id_summary_and_size(repository):
+    session = open_session(repository)
+    result = await session.call("git_commit", {"message": "Third boat\n\nBody.", "paths": ["boat.py", "new.txt"]})
+    commit = git(repository, "log", "-1", "--format=%h").strip()
+    first, second, *more = result.text.splitlines()
+    assert first.endswith(f" {commit}] Third boat")
+    assert first.startswith(f"[{git(repository, 'branch', '--show-current').strip()} ")
+    assert second.startswith(" 2 files changed, ")
+    assert more == [" create mode 100644 new.txt"]
+
+
+async def test_a_commit_without_changes_says_so_and_names_no_other_files(repository):
+    session = open_session(repository)
+    (repository / ".env").write_text("SECRET=1")
+    assert (await session.call("git_commit", {"message": "m", "paths": ["boat.py"]})).status == "ok"
+    result = await session.call("git_commit", {"message": "m", "paths": ["boat.py"]})
+    assert (result.status, result.text) == (
+        "error", "there is nothing to commit: the named files are as in the last commit",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "words"),
     [

@@ -45,7 +45,9 @@ def find_config_path(options: "AgentOptions", workdir: str) -> str | None:
         if options.config is not None:
             raise ConfigError("--config and --no-config exclude each other; give one of them")
         return None
-    return options.config if options.config is not None else find_nearest(DEFAULT_FILE, workdir)
+    if options.config is not None:
+        return options.config
+    return find_nearest(DEFAULT_FILE, workdir, skip_empty_folders=True)
 
 
 def offer_trust(options: "AgentOptions", workdir: str = os.curdir) -> None:
@@ -86,13 +88,25 @@ def describe_unusable_config(path: str, error: ConfigError, *, is_named: bool) -
     return f"{path} is not used: {why}" if is_named else f"{path} is not used: {why}; {_WITHOUT}"
 
 
-def find_nearest(name: str, workdir: str) -> str | None:
-    """Return the path of the nearest file or folder called `name`: in `workdir`, or above it in the same repository."""
+def find_nearest(name: str, workdir: str, *, skip_empty_folders: bool = False) -> str | None:
+    """Return the path of the nearest file or folder called `name`: in `workdir`, or above it in the same repository.
+
+    An empty folder in the place of a file is there while a sandboxed command runs, so that the command cannot create
+    the file; `skip_empty_folders` goes on as if it were not there.
+    """
     for folder in list_parent_folders(workdir):
         path = os.path.join(folder, name)
-        if os.path.lexists(path):
+        if os.path.lexists(path) and not (skip_empty_folders and _is_empty_folder(path)):
             return os.path.relpath(path) if workdir == os.curdir else path
     return None
+
+
+def _is_empty_folder(path: str) -> bool:
+    try:
+        with os.scandir(path) as entries:
+            return next(entries, None) is None
+    except OSError:  # a file, or a folder that cannot be read
+        return False
 
 
 def list_parent_folders(workdir: str) -> list[str]:

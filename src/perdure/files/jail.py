@@ -2,7 +2,7 @@
 
 A path is resolved once, links included, into a `PathTarget`: that object is shown, checked and then used. What is
 opened is exactly that path, below a descriptor of the folder, where no name may be a link any more. Only regular files
-are read or replaced. A file is replaced as a whole: a new one is written beside it, synced, and takes its name.
+are read or replaced. A file is replaced as a whole: a new one is written without a name, synced, and takes its name.
 """
 
 # ruff: noqa: PTH118, PTH206 - descriptors and `dir_fd` are the point, and a Path has neither
@@ -10,7 +10,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Generator, Sequence
 from typing import Final
@@ -23,6 +22,7 @@ from perdure.core.path_target import PathTarget
 from .confined_folder import FileRefused, Steps
 from .file_head import FileHead, read_descriptor
 from .folder_handle import PATH_FLAG, FolderHandle
+from .new_file import open_new_file
 from .protected_names import PROTECTED_NAMES
 from .sensitive_names import SENSITIVE_NAMES, BlockedNames, find_blocking_pattern
 
@@ -256,40 +256,23 @@ def _replace(folder: int, name: str, data: bytes, expected: str | None, mode: in
     before = _read_in(folder, name)
     _check_expected(before, expected)
     mode = mode if mode is not None or before is None else before.mode
-    beside = f".{name[:100]}.{secrets.token_hex(8)}.tmp"  # nobody can put a link where the name is not known
-    descriptor = os.open(
-        beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666, dir_fd=folder
-    )
-    try:
-        try:
-            _write_whole(descriptor, data)
-            if mode is not None:
-                os.fchmod(descriptor, mode)
-            os.fsync(descriptor)
-            mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
-        finally:
-            os.close(descriptor)
+    with open_new_file(folder, name) as new:
+        _write_whole(new.descriptor, data)
+        if mode is not None:
+            os.fchmod(new.descriptor, mode)
+        os.fsync(new.descriptor)
+        mode = stat.S_IMODE(os.fstat(new.descriptor).st_mode)
         if before is None:
-            _take_free_name(folder, beside, name)
+            try:
+                new.take_name()
+            except FileExistsError as error:
+                raise FileChanged("another process has created it meanwhile") from error
         else:
             _check_expected(_read_in(folder, name), before.digest)
-            os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside, dir_fd=folder)
-        raise
+            new.replace()
     # The name is not synced: after a loss of power the file is either whole and old, or whole and new, and its digest
     # tells which.
     return FileContent(data, digest_of(data), mode)
-
-
-def _take_free_name(folder: int, beside: str, name: str) -> None:
-    """Rename a file to a name that must be free; one that was taken meanwhile is not replaced."""
-    try:
-        os.link(beside, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-    except FileExistsError as error:
-        raise FileChanged("another process has created it meanwhile") from error
-    os.unlink(beside, dir_fd=folder)
 
 
 def _read_in(folder: int, name: str) -> FileContent | None:

@@ -31,3 +31,7 @@ def __getattr__(name: str) -> Any:
 
     value = globals()[name] = getattr(import_module(place), name)
     return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

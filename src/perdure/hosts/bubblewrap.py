@@ -1,6 +1,6 @@
 """The sandbox of commands on Linux: bubblewrap, with everything read-only but the working folder, and no network."""
 
-# ruff: noqa: PTH106, PTH108, PTH111, PTH112, PTH114, PTH118, PTH119, PTH208 - before every command, where pathlib would cost milliseconds
+# ruff: noqa: PTH103, PTH106, PTH108, PTH111, PTH112, PTH114, PTH118, PTH119, PTH123 - before every command, where pathlib would cost milliseconds
 import contextlib
 import os
 import shutil
@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final
 
+from msgspec import Struct
+
 from perdure.core.error import ConfigError
 from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
 
-CONFIG_FILES: Final = ("perdure.toml", ".mcp.json")
-CONFIG_FOLDERS: Final = (".perdure",)
+CONFIG_NAMES: Final = ("perdure.toml", ".mcp.json", ".perdure")
 """Names in the working folder that the runtime reads as configuration: never writable, also while they do not exist."""
 GIT_FILES: Final = ("config",)
 GIT_FOLDERS: Final = ("hooks",)
@@ -25,6 +26,10 @@ _HIDDEN_FOLDERS: Final = ("/run", "/var/tmp", "/tmp")  # noqa: S108 - these are 
 SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin:/opt/homebrew/bin"
 """Folders of programs that only the administrator can change."""
 _PLACEHOLDER_MODE: Final = 0o444
+_COVER_TEXT: Final = b"""# This name is reserved: a command in the sandbox cannot create a file or folder here.
+# The folder is empty outside of the sandbox, and goes away with the last command.
+*
+"""
 _TMP_BYTES: Final = 512 * 1024 * 1024
 _MOST_ENTRIES: Final = 2_000
 """Entries of the working folder that are looked at for names that mean secrets."""
@@ -64,7 +69,33 @@ def find_system_program(name: str) -> str | None:
     return shutil.which(name, path=SYSTEM_PATH)
 
 
-def build_sandbox(root: str, *, network: bool, readable: Sequence[str] = (), writable: Sequence[str] = ()) -> list[str]:
+class SandboxCovers(Struct, frozen=True):
+    """What is mounted read-only over the names that a command must not create, made by `make_covers`."""
+
+    folder: str
+    """A folder in which git ignores everything."""
+    file: str
+    """An empty file."""
+
+
+def make_covers(place: str) -> SandboxCovers:
+    """Make, in a new folder, what is mounted over names that a command must not create.
+
+    Over a name in the working folder it is a folder. An empty one outside, and one in which everything is ignored
+    inside, are nothing to git: it neither lists, adds, stashes nor removes them. A file it would do all this to.
+    """
+    covers = SandboxCovers(os.path.join(place, "folder"), os.path.join(place, "file"))
+    os.makedirs(covers.folder)
+    for path, content in ((os.path.join(covers.folder, ".gitignore"), _COVER_TEXT), (covers.file, b"")):
+        with open(path, "xb") as file:
+            file.write(content)
+            os.fchmod(file.fileno(), 0o444)
+    return covers
+
+
+def build_sandbox(
+    root: str, covers: SandboxCovers, *, network: bool, readable: Sequence[str] = (), writable: Sequence[str] = ()
+) -> list[str]:
     """Return the command line prefix that runs a command in the sandbox. Raises `ConfigError` without bubblewrap."""
     start, problem = find_bubblewrap()
     if not start:
@@ -81,7 +112,7 @@ def build_sandbox(root: str, *, network: bool, readable: Sequence[str] = (), wri
     for folder in (root, *writable):
         words += ["--bind", folder, folder]
     words += _hide_secrets(find_secrets(root))
-    words += protect_configuration(root)
+    words += protect_configuration(root, covers)
     return [*words, "--"]
 
 
@@ -109,16 +140,14 @@ def _hide_secrets(paths: Iterable[str]) -> Iterator[str]:
         yield from ["--tmpfs", path] if is_folder else ["--ro-bind", "/dev/null", path]
 
 
-def protect_configuration(root: str) -> Iterator[str]:
+def protect_configuration(root: str, covers: SandboxCovers) -> Iterator[str]:
     """Yield the options that make the configuration of the runtime and of git read-only, existing or not.
 
-    A name that does not exist gets an empty file or folder to mount over; `remove_placeholders` removes it afterwards.
-    `.git` itself is mounted too: a folder that something is mounted on cannot be renamed away.
+    For a name that does not exist, bubblewrap creates an empty folder or file to mount over; `remove_placeholders`
+    removes it afterwards. `.git` itself is mounted too: a folder that something is mounted on cannot be renamed away.
     """
-    for name in CONFIG_FILES:
-        yield from _protect(os.path.join(root, name), "/dev/null")
-    for name in CONFIG_FOLDERS:
-        yield from _protect(os.path.join(root, name), "")
+    for name in CONFIG_NAMES:
+        yield from _protect(os.path.join(root, name), covers.folder)
     own = os.path.realpath(sys.prefix)  # what a command changes there would run in this program next time
     if own.startswith(f"{root}/"):
         yield from ("--ro-bind", own, own)
@@ -126,30 +155,24 @@ def protect_configuration(root: str) -> Iterator[str]:
     if is_real_folder(git):
         yield from ("--bind", git, git)
         for name in GIT_FILES:
-            yield from _protect(os.path.join(git, name), "/dev/null")
+            yield from _protect(os.path.join(git, name), covers.file)
         for name in GIT_FOLDERS:
-            yield from _protect(os.path.join(git, name), "")
+            yield from _protect(os.path.join(git, name), covers.folder)
 
 
-def _protect(path: str, empty_file: str) -> Iterator[str]:
+def _protect(path: str, cover: str) -> Iterator[str]:
     if os.path.islink(path):
         raise ConfigError(f"{path} is a link, and cannot be protected from commands: put the file itself there")
-    if os.path.lexists(path):
-        yield from ("--ro-bind", path, path)
-    elif empty_file:
-        yield from ("--ro-bind", empty_file, path)
-    else:
-        yield from ("--perms", "0555", "--tmpfs", path, "--remount-ro", path)
+    is_there = os.path.lexists(path) and not is_leftover_placeholder(path)
+    yield from ("--ro-bind", path if is_there else cover, path)
 
 
 def list_placeholders(root: str) -> list[str]:
-    """Return the protected paths for which bubblewrap creates empty placeholders while a command runs.
+    """Return the protected paths for which bubblewrap creates placeholders while a command runs: those not there.
 
-    They are those that do not exist.
-
-    Empty files that a host has left behind which was killed are among them.
+    What a host has left behind that was killed is among them, and what another host uses now.
     """
-    names = [os.path.join(root, name) for name in (*CONFIG_FILES, *CONFIG_FOLDERS)]
+    names = [os.path.join(root, name) for name in CONFIG_NAMES]
     git = os.path.join(root, ".git")
     if is_real_folder(git):
         names += [os.path.join(git, name) for name in (*GIT_FILES, *GIT_FOLDERS)]
@@ -157,14 +180,16 @@ def list_placeholders(root: str) -> list[str]:
 
 
 def is_leftover_placeholder(path: str) -> bool:
-    """Return True if a file or folder looks like a placeholder that a sandboxed command has left behind.
+    """Return True if a protected path is a placeholder that a sandboxed command uses, or has left behind.
 
-    That is an empty file with the mode that bubblewrap gives it, or an empty folder of the runtime.
+    That is an empty folder with a name of the configuration; in `.git`, an empty file with the mode that bubblewrap
+    gives it.
     """
     found = os.lstat(path)
     if stat.S_ISDIR(found.st_mode):
-        return os.path.basename(path) in CONFIG_FOLDERS and not os.listdir(path)
-    return stat.S_ISREG(found.st_mode) and found.st_size == 0 and stat.S_IMODE(found.st_mode) == _PLACEHOLDER_MODE
+        return os.path.basename(path) in CONFIG_NAMES and not _list_folder(path)
+    is_empty = stat.S_ISREG(found.st_mode) and found.st_size == 0 and stat.S_IMODE(found.st_mode) == _PLACEHOLDER_MODE
+    return is_empty and os.path.basename(path) in GIT_FILES
 
 
 def remove_placeholders(paths: Iterable[str]) -> None:
@@ -174,7 +199,7 @@ def remove_placeholders(paths: Iterable[str]) -> None:
             found = os.lstat(path)
             if stat.S_ISDIR(found.st_mode):
                 os.rmdir(path)  # fails unless it is empty
-            elif stat.S_ISREG(found.st_mode) and found.st_size == 0:
+            elif os.path.basename(path) in GIT_FILES and stat.S_ISREG(found.st_mode) and found.st_size == 0:
                 os.unlink(path)
 
 

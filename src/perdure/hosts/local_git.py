@@ -36,7 +36,7 @@ _COMMANDS: Final = {
         "--relative",
     ),
     "add": (),
-    "commit": ("--no-verify", "--no-gpg-sign", "--no-edit", "--cleanup=whitespace", "--quiet"),
+    "commit": ("--no-verify", "--no-gpg-sign", "--no-edit", "--cleanup=whitespace"),
 }
 """The commands that are run, and options that are added to each."""
 _SETTINGS: Final = (

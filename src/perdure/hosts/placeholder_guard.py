@@ -6,7 +6,6 @@ import hashlib
 import os
 import tempfile
 import threading
-from collections.abc import Sequence
 
 from .bubblewrap import list_placeholders, remove_placeholders
 
@@ -19,14 +18,14 @@ _files: dict[str, int] = {}
 class PlaceholderGuard:
     """A shared lock of a sandboxed command on its working folder; the last release removes the placeholders."""
 
-    def __init__(self, root: str, paths: Sequence[str]) -> None:
+    def __init__(self, root: str) -> None:
         self._root: str | None = root
         with _lock:
+            if root not in _files:
+                _files[root] = _lock_shared(root)
+            paths = list_placeholders(root)
             _users[root] = _users.get(root, 0) + 1
             _placeholders.setdefault(root, set()).update(paths)
-            if root not in _files:
-                _files[root] = _open_lock(root)
-                fcntl.flock(_files[root], fcntl.LOCK_SH)
 
     def release(self) -> None:
         """Give up the use; the last command of all processes that use the folder removes the empty files."""
@@ -50,7 +49,19 @@ class PlaceholderGuard:
 
 def guard_placeholders(root: str) -> PlaceholderGuard:
     """Lock a working folder for a sandboxed command, so that its placeholders stay until the command ends."""
-    return PlaceholderGuard(root, list_placeholders(root))
+    return PlaceholderGuard(root)
+
+
+def remove_leftover_placeholders(root: str) -> None:
+    """Remove the placeholders that a host has left in a working folder which was killed, unless another uses them."""
+    guard_placeholders(root).release()
+
+
+def _lock_shared(root: str) -> int:
+    """Open the lock file of a working folder, and lock it; return its descriptor."""
+    file = _open_lock(root)
+    fcntl.flock(file, fcntl.LOCK_SH)
+    return file
 
 
 def _open_lock(root: str) -> int:

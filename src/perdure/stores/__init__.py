@@ -47,6 +47,10 @@ def __getattr__(name: str) -> object:
     return value
 
 
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 def open_store(spec: str | Store) -> Store:
     """Return the store that a string such as `sqlite:PATH` names; a store object is returned as it is. No file or
     connection is opened before the first use, which makes the store's folder if the folder above it exists, and raises

@@ -111,15 +111,20 @@ def git_commit_tool(files: FileReadBackend, git: GitBackend) -> Tool[..., Any]:
         paths: Annotated[Sequence[str], "The files to commit; no others are."],
         context: ToolContext[Any],
     ) -> str:
-        """Commit the named files as they are now, new and deleted ones included. Hooks do not run."""
+        """Commit the named files as they are now, new and deleted ones included. Hooks do not run.
+
+        Returns the branch, the id and the first line of the commit, and the number of files and lines that changed.
+        """
         await context.begin()
         words = _words_of(context)
         named = words[words.index("--") + 1 :]
         added = await call_backend_method(context, git.run_git, ["add", "--all", "--", *named])
         _check_done(added)
         done = await call_backend_method(context, git.run_git, words[1:], given=message)
+        if done.exit_code == 1 and not done.problem.strip():  # its text would list files that no tool lists
+            raise ToolError("there is nothing to commit: the named files are as in the last commit")
         _check_done(done)
-        return done.text.strip()
+        return done.text.strip() or "committed"
 
     return before(git_commit, _refuse_early(commit_command, files))
 

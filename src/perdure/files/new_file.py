@@ -1,0 +1,144 @@
+"""A new file in an open folder, which has no name until it is complete.
+
+Where the system can (Linux, on most file systems), the file is opened without a name: a process that is killed while it
+writes leaves nothing behind. A free name is taken in one step. To replace a file, the new one needs another name for
+the moment before it is renamed; elsewhere it has one from the beginning. That name follows from the name of the file,
+and the file is locked: what a killed process has left is recognised, and removed when the same file is written again.
+"""
+
+# ruff: noqa: PTH112 - descriptors and `dir_fd` are the point
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Generator
+from typing import Final
+
+_DESCRIPTORS: Final = "/proc/self/fd"
+_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
+_UNNAMED: Final = getattr(os, "O_TMPFILE", 0)
+
+
+class NewFile:
+    """A file that is written before it gets its name; made by `open_new_file`."""
+
+    def __init__(self, folder: int, name: str) -> None:
+        """Open a file that is to be called `name`, in an open folder. Raises `OSError`."""
+        self._folder = folder
+        self._name = name
+        self._beside = ""
+        """The name that it has for the time being."""
+        self.descriptor = self._open_unnamed()
+        """The open file, for writing."""
+        if self.descriptor < 0:
+            self.descriptor = self._open_named()
+
+    def take_name(self) -> None:
+        """Give the file its name, which must be free. Raises `FileExistsError` if it is not."""
+        if not self._beside:
+            self._link(self._name)
+            return
+        os.link(self._beside, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder, follow_symlinks=False)
+        self._remove_beside()
+
+    def replace(self) -> None:
+        """Give the file its name, instead of the file that has it, in one step."""
+        if not self._beside:
+            self._beside = self._link_beside()
+        os.rename(self._beside, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        self._beside = ""
+
+    def close(self) -> None:
+        """Close the file; if it has not got its name, it is gone."""
+        if self._beside:
+            with contextlib.suppress(OSError):
+                self._remove_beside()
+        os.close(self.descriptor)
+
+    def _open_unnamed(self) -> int:
+        """Open a file without a name, locked; return -1 where that is not possible."""
+        if not _UNNAMED or not os.path.isdir(_DESCRIPTORS):
+            return -1
+        try:
+            descriptor = os.open(os.curdir, os.O_WRONLY | _UNNAMED, 0o666, dir_fd=self._folder)
+        except OSError as error:
+            if error.errno in {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL}:
+                return -1
+            raise
+        _try_lock(descriptor)
+        return descriptor
+
+    def _open_named(self) -> int:
+        for beside in self._choose_names():
+            with contextlib.suppress(FileExistsError):
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
+                descriptor = os.open(beside, flags, 0o666, dir_fd=self._folder)
+                _try_lock(descriptor)
+                self._beside = beside
+                return descriptor
+        raise FileExistsError(errno.EEXIST, "another process is writing it")
+
+    def _link(self, name: str) -> None:
+        os.link(f"{_DESCRIPTORS}/{self.descriptor}", name, dst_dir_fd=self._folder, follow_symlinks=True)
+
+    def _link_beside(self) -> str:
+        for beside in self._choose_names():
+            with contextlib.suppress(FileExistsError):
+                self._link(beside)
+                return beside
+        raise FileExistsError(errno.EEXIST, "another process is writing it")
+
+    def _choose_names(self) -> Generator[str]:
+        """Yield names for the time being: the usual one, again if a dead process had it, and one that nobody knows."""
+        usual = f".perdure-{hashlib.blake2b(os.fsencode(self._name), digest_size=8).hexdigest()}"
+        yield f"{usual}.tmp"
+        if _remove_stale(self._folder, f"{usual}.tmp"):
+            yield f"{usual}.tmp"
+        yield f"{usual}-{secrets.token_hex(8)}.tmp"
+
+    def _remove_beside(self) -> None:
+        beside, self._beside = self._beside, ""
+        os.unlink(beside, dir_fd=self._folder)
+
+
+@contextlib.contextmanager
+def open_new_file(folder: int, name: str) -> Generator[NewFile]:
+    """Open a file that is to be called `name` in an open folder, for the duration of a `with` block."""
+    file = NewFile(folder, name)
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def _remove_stale(folder: int, beside: str) -> bool:
+    """Remove a file that a killed process has left; return False if it is in use, or is no such file."""
+    try:
+        descriptor = os.open(beside, os.O_RDONLY | _NO_LINK | getattr(os, "O_NONBLOCK", 0), dir_fd=folder)
+    except OSError:
+        return False
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or not _try_lock(descriptor):
+            return False
+        if os.stat(beside, dir_fd=folder, follow_symlinks=False).st_ino != found.st_ino:
+            return False  # another process was quicker
+        os.unlink(beside, dir_fd=folder)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Lock an open file until it is closed; return False if another process has locked it."""
+    import fcntl  # which Windows does not have
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
