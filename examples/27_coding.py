@@ -36,9 +36,8 @@ async def main(place: Path) -> None:
         outcome = await session.run("Mend the boat.")
         for message in outcome.new_messages:
             for result in message.tool_results:
-                print(
-                    f"{result.name:5} {result.status:6} {result.text.splitlines()[-1 if result.name == 'bash' else 0][:70]}"
-                )
+                lines = result.text.splitlines()
+                print(f"{result.name:5} {result.status:6} {lines[-1 if result.name == 'bash' else 0][:70]}")
         print(outcome.text)
 
         history = FileHistory(session, snapshots)

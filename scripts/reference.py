@@ -235,6 +235,7 @@ USER_PAGES = (
         (
             "perdure.toolkits.shell.shell_tools",
             "perdure.toolkits.shell.exec_tool",
+            "perdure.toolkits.code_execution.code_execution_tool",
             "perdure.hosts.local_shell.LocalShell",
             "perdure.hosts.local_shell.CommandLimits",
             "perdure.toolkits.shell_backend.ShellBackend",
