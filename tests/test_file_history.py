@@ -1,5 +1,7 @@
 """Changes of files in a session: shown, undone, redone, forked with, and never at the cost of later work."""
 
+from typing import Any
+
 import pytest
 
 from perdure import Agent, allow_all, orchestrator
@@ -183,7 +185,11 @@ async def test_background_agents_have_histories_of_their_own(place, tmp_path):
         extensions=[coding(place, snapshots=snapshots)],
         permission=allow_all,
     )
-    given = [call("delegate", agent="coder", task="Write.", background=True), call("wait_for_agents"), "Done."]
+    given: list[Any] = [
+        call("delegate", agent="coder", task="Write.", background=True),
+        call("wait_for_agents"),
+        "Done.",
+    ]
     boss = Agent(
         ScriptedModel(
             call("read", path="old.py"), call("edit", path="old.py", old_string="one", new_string="1"), *given
