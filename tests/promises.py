@@ -1112,6 +1112,8 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _SHUTDOWN + "a_call_that_may_be_repeated_is_made_again_by_the_next_process_with_the_same_key",
         _SHUTDOWN + "background_agents_of_a_wrapped_agent_ask_no_model_any_more",
         _SHUTDOWN + "a_worker_takes_up_nothing_any_more_and_ends",
+        _SHUTDOWN + "no_command_begins_once_the_process_was_asked_to_end",
+        _SHUTDOWN + "a_prompt_for_another_session_is_refused_and_nothing_of_it_is_stored",
         "tests/cli/test_sigterm.py::test_nothing_is_lost_by_a_sigterm_at_any_moment",
     ),
     "crash:harness": (

@@ -3,18 +3,32 @@
 import asyncio
 import signal
 import threading
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
-from perdure import Agent, Permissions, ToolContext, UsageError, later, tool
+from perdure import (
+    Agent,
+    Compaction,
+    Permissions,
+    Session,
+    ShuttingDown,
+    ToolContext,
+    UsageError,
+    later,
+    react,
+    tool,
+)
 from perdure.core.event import QuestionAsked, ReplyFinished, RunEnded, RunWaiting, TextDelta, ToolFinished
 from perdure.core.fold import fold_entries
+from perdure.core.store import Post, Store
 from perdure.runtime.subagents.delegation import orchestrator
 from perdure.shutdown import Shutdown, SignalHandlers
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Recorder, ScriptedModel, call, calls, pause
-from tests.doubles import SECONDS, Held, deaf_tool, until
+from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, rounds, until
 from tests.transcript import assert_valid
 
 pytestmark = pytest.mark.resumed
@@ -179,6 +193,67 @@ async def test_background_agents_of_a_wrapped_agent_ask_no_model_any_more(store)
             assert (await anext(outcomes)).text == "Told."
 
 
+def team(store: Store, *replies: Any, scout: Any) -> Agent[Any]:
+    return orchestrator(Agent(ScriptedModel(*replies), store=store), [Agent(ScriptedModel(*scout), name="scout")])
+
+
+GIVEN = call("delegate", agent="scout", task="Look.", background=True)
+
+
+async def test_background_agents_of_a_run_with_an_output_type_stop_too(store):
+    held = pause()
+    async with asyncio.timeout(SECONDS):
+        async with Shutdown(signals=()) as shutdown:
+            chief = shutdown.wrap_agent(team(store, GIVEN, call("final_answer", value=1), scout=[[held], "Never."]))
+            await chief.session("s").run("Go", output=int)
+            await held.wait_reached()
+            shutdown.begin()
+        assert [row.progress for row in await store.list_interrupted()] == ["waiting"]
+
+
+async def test_background_agents_that_a_worker_has_taken_up_stop_too(store):
+    """No run of the session that gave the task is in progress."""
+    async with asyncio.timeout(SECONDS):
+        held = pause()
+        async with team(store, GIVEN, "Given.", scout=[[held]]) as chief:
+            await chief.session("s").run("Go")
+            await held.wait_reached()
+        held = pause()
+        async with Shutdown(signals=()) as shutdown:
+            chief = shutdown.wrap_agent(team(store, scout=[[held], "Never asked."]))
+            working = asyncio.ensure_future(collect(chief.attend_all(seconds=QUICK)))
+            await held.wait_reached()
+            shutdown.begin()
+        assert [row.progress for row in await store.list_interrupted()] == ["waiting"]
+        assert await working == []
+
+
+async def test_background_tasks_that_wait_for_their_turn_are_left_to_the_next_process(store):
+    held = pause()
+    scout = Agent(ScriptedModel([held], "Never asked."), name="scout")
+    both = calls(*[call("delegate", agent="scout", task=each, background=True) for each in ("One.", "Two.")])
+    async with asyncio.timeout(SECONDS):
+        async with Shutdown(signals=()) as shutdown:
+            team = orchestrator(Agent(ScriptedModel(both, "Given."), store=store), [scout], most_at_once=1)
+            session = shutdown.wrap_agent(team).session("s")
+            await session.run("Go")
+            await held.wait_reached()
+            shutdown.begin()
+        await until_done(session)
+        assert await store.posts("s") == []
+        scout = Agent(ScriptedModel("It is x.", repeat_last=True), name="scout")
+        team = orchestrator(Agent(ScriptedModel("Told.", repeat_last=True), store=store), [scout])
+        told = ""
+        async with aclosing(team.session("s").attend(seconds=QUICK)) as outcomes:
+            while told.count("Response: It is x.") < 2:
+                told += (await anext(outcomes)).new_messages[0].text
+
+
+async def until_done(session: Session[Any]) -> None:
+    """Wait until no background agent works for the session any more."""
+    await until(lambda: not session._driver._list_background_tasks())
+
+
 async def test_leaving_the_block_waits_until_the_runs_have_stored_how_far_they_came(store):
     held = Held()
     async with asyncio.timeout(SECONDS):
@@ -250,13 +325,144 @@ async def test_a_tool_that_ignores_its_cancel_is_left_behind(store, abortable):
     released.set()
 
 
-async def test_a_run_that_begins_too_late_ends_before_the_model_is_asked(store):
+# -- what comes too late -----------------------------------------------------------------------------------------------
+
+COMMANDS: dict[str, Callable[[Session[Any]], Awaitable[Any]]] = {
+    "run": lambda session: session.run("Too late.", input_id="2"),
+    "run again": lambda session: session.run("Tell me a story.", input_id="1"),
+    "stream": lambda session: anext(aiter(session.stream("Too late."))),
+    "resume": lambda session: session.resume(),
+    "wake": lambda session: session.wake(),
+    "call": lambda session: session.call("note", {}),
+    "compact": lambda session: session.compact(),
+}
+
+
+def storyteller(store: Store, *replies: Any) -> Agent[Any]:
+    @tool
+    async def note() -> str:
+        """Note something."""
+        return "noted"
+
+    return Agent(ScriptedModel(*replies), tools=[note], store=store, compaction=Compaction())
+
+
+@pytest.mark.parametrize("queued", [True, False])
+@pytest.mark.parametrize("command", COMMANDS)
+async def test_no_command_begins_once_the_process_was_asked_to_end(store, command, queued):
+    """Those that wait for their turn do not close the run that is left to the next process."""
+    held = pause()
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        covered = shutdown.wrap_agent(storyteller(store, [TextDelta("Once"), held, ReplyFinished()], "Never said."))
+        session = covered.session("s")
+        running = asyncio.ensure_future(session.run("Tell me a story.", input_id="1"))
+        await held.wait_reached()
+        late: Awaitable[Any] | None = None
+        if queued and command != "wake":  # which leaves a session alone that has a run
+            late = asyncio.ensure_future(COMMANDS[command](covered.session("s")))
+            await rounds()
+        shutdown.begin()
+        assert ((await running).status, (await running).reason) == ("waiting", "shutdown")
+        with pytest.raises((ShuttingDown, UsageError)) as refused:
+            await (late or COMMANDS[command](covered.session("s")))
+        assert isinstance(refused.value, ShuttingDown) or command == "call"  # which is refused while a run waits
+    assert isinstance((await store.read("s"))[-1].event, RunWaiting)
+    again = await storyteller(store, "Once upon a time.").session("s").run("Tell me a story.", input_id="1")
+    assert (again.status, again.text, again.run_id) == ("done", "Once upon a time.", (await running).run_id)
+
+
+async def test_a_prompt_for_another_session_is_refused_and_nothing_of_it_is_stored(store):
     async with Shutdown(signals=()) as shutdown:
         late = agent(shutdown, store, "This is never said.")
         shutdown.begin()
-        outcome = await late.session("s").run("Hello")
-    assert (outcome.status, outcome.reason, outcome.text) == ("waiting", "shutdown", "")
-    assert (await Agent(ScriptedModel("Hello."), store=store).session("s").resume()).text == "Hello."
+        with pytest.raises(ShuttingDown, match="begins no more runs of session 's': nothing was stored"):
+            await late.session("s").run("Hello", input_id="1")
+        with pytest.raises(ShuttingDown):
+            await late.run("Hello")
+    assert await store.list() == []
+    outcome = await Agent(ScriptedModel("Hello."), store=store).session("s").run("Hello", input_id="1")
+    assert outcome.text == "Hello."
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_a_prompt_that_was_stored_before_the_end_was_asked_for_is_left_to_the_next_process(keeps):
+    slow = WaitingStore()
+    slow.open.clear()
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        session = Session(agent(shutdown, slow, "This is never said."), "s", slow, may_wait=keeps)
+        running = asyncio.ensure_future(session.run("Hello"))
+        await slow.waiting.wait()
+        shutdown.begin()
+        slow.open.set()
+        outcome = await running
+    assert (outcome.status, outcome.reason) == ("waiting" if keeps else "cancelled", "shutdown")
+    if keeps:
+        assert (await Agent(ScriptedModel("Hello."), store=slow).session("s").resume()).text == "Hello."
+
+
+class SlowMailbox(MemoryStore):
+    """A store whose posts are late, so that a run is long in preparation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached, self.released = asyncio.Event(), asyncio.Event()
+
+    async def posts(self, session_id: str) -> list[Post]:
+        self.reached.set()
+        await self.released.wait()
+        return await super().posts(session_id)
+
+
+async def test_a_prompt_that_is_being_prepared_when_the_end_is_asked_for_is_not_stored():
+    slow = SlowMailbox()
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        running = asyncio.ensure_future(agent(shutdown, slow, "This is never said.").session("s").run("Hello"))
+        await slow.reached.wait()
+        shutdown.begin()
+        slow.released.set()
+        with pytest.raises(ShuttingDown):
+            await running
+    assert await slow.read("s") == []
+    await slow.release(await slow.acquire("s"))  # nobody has it
+
+
+async def test_a_run_with_an_engine_of_its_own_stops_too(store):
+    held = pause()
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        session = agent(shutdown, store, [TextDelta("Once"), held]).session("s")
+        running = asyncio.ensure_future(session.run("Hello", engine=react))
+        await held.wait_reached()
+        shutdown.begin()
+        assert ((await running).status, (await running).reason) == ("waiting", "shutdown")
+
+
+async def test_attending_a_session_ends_with_the_process(store):
+    held = pause()
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        covered = agent(shutdown, store, [held])
+        idle = asyncio.ensure_future(collect(covered.session("idle").attend(seconds=SECONDS)))
+        await covered.session("s").follow_up("Go on.")
+        working = asyncio.ensure_future(collect(covered.session("s").attend(seconds=SECONDS)))
+        await held.wait_reached()
+        shutdown.begin()
+        assert (await idle, await working) == ([], ["waiting"])
+        assert await collect(covered.session("s").attend()) == []
+    assert len([each for each in await store.read("s") if isinstance(each.event, RunWaiting)]) == 1
+
+
+async def test_attending_sessions_ends_also_if_the_end_is_asked_for_before_their_runs_begin():
+    slow = SlowMailbox()
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        covered = agent(shutdown, slow, "This is never said.")
+        await covered.session("s").follow_up("Go on.")
+        one = asyncio.ensure_future(collect(covered.session("s").attend(seconds=SECONDS)))
+        all_of_them = asyncio.ensure_future(collect(covered.attend_all(seconds=SECONDS)))
+        await slow.reached.wait()
+        await rounds()
+        shutdown.begin()
+        slow.released.set()
+        assert (await one, await all_of_them) == ([], [])
+    assert await slow.read("s") == []
 
 
 async def test_a_run_that_is_done_stays_done(store):

@@ -64,6 +64,7 @@ _NAMES_BY_MODULE = {
         "SessionBusy",
         "SessionExists",
         "SessionNotFound",
+        "ShuttingDown",
         "StoreError",
         "ToolError",
         "UnreadableEntry",

@@ -45,6 +45,7 @@ from .core.error import ReplyCutOff as ReplyCutOff
 from .core.error import SessionBusy as SessionBusy
 from .core.error import SessionExists as SessionExists
 from .core.error import SessionNotFound as SessionNotFound
+from .core.error import ShuttingDown as ShuttingDown
 from .core.error import StoreError as StoreError
 from .core.error import ToolError as ToolError
 from .core.error import UnreadableEntry as UnreadableEntry

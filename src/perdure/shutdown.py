@@ -3,7 +3,8 @@
 Supervisors send SIGTERM, wait, and then kill. In between, runs that wait for the model stop at once; tools get ten
 seconds, then they are cancelled, and one that ignores even that is abandoned. Finished work is stored, and the session
 is released. The run is not over: its outcome is `waiting` with the reason `shutdown`, and `resume` or a worker
-continues it. A run that cannot be resumed, because its session is not kept, ends as `cancelled` with that reason.
+continues it. A run that cannot be resumed, because its session is not kept, ends as `cancelled` with that reason. No
+run begins any more: a prompt that comes later, or that waits for its turn, raises `ShuttingDown` and is not stored.
 
     async with agent, Shutdown() as shutdown:
         outcome = await shutdown.wrap_agent(agent).session("s").run("…")
@@ -126,8 +127,8 @@ class Shutdown:
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
 
     def wrap_agent(self, agent: "Agent[D]") -> "Agent[D]":
-        """Return a copy of the agent whose runs, and those of its subagents, stop on shutdown. Later ones stop at
-        once.
+        """Return a copy of the agent whose runs, and those of its subagents, stop on shutdown. Later ones do not begin:
+        they raise `ShuttingDown`, also those that wait for their turn.
         """
         return agent.replace(engine=self.wrap_engine(agent.engine))
 

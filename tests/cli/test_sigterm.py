@@ -42,6 +42,29 @@ def test_nothing_is_lost_by_a_sigterm_at_any_moment(tmp_path):
     assert findings["slowest_seconds"] < MOST_SECONDS
 
 
+SIGNALLED_BEFORE_IT_BEGINS = """
+import os, runpy, signal
+from perdure.cli.signals import SignalHandler
+
+wrap_agent = SignalHandler.wrap_agent
+
+def wrap_and_signal(self, agent):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return wrap_agent(self, agent)
+
+SignalHandler.wrap_agent = wrap_and_signal
+runpy.run_module("perdure", run_name="__main__")
+"""
+
+
+def test_a_run_that_has_not_begun_does_not_begin_and_says_so(shell):
+    program = (sys.executable, "-c", SIGNALLED_BEFORE_IT_BEGINS)
+    done = shell.run("run", "-s", "late", "hello", program=program)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "the run was stopped before it began: start it again" in done.stderr
+    assert "late" not in shell.run("sessions", "list").stdout
+
+
 def test_a_tool_that_does_not_end_holds_it_up_no_longer(shell):
     found: dict[str, tuple[int, float]] = {}
 

@@ -30,6 +30,7 @@ RETRYABLE = {
     "RateLimited",
     "ReplyCutOff",
     "SessionBusy",
+    "ShuttingDown",
 }
 
 

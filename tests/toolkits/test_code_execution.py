@@ -1,13 +1,15 @@
 """The tool code_execution: a snippet for an interpreter, in the sandbox of a shell backend."""
 
+from typing import Any
+
 import pytest
-from perdure.testing.shell import ScriptedShell
 
 from perdure import Agent, Permissions, allow, allow_all, command
 from perdure.core.error import ConfigError
 from perdure.file_history import FileHistory
-from perdure.hosts import FolderSnapshots, LocalShell
+from perdure.hosts import LocalShell, SnapshotFolder
 from perdure.testing import ScriptedModel
+from perdure.testing.scripted_shell import ScriptedShell
 from perdure.toolkits.code_execution import code_execution_tool
 from perdure.toolkits.shell_backend import Confinement
 
@@ -23,7 +25,7 @@ async def test_code_is_read_by_the_interpreter_of_its_language(tmp_path):
         assert (result.status, result.text) == ("ok", "1\n2")
         failed = await session.call("code_execution", {"language": "bash", "code": "echo out; echo err >&2; exit 3"})
         assert (failed.status, failed.text) == ("error", "out\n[stderr]\nerr\n[exit code: 3]")
-        history = FileHistory(session, FolderSnapshots(tmp_path / "snapshots"))
+        history = FileHistory(session, SnapshotFolder(tmp_path / "snapshots"))
         assert [each.line.split()[:2] for each in await history.commands()] == [["bash", "-s"]] * 2
 
 
@@ -56,6 +58,7 @@ async def test_other_languages_and_times_are_refused_and_languages_can_be_given(
     assert "'perl' is not one of the languages: lua" in refused.text
     late = await session.call("code_execution", {"language": "lua", "code": "x", "timeout_seconds": 6})
     assert "at most 5" in late.text
-    for odd in ({"lua": "lua -"}, {"lua": []}, {5: ["x"]}):
+    odd_languages: list[Any] = [{"lua": "lua -"}, {"lua": []}, {5: ["x"]}]
+    for odd in odd_languages:
         with pytest.raises(ConfigError, match="give the words of an interpreter"):
             code_execution_tool(shell, odd)

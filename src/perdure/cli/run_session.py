@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, TypeAlias
 
-from perdure.core.error import PerdureError
+from perdure.core.error import PerdureError, ShuttingDown
 from perdure.core.event import Event, QuestionAsked, RunResumed
 from perdure.core.fold import fold_entries
 from perdure.core.message import user
@@ -179,6 +179,8 @@ async def _show_run(session: Session, begin: StartRun, show: Show, interrupts: S
         if not interrupts.is_interrupted:
             raise
         return None
+    except ShuttingDown:
+        return None
 
 
 def _report_outcome(outcome: Outcome[Any] | None, interrupts: SignalHandler, store: str | None) -> int:
@@ -189,7 +191,8 @@ def _report_outcome(outcome: Outcome[Any] | None, interrupts: SignalHandler, sto
         return interrupts.exit_code
     if outcome is None or outcome.status == "cancelled":
         if interrupts.is_shutdown:
-            warn("the run was ended; finished work is kept")
+            ended = "the run was ended; finished work is kept"
+            warn(ended if outcome is not None else "the run was stopped before it began: start it again")
         else:
             report_error("the run was cancelled; finished work is kept")
         return interrupts.exit_code if interrupts.is_interrupted else 1

@@ -5,7 +5,8 @@ PerdureError
 ├ UsageError             a valid call at the wrong time or place (also a RuntimeError)
 │ ├ Unchangeable           an attribute of an immutable object was set (also an AttributeError)
 │ ├ LimitExceeded          a limit of the run forbids another request to the model
-│ └ SessionBusy            another process or task is driving this session
+│ ├ SessionBusy            another process or task is driving this session
+│ └ ShuttingDown           this process was asked to end, and begins no more runs
 ├ ModelError             the model could not answer
 │ ├ RateLimited            rate limit reached          retryable
 │ │ └ QuotaSpent             a quota is used up, for hours or days
@@ -78,6 +79,13 @@ class LimitExceeded(UsageError):
 
 class SessionBusy(UsageError):
     """Another process or task is running this session; the message names it."""
+
+    exit_code = 75
+    retryable = True
+
+
+class ShuttingDown(UsageError):
+    """This process was asked to end, and begins no more runs. Nothing was stored: ask the next process."""
 
     exit_code = 75
     retryable = True

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from . import check
-from .error import ContextOverflow
+from .error import ContextOverflow, ShuttingDown
 from .event import Event
 from .message import Message, ToolResult
 from .outcome import Outcome
@@ -99,6 +99,17 @@ def find_shutdown_signal(engine: Engine | None) -> ShutdownSignal | None:
     """Return the object that stops the runs of this engine when the process is asked to end; `None` without one."""
     found: ShutdownSignal | None = getattr(engine, PROCESS_END_ATTRIBUTE, None)
     return found
+
+
+def refuse_after_shutdown(engine: Engine, session_id: str) -> None:
+    """Raise `ShuttingDown` if the process that would perform runs with this engine was asked to end."""
+    process_end = find_shutdown_signal(engine)
+    if process_end is not None and process_end.requested:
+        message = (
+            f"this process was asked to end, and begins no more runs of session {session_id!r}: nothing was stored, "
+            "so ask the next process again, for a prompt with the same input_id"
+        )
+        raise ShuttingDown(message)
 
 
 def get_engine_name(engine: Engine) -> str:

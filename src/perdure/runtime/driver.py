@@ -43,7 +43,7 @@ from perdure.core.model import Model
 from perdure.core.outcome import Outcome
 from perdure.core.prompt_cache import PrefixComparer
 from perdure.core.run import CancelMode, Engine, Run, SimulatedCrash
-from perdure.core.run_callbacks import get_engine_name
+from perdure.core.run_callbacks import find_shutdown_signal, get_engine_name, refuse_after_shutdown
 from perdure.core.run_spec import RunPlace
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.store import (
@@ -186,6 +186,7 @@ class SessionDriver(ChannelUser):
         if self.place in inside:
             message = f"a tool of session {self.session_id!r} cannot run its own session: it would wait for itself"
             raise UsageError(message)
+        refuse_after_shutdown(self.agent.engine, self.session_id)
         channel = self.attach_to_loop()
         channel.queued += 1
         try:
@@ -199,6 +200,7 @@ class SessionDriver(ChannelUser):
 
     async def _perform_now(self, command: DriverCommand, channel: SessionChannel) -> Outcome[Any]:
         """Acquire the session's lease, prepare the run, perform it, and release the lease."""
+        refuse_after_shutdown(self.agent.engine, self.session_id)  # once more: the run before may have been left for it
         token = _current_sessions.set(_current_sessions.get() | {self.place})
         self.command = command
         channel.driver = self
@@ -346,6 +348,7 @@ class SessionDriver(ChannelUser):
 
         Cancelling the caller cancels the run, which is ended and logged properly first.
         """
+        refuse_after_shutdown(self.agent.engine, self.session_id)  # nothing of it is stored yet
         if logger.isEnabledFor(logging.INFO):
             logger.info("run %s of session %s begins", run.run_id, self.session_id, extra=run.log_fields)
         _active_drivers[self.place] = driving = (self, channel.loop)
@@ -412,7 +415,7 @@ class SessionDriver(ChannelUser):
 
     def _choose_engine(self, plan: RunPlan) -> Engine:
         """Return the engine of a run, wrapped with the agent's middleware and with the tool for structured output."""
-        engine = _end_with_given_answer if plan.is_answered else plan.overrides.get("engine", self.agent.engine)
+        engine = _end_with_given_answer if plan.is_answered else self._get_engine(plan)
         if faults.always_resume and engine is react:
             engine = _react_forgetting_appends
         if (layers := self.agent.middleware_layers) and not isinstance(self.command, CallToolCommand):
@@ -422,6 +425,14 @@ class SessionDriver(ChannelUser):
         if (output := plan.overrides.get("output")) is not None:
             engine = end_run_on_answer(engine, output)
         return engine
+
+    def _get_engine(self, plan: RunPlan) -> Engine:
+        """Return the engine of the agent, or that of this run, which stops with the process too."""
+        engine = plan.overrides.get("engine", self.agent.engine)
+        process_end = find_shutdown_signal(self.agent.engine)
+        if process_end is None or engine is self.agent.engine or isinstance(self.command, CallToolCommand):
+            return engine
+        return process_end.wrap_engine(engine)
 
     # -- how a run begins ----------------------------------------------------------------------------------------------
 
@@ -557,6 +568,7 @@ class SessionDriver(ChannelUser):
     def _resume_background_work(self, run: Run) -> None:
         """Resume the tasks of background agents that a crash interrupted."""
         if run.state.inbox:
+            run.engine = run.engine or self.agent.engine  # the tasks stop with the process if its runs do
             for extension in get_active_agent(self.agent, run.state).extensions:
                 if extension.background is not None:
                     extension.background.resume_tasks(run)

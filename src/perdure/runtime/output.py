@@ -5,6 +5,7 @@ answer as arguments (`tool`), or by instructions (`prompted`). In every mode the
 that does not fit is returned to the model with every problem listed, a limited number of times.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_args
 
@@ -275,6 +276,7 @@ def add_output_parts(output: Output[Any] | None, model_info: ModelInfo, plan: Ou
 def end_run_on_answer(engine: Engine, output: Output[Any]) -> Engine:
     """Return an engine that ends a run as done, with its output, once the model has called the answer tool."""
 
+    @functools.wraps(engine)
     async def run_to_answer(run: Run) -> Outcome[Any]:
         outcome = await engine(run)
         call = _find_answer_call(run.messages) if outcome.reason == "terminated" else None

@@ -6,6 +6,7 @@ Posts (steering, follow-ups, answers, inbox resolutions, cancels) are durable wh
 driver in whichever process it is.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 import msgspec
 
 from perdure.core import check
-from perdure.core.clock import new_id
-from perdure.core.error import Fenced, SessionBusy, UsageError
+from perdure.core.clock import Clock, new_id
+from perdure.core.error import Fenced, SessionBusy, ShuttingDown, UsageError
 from perdure.core.event import GrantRevoked, QuestionAsked
 from perdure.core.fold import State, fold_entries
 from perdure.core.inbox import InboxItem, build_resolution_post, list_inbox_items
@@ -32,7 +33,8 @@ from perdure.core.message import Content, Message, ToolCall, ToolResult, check_l
 from perdure.core.model import Model
 from perdure.core.outcome import Outcome
 from perdure.core.run import CancelMode
-from perdure.core.store import Post
+from perdure.core.run_callbacks import ShutdownSignal, find_shutdown_signal
+from perdure.core.store import Post, wait_despite_cancel
 from perdure.core.tool import D
 from perdure.models import open_model
 
@@ -607,23 +609,28 @@ class Session(StoredSession[D]):
 
         An error does not end it, whether the store is out of reach, or the run was begun with code that is not passed
         here. It is yielded once, as an outcome with status `failed` and the error, and then it is tried again.
+
+        With an agent that a `Shutdown` has wrapped, it ends when the process is asked to end.
         """
         check.require_number("session.attend", "seconds", seconds)
         check_overrides(add_output(overrides, output))
+        process_end = find_shutdown_signal(self.agent.engine)
         reported = ""
-        while True:
+        while process_end is None or not process_end.requested:
             try:
                 outcome = await self.attend_once(output=output, **overrides)
                 reported = ""
             except (SessionBusy, Fenced):  # another process drives the session, or took it over meanwhile
                 outcome = None
+            except ShuttingDown:
+                return
             except Exception as error:  # noqa: BLE001 - any error becomes an outcome, and the next attempt may succeed
                 text = repr(error)
                 outcome = None if text == reported else build_error_outcome(self.session_id, error)
                 reported = text
             if outcome is not None:
                 yield outcome
-            await self.agent.clock.sleep(seconds)
+            await _sleep_until_shutdown(self.agent.clock, seconds, process_end)
 
     async def attend_once(self, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any] | None:
         """Continue the session if there is a new reason to, as `attend` does; return `None` if there is none.
@@ -740,6 +747,19 @@ class Session(StoredSession[D]):
 
     def __repr__(self) -> str:
         return f"Session({self.session_id!r})"
+
+
+async def _sleep_until_shutdown(clock: Clock, seconds: float, process_end: ShutdownSignal | None) -> None:
+    """Sleep; not longer than until the process is asked to end."""
+    if process_end is None:
+        return await clock.sleep(seconds)
+    timers = [asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(process_end.wait())]
+    try:
+        await asyncio.wait(timers, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for timer in timers:
+            timer.cancel()
+        await wait_despite_cancel(timers)
 
 
 def _split_prompt(prompt: Prompt) -> tuple[tuple[Message, ...], tuple[Message, ...]]:

@@ -4,7 +4,7 @@ import inspect
 from typing import Any, cast
 
 from perdure.core import check
-from perdure.core.error import Fenced, SessionBusy
+from perdure.core.error import Fenced, SessionBusy, ShuttingDown
 from perdure.core.fold import State
 from perdure.core.outcome import Outcome
 from perdure.core.store import Store
@@ -53,7 +53,7 @@ class WorkerSessions:
             return None
         try:
             return await session.attend_once(**await self._choose_overrides(session_id))
-        except (SessionBusy, Fenced):  # another process was quicker, or has taken the session over
+        except (SessionBusy, Fenced, ShuttingDown):  # another process has the session, or the next one will
             return None
 
     async def _choose_overrides(self, session_id: str) -> Overrides[Any]:

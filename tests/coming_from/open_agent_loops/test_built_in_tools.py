@@ -1,17 +1,17 @@
 """The built-in tools of Open Agent Loops and their seams to the host, with our names."""
 
 import pytest
-from perdure.testing.shell import ScriptedShell
 
 from perdure import Agent, allow_all
 from perdure.core.path_target import PathTarget
 from perdure.files.jail import digest_of
 from perdure.hosts import LocalFiles, LocalSearch, LocalShell
 from perdure.testing import MemoryFiles, ScriptedModel, call
+from perdure.testing.scripted_shell import ScriptedShell
 from perdure.toolkits.code_execution import code_execution_tool
 from perdure.toolkits.edit_ladder import EditStep, apply_edit
 from perdure.toolkits.edit_tool import edit_tool
-from perdure.toolkits.file_backend import FileState, FolderEntry
+from perdure.toolkits.file_backend import FileContent, FolderEntry
 from perdure.toolkits.file_page import format_page
 from perdure.toolkits.file_tools import read_tool, write_tool
 from perdure.toolkits.search_backend import GlobQuery, GlobResult, SearchMatch, SearchQuery, SearchResult
@@ -39,18 +39,18 @@ class Host:
     def show(self, target: PathTarget) -> str:
         return target.path.removeprefix("/host").strip("/") or "."
 
-    async def read_file(self, target: PathTarget) -> FileState:
+    async def read_file(self, target: PathTarget) -> FileContent:
         self.asked.append(target)
         data = self.files[self.show(target)]
-        return FileState(data, digest_of(data))
+        return FileContent(data, digest_of(data))
 
     async def list_folder(self, _target: PathTarget) -> list[FolderEntry]:
         return [FolderEntry(name, "file", len(data)) for name, data in self.files.items()]
 
-    async def write_file(self, target: PathTarget, data: bytes, *, expected: str | None = None) -> FileState:
+    async def write_file(self, target: PathTarget, data: bytes, *, expected: str | None = None) -> FileContent:
         self.asked.append((target, data, expected))
         self.files[self.show(target)] = data
-        return FileState(data, digest_of(data))
+        return FileContent(data, digest_of(data))
 
     async def search_lines(self, _target: PathTarget, query: SearchQuery) -> SearchResult:
         self.asked.append(query)

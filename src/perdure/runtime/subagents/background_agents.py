@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from perdure.core.approval_binding import build_session_key, format_agent_chain
-from perdure.core.error import ConfigError, Fenced, PerdureError, SessionBusy, StoreError
+from perdure.core.error import ConfigError, Fenced, PerdureError, SessionBusy, ShuttingDown, StoreError
 from perdure.core.event import Entry, Event, InboxResolved, SessionConfigured, SubagentFinished
 from perdure.core.event_erasure import REDACTED
 from perdure.core.fold import State, fold_events
@@ -226,6 +226,8 @@ class BackgroundAgents:
             if outcome.status == "waiting":  # this process has left it to the next one
                 return
             text = str(build_subagent_result(job.agent, outcome).content)
+        except ShuttingDown:  # before it could begin
+            return
         except StoreError as unusable:  # the task is not over: it is resumed when that session runs again
             logger.warning("agent %s of session %s cannot be driven: %s", job.handle, run.session_id, unusable)
             return
