@@ -32,7 +32,7 @@ AUTHOR_PAGES = (
             "perdure.core.run_spec.RunPlace",
             "perdure.core.run_callbacks.BetweenTurns",
             "perdure.core.run_callbacks.Reminder",
-            "perdure.core.mailbox.Mailbox",
+            "perdure.core.run_mailbox.Mailbox",
             "perdure.core.fold.State",
             "perdure.core.fold.fold_entries",
         ),
@@ -136,7 +136,7 @@ AUTHOR_PAGES = (
         "Set timeouts of HTTP, or see what is sent. See [how-to/limits-per-key](../../how-to/limits-per-key.md).",
         (),
         (
-            "perdure.net.http.HttpTransport",
+            "perdure.net.http_transport.HttpTransport",
             "perdure.net.transport.Deadlines",
             "perdure.net.transport.Transport",
             "perdure.net.transport.Response",

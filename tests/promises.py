@@ -329,7 +329,7 @@ _ADDED = "tests/core/test_added_tools.py::test_"
 _PERMIT = "tests/core/test_loop_permission.py::test_"
 _RUN = "tests/core/test_run.py::test_"
 _FOLD = "tests/core/test_fold.py::test_"
-_WRAP = "tests/core/test_wrappers.py::test_"
+_WRAP = "tests/core/test_model_and_tool_wrappers.py::test_"
 _FANOUT = "tests/core/test_fanout.py::test_"
 _GATE = "tests/core/test_permission.py::test_"
 _BOUND = "tests/runtime/test_bound_approvals.py::test_"
@@ -347,7 +347,7 @@ _CHANNEL = "tests/runtime/test_session_channel.py::test_"
 _KEEPING = "tests/runtime/test_stored_session.py::test_"
 _QUESTION = "tests/core/test_question.py::test_"
 _LEDGER = "tests/core/test_shared_budget.py::test_"
-_MAILBOX = "tests/core/test_mailbox.py::test_"
+_MAILBOX = "tests/core/test_run_mailbox.py::test_"
 _POWER = "tests/faults/test_power.py::test_"
 _DISK = "tests/faults/test_disk.py::test_"
 _FLIPS = "tests/faults/test_bit_flips.py::test_"
@@ -383,12 +383,12 @@ _QUARANTINE = "tests/models/test_rejected_tools.py::test_"
 _OPENING = "tests/models/test_model_builder.py::test_"
 _JSON_REPLY = "tests/models/test_json_reply.py::test_"
 _PROBE = "tests/models/probe/"
-_HTTP = "tests/net/test_http.py::test_"
+_HTTP = "tests/net/test_http_transport.py::test_"
 _POOL = "tests/net/test_pool.py::test_"
 _TAP = "tests/net/test_tap.py::test_"
 _OUTPUT = "tests/runtime/test_output.py::test_"
 _PARTIAL = "tests/runtime/test_partial_json.py::test_"
-_CACHE = "tests/core/test_prompt_cache.py::test_"
+_CACHE = "tests/core/test_prompt_cache_misses.py::test_"
 _EXTENSION = "tests/runtime/test_extension.py::test_"
 _COMPACTION = "tests/context/test_compaction.py::test_"
 _SUMMED_UP = "tests/context/test_compaction_of_sessions.py::test_"
@@ -572,7 +572,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _GEMINI + "test_messages.py::test_the_author_gets_everything_back_where_it_was",
         _GEMINI + "test_messages.py::test_nobody_else_gets_thoughts_and_signatures",
         _BEDROCK + "test_encode.py::test_thinking_goes_back_to_its_author_alone",
-        "tests/models/test_thinking_in_text.py::test_no_model_gets_its_thinking_back_as_something_that_it_said",
+        "tests/models/test_think_tag_writer.py::test_no_model_gets_its_thinking_back_as_something_that_it_said",
     ),
     "wire:notes": (
         _CHAT + "test_encode.py::test_what_a_model_cannot_look_at_is_told_in_a_note",
@@ -1082,7 +1082,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     ),
     "crash:workers": (
         "tests/faults/test_workers.py::test_workers_that_are_killed_at_random_leave_their_sessions_to_others",
-        "tests/runtime/test_store_worker.py::test_every_session_that_was_cut_off_is_finished",
+        "tests/runtime/test_resume_worker.py::test_every_session_that_was_cut_off_is_finished",
     ),
     "crash:unparked": (
         _DRIVER + "a_parked_run_can_be_taken_up_again",

@@ -10,14 +10,14 @@ from perdure.config import BadConfig, TrustedFiles, load_config
 from perdure.context.agent_role import Role
 from perdure.core.error import ConfigError
 from perdure.testing import ScriptedModel
-from perdure.toolkits.inbox import post_to_inbox
+from perdure.toolkits.inbox_tool import post_to_inbox
 
 WHOLE = """\
 model = "demo"
 name = "mate"
 description = "Helps on deck."
 instructions_file = "instructions.md"
-tools = ["perdure.toolkits.inbox:post_to_inbox"]
+tools = ["perdure.toolkits.inbox_tool:post_to_inbox"]
 store = "sqlite:kept/sessions.db"
 workdir = "deck"
 project = true
@@ -182,7 +182,7 @@ def test_skills_of_the_project_stay_inert_until_they_are_trusted(write, folder):
 def test_what_goes_wrong_when_the_agent_is_made_has_its_line_too(write):
     for text, line in (
         ('\nmodel = "no such provider"\n', 2),
-        ('model = "demo"\ntools = [\n "perdure.toolkits.inbox:post_to_inbox",\n "no_such_module:x",\n]\n', 4),
+        ('model = "demo"\ntools = [\n "perdure.toolkits.inbox_tool:post_to_inbox",\n "no_such_module:x",\n]\n', 4),
         ('model = "demo"\n[compaction]\n\nmodel = "no such provider"\n', 4),
     ):
         with pytest.raises(BadConfig) as caught:
@@ -339,7 +339,7 @@ def test_an_extension_may_be_imported_or_made_by_a_function(write):
     ("text", "line", "told"),
     [
         ('[extensions]\nimports = ["perdure.extensions:hystory"]', 3, "did you mean 'history'"),
-        ('[extensions]\nimports = ["perdure.core.check:require_text"]', 3, "makes none"),
+        ('[extensions]\nimports = ["perdure.core.argument_checks:require_text"]', 3, "makes none"),
         ('[extensions]\nimports = ["perdure:__version__"]', 3, "no Extension"),
         ("[extensions]\nlarge_results = 5", 3, "max_characters=5"),
         ("[vault]", 2, "needs a place"),

@@ -57,7 +57,7 @@ from perdure.core.message import Image, Status, Text, Thinking, assistant
 from perdure.core.outcome import Outcome
 from perdure.core.permission import Grants, later
 from perdure.core.stop_conditions import max_turns
-from perdure.replaying.diff import describe_event
+from perdure.replaying.difference_text import describe_event
 from perdure.replaying.replay import Divergence, Source, replay
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls, pause

@@ -338,7 +338,7 @@ async def test_a_removal_that_was_cut_off_is_finished_by_the_next(change, snapsh
         unlink(place)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("perdure.files.snapshot_folder.os.unlink", die)
+    monkeypatch.setattr("perdure.files.file_snapshot_folder.os.unlink", die)
     with pytest.raises(KeyboardInterrupt):
         snapshots.remove_unused((), stored_before=time.time() - HOUR * 1.9)
     assert len(stored(snapshots)) == 3

@@ -24,7 +24,7 @@ _NAMES_BY_MODULE = {
         "ShortCircuit",
     ),
     ".context.project_instructions": ("Project",),
-    ".context.prompt_versions": ("Prompts",),
+    ".context.prompt_version_files": ("Prompts",),
     ".context.agent_role": ("Role",),
     ".context.role_files": ("load_roles",),
     ".context.skills": (
@@ -120,7 +120,7 @@ _NAMES_BY_MODULE = {
         "deny_all",
         "later",
     ),
-    ".core.prompt_cache": ("CacheReport",),
+    ".core.prompt_cache_misses": ("CacheReport",),
     ".core.run": (
         "Accepted",
         "Retry",
@@ -163,7 +163,7 @@ _NAMES_BY_MODULE = {
     ),
     ".core.tool_context": ("ToolContext",),
     ".core.toolbox": ("Toolbox",),
-    ".core.wrappers": (
+    ".core.model_and_tool_wrappers": (
         "after",
         "around",
         "before",
@@ -200,13 +200,13 @@ _NAMES_BY_MODULE = {
         "delegation",
         "orchestrator",
     ),
-    ".session_import": ("ImportReport",),
+    ".imported_conversation": ("ImportReport",),
     ".session_transfer": (
         "export_session",
         "import_session",
     ),
     ".stores": ("open_store",),
-    ".tracing.watchers": (
+    ".tracing.printing_watchers": (
         "log_tool_calls",
         "mirror_text",
         "mirror_tool_calls",

@@ -13,7 +13,7 @@ from .context.directives import Mentions as Mentions
 from .context.directives import Rewrite as Rewrite
 from .context.directives import ShortCircuit as ShortCircuit
 from .context.project_instructions import Project as Project
-from .context.prompt_versions import Prompts as Prompts
+from .context.prompt_version_files import Prompts as Prompts
 from .context.role_files import load_roles as load_roles
 from .context.skills import Skill as Skill
 from .context.skills import Skills as Skills
@@ -78,6 +78,16 @@ from .core.model import OutputSpec as OutputSpec
 from .core.model import Price as Price
 from .core.model import Request as Request
 from .core.model import Settings as Settings
+from .core.model_and_tool_wrappers import after as after
+from .core.model_and_tool_wrappers import around as around
+from .core.model_and_tool_wrappers import before as before
+from .core.model_and_tool_wrappers import compacted as compacted
+from .core.model_and_tool_wrappers import failover as failover
+from .core.model_and_tool_wrappers import gated as gated
+from .core.model_and_tool_wrappers import observed as observed
+from .core.model_and_tool_wrappers import retried as retried
+from .core.model_and_tool_wrappers import timed as timed
+from .core.model_and_tool_wrappers import truncated as truncated
 from .core.outcome import Outcome as Outcome
 from .core.permission import Explanation as Explanation
 from .core.permission import Grant as Grant
@@ -92,7 +102,7 @@ from .core.permission import ask as ask
 from .core.permission import deny as deny
 from .core.permission import deny_all as deny_all
 from .core.permission import later as later
-from .core.prompt_cache import CacheReport as CacheReport
+from .core.prompt_cache_misses import CacheReport as CacheReport
 from .core.run import Accepted as Accepted
 from .core.run import Retry as Retry
 from .core.run import Run as Run
@@ -126,17 +136,8 @@ from .core.tool import tool as tool
 from .core.tool import tool_from_schema as tool_from_schema
 from .core.tool_context import ToolContext as ToolContext
 from .core.toolbox import Toolbox as Toolbox
-from .core.wrappers import after as after
-from .core.wrappers import around as around
-from .core.wrappers import before as before
-from .core.wrappers import compacted as compacted
-from .core.wrappers import failover as failover
-from .core.wrappers import gated as gated
-from .core.wrappers import observed as observed
-from .core.wrappers import retried as retried
-from .core.wrappers import timed as timed
-from .core.wrappers import truncated as truncated
 from .credentials import credentialed as credentialed
+from .imported_conversation import ImportReport as ImportReport
 from .models import open_model as open_model
 from .replaying.replay import Divergence as Divergence
 from .replaying.replay import Replayed as Replayed
@@ -153,12 +154,11 @@ from .runtime.subagents.as_tool import Assignment as Assignment
 from .runtime.subagents.as_tool import subagent as subagent
 from .runtime.subagents.delegation import delegation as delegation
 from .runtime.subagents.delegation import orchestrator as orchestrator
-from .session_import import ImportReport as ImportReport
 from .session_transfer import export_session as export_session
 from .session_transfer import import_session as import_session
 from .stores import open_store as open_store
-from .tracing.watchers import log_tool_calls as log_tool_calls
-from .tracing.watchers import mirror_text as mirror_text
-from .tracing.watchers import mirror_tool_calls as mirror_tool_calls
+from .tracing.printing_watchers import log_tool_calls as log_tool_calls
+from .tracing.printing_watchers import mirror_text as mirror_text
+from .tracing.printing_watchers import mirror_tool_calls as mirror_tool_calls
 
 __version__: str

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
-from .core import check
+from .core import argument_checks
 from .core.error import ConfigError
 from .core.rule import Rule, ask
 from .core.target import path
@@ -81,7 +81,9 @@ def _choose_shell(
         opened = _open_shell(root, is_required=choice is True, has_own_names=has_own_names)
         return (() if opened is None else shell_tools(opened)), opened
     if isinstance(choice, str) or not (isinstance(choice, Sequence) or hasattr(choice, "confinement")):
-        check.raise_config_error("coding", "shell", choice, "give True, False, a ShellBackend, or a list of tools")
+        argument_checks.raise_config_error(
+            "coding", "shell", choice, "give True, False, a ShellBackend, or a list of tools"
+        )
     return (choice if isinstance(choice, Sequence) else shell_tools(choice)), None
 
 

@@ -32,7 +32,7 @@ from .configuring.restricted_settings import (
     tighten_limits,
 )
 from .configuring.schema import config_schema
-from .configuring.tables import CompactionTable, ConfigFile
+from .configuring.table_classes import CompactionTable, ConfigFile
 from .configuring.trusted_files import TrustedFiles
 from .configuring.validation import convert_config
 from .context.agent_role import Role
@@ -40,10 +40,10 @@ from .context.compaction import Compaction
 from .context.compaction_strategies import keep_recent
 from .context.directives import Mentions
 from .context.project_instructions import Project, get_config_folder
-from .context.prompt_versions import Prompts
+from .context.prompt_version_files import Prompts
 from .context.role_files import find_role, load_roles
 from .context.skills import Skills, Trust, load_skills, load_skills_from
-from .context.text_file import decode_strictly
+from .context.text_file_reader import decode_strictly
 from .core.error import ConfigError
 from .core.model import Model
 from .core.permission import Permissions, later
@@ -52,7 +52,7 @@ from .core.tool import Tool
 from .credentials import EnvironmentVault, FileVault, KeyringVault, Vault, first_of
 from .extensions import history, large_results, notebook, short_results
 from .files.file_head import is_path_below
-from .mcp.server import McpServer
+from .mcp.server_settings import McpServer
 from .models import open_model
 from .runtime.agent import Agent
 from .runtime.extension import Extension

@@ -15,12 +15,12 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .core import check
+from .core import argument_checks
 from .core.error import ConfigError
 from .core.event import ValueKept
 from .files.confined_folder import FileRefused
 from .files.jail import FileContent, Jail
-from .runtime.background_job import list_background_jobs
+from .runtime.background_job_record import list_background_jobs
 from .runtime.session import Session
 from .toolkits.command_record import COMMAND_NAME, parse_command_record
 from .toolkits.file_record import FILE_PREFIX, NO_FILE, FileRecord, SnapshotBackend, parse_record
@@ -95,9 +95,9 @@ class FileHistory:
             workdir: The working folder; by default the one that the log names.
         """
         if not isinstance(session, Session):
-            check.raise_config_error("FileHistory", "session", session, "give a session of an agent")
+            argument_checks.raise_config_error("FileHistory", "session", session, "give a session of an agent")
         if not callable(getattr(snapshots, "load", None)):
-            check.raise_config_error("FileHistory", "snapshots", snapshots, "give SnapshotFolder(folder)")
+            argument_checks.raise_config_error("FileHistory", "snapshots", snapshots, "give SnapshotFolder(folder)")
         self._session = session
         self._snapshots = snapshots
         self._workdir = None if workdir is None else os.path.realpath(workdir)

@@ -16,7 +16,7 @@ from .core.error import ConfigError, Conflict, SessionExists, SessionNotFound, U
 from .core.event import Entry, SessionImported
 from .core.model import ToolSpec
 from .core.store import Store, finish_before_cancel
-from .session_import import ImportReport, reduce_to_conversation, renumber_entries
+from .imported_conversation import ImportReport, reduce_to_conversation, renumber_entries
 
 FORMAT: Final = "perdure-session"
 _FORMATS: Final = (FORMAT, "windlass-session")

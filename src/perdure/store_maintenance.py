@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from .core import check
+from .core import argument_checks
 from .core.error import ConfigError, SessionBusy, Unsupported
 from .core.event import ValueKept
 from .core.fold import fold_entries
@@ -19,7 +19,7 @@ from .runtime.stored_session import iterate_sessions
 from .toolkits.file_record import FILE_PREFIX, parse_record
 
 if TYPE_CHECKING:
-    from .files.snapshot_folder import RemovedSnapshots, SnapshotFolder
+    from .files.file_snapshot_folder import RemovedSnapshots, SnapshotFolder
 
 CRITERIA = ("older_than_seconds", "keep", "max_bytes")
 """Criteria by which sessions are selected."""
@@ -77,9 +77,9 @@ async def prune_snapshots(
     """
     import asyncio
 
-    from .files.snapshot_folder import RemovedSnapshots
+    from .files.file_snapshot_folder import RemovedSnapshots
 
-    check.require_number("prune_snapshots", "grace_seconds", grace_seconds)
+    argument_checks.require_number("prune_snapshots", "grace_seconds", grace_seconds)
     if not stores:
         raise ConfigError("prune_snapshots() would remove everything: give the stores that use the folder")
     stored_before = now - grace_seconds
@@ -217,10 +217,10 @@ def _check_criteria(older_than_seconds: float | None, keep: int | None, max_byte
     if older_than_seconds is None and keep is None and max_bytes is None:
         raise ConfigError(f"prune() would remove everything or nothing: give one of {', '.join(CRITERIA)}")
     if older_than_seconds is not None:
-        check.require_number("prune", "older_than_seconds", older_than_seconds)
+        argument_checks.require_number("prune", "older_than_seconds", older_than_seconds)
     for name, value in (("keep", keep), ("max_bytes", max_bytes)):
         if value is not None:
-            check.require_int("prune", name, value)
+            argument_checks.require_int("prune", name, value)
 
 
 async def _can_delete(store: Store, info: SessionInfo, *, waiting_too: bool) -> bool:

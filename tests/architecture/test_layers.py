@@ -52,8 +52,8 @@ def test_the_allowed_directions_are_allowed(package):
         package(
             {
                 "core/run": "",
-                "net/http": "import perdure.core.run",
-                "toolkits/web": "import perdure.net.http",
+                "net/http_transport": "import perdure.core.run",
+                "toolkits/web": "import perdure.net.http_transport",
                 "models/demo": "import perdure.core.run",
                 "runtime/agent_spec": "import perdure.toolkits.web, perdure.models.demo",
                 "runtime/run_builder": "import perdure.runtime.agent_spec",
@@ -73,9 +73,9 @@ def test_the_allowed_directions_are_allowed(package):
 @pytest.mark.parametrize(
     ("importer", "imported"),
     [
-        ("core/run", "net/http"),
+        ("core/run", "net/http_transport"),
         ("core/run", "models/demo"),
-        ("net/http", "stores/memory"),
+        ("net/http_transport", "stores/memory"),
         ("models/demo", "stores/memory"),
         ("models/demo", "runtime/agent"),
         ("runtime/session", "runtime/agent"),
@@ -170,7 +170,7 @@ OWN_FILES = {
     "credentials.file_vault": "the vault",
     "hosts.bubblewrap": "what it mounts over names, in a folder of its own",
     "hosts.output_capture": "spool files, in a folder of its own",
-    "hosts.placeholder_guard": "lock files, in a folder of its own",
+    "hosts.sandbox_placeholder_lock": "lock files, in a folder of its own",
     "hosts.process_tree": "what the kernel says about processes",
     "hosts.supervisor": "what the kernel says about processes, and the environment that the host has written down",
     "interaction.grant_file": "the record of grants",

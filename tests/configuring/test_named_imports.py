@@ -4,7 +4,7 @@ import pytest
 
 from perdure.configuring.named_imports import import_tools
 from perdure.core.error import ConfigError
-from perdure.toolkits.inbox import post_to_inbox
+from perdure.toolkits.inbox_tool import post_to_inbox
 
 SOURCE = '''
 from perdure import tool
@@ -37,7 +37,7 @@ def module(tmp_path, monkeypatch):
 
 
 def test_one_tool_is_found():
-    assert import_tools("perdure.toolkits.inbox:post_to_inbox") == [post_to_inbox]
+    assert import_tools("perdure.toolkits.inbox_tool:post_to_inbox") == [post_to_inbox]
 
 
 @pytest.mark.parametrize(

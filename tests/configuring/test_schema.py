@@ -6,7 +6,7 @@ import jsonschema_rs
 
 from perdure.config import config_schema
 from perdure.configuring.schema import build_schema, read_field_descriptions
-from perdure.configuring.tables import ConfigFile
+from perdure.configuring.table_classes import ConfigFile
 
 
 def test_it_is_a_schema_and_takes_what_we_take():

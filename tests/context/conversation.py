@@ -9,10 +9,10 @@ from perdure.core.clock import SYSTEM_CLOCK
 from perdure.core.event import Entry, Event, MessageAdded, ModelRequested, RunStarted, ToolFinished
 from perdure.core.fanout import Fanout
 from perdure.core.fold import State, fold_entries
-from perdure.core.mailbox import Mailbox
 from perdure.core.message import Message, Text, ToolCall, ToolResult, Usage, assistant, user
 from perdure.core.model import Request
 from perdure.core.run import Run
+from perdure.core.run_mailbox import Mailbox
 from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
 from perdure.core.store import Log
 from perdure.core.tool import Tool

@@ -19,7 +19,7 @@ from perdure.core.error import ContextOverflow, EmptyReply, ReplyCutOff
 from perdure.core.event import ErrorRaised, ReplyFinished, RetryScheduled, TextDelta
 from perdure.core.message import StopReason, Usage
 from perdure.core.model import Request, Settings
-from perdure.core.wrappers import WrappedModel
+from perdure.core.model_and_tool_wrappers import WrappedModel
 from perdure.testing import Reply
 from tests.context.conversation import SNAPSHOT, model_of, summing_up
 

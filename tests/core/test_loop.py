@@ -39,11 +39,11 @@ from perdure.core.event import (
 from perdure.core.loop import react
 from perdure.core.message import Message, StopReason, Text, Thinking, ToolCall, Usage, user
 from perdure.core.model import ModelInfo, Request, Settings
+from perdure.core.model_and_tool_wrappers import failover, retried
 from perdure.core.outcome import Outcome
 from perdure.core.run import Accepted, Retry, Run
 from perdure.core.stop_conditions import Halt, Nudge, Step, repeated_calls
 from perdure.core.tool import ToolOutput
-from perdure.core.wrappers import failover, retried
 from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, calls, pause, thinking
 from tests.doubles import SECONDS, NotedStore, kind, log_of, of
 from tests.transcript import assert_valid

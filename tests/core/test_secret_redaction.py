@@ -8,9 +8,9 @@ from perdure import Agent, Extension, ToolContext, tool
 from perdure.core.event import Event, TextDelta, ThinkingDelta, ToolProgress
 from perdure.core.message import user
 from perdure.core.model import Model, Request
+from perdure.core.model_and_tool_wrappers import WrappedModel
 from perdure.core.run import Run
 from perdure.core.secret_redaction import RelatedRunsRedaction
-from perdure.core.wrappers import WrappedModel
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Recorder, ScriptedModel, call, thinking
 

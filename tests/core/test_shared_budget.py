@@ -11,8 +11,8 @@ from perdure import Agent, ConfigError, Image, Limits, Price, Request, Settings,
 from perdure.core.error import OutOfBudget, ProviderDown
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta, UsageReported
 from perdure.core.model import ModelInfo, ToolSpec
+from perdure.core.model_and_tool_wrappers import retried
 from perdure.core.shared_budget import DEFAULT_OUTPUT_TOKENS, Budget, budgeted, estimate_max_input_tokens
-from perdure.core.wrappers import retried
 from perdure.testing import Reply, ScriptedModel, call
 
 PRICE = Price(input_usd=1.0, output_usd=10.0)

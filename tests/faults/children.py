@@ -22,9 +22,9 @@ from perdure.core.clock import new_id
 from perdure.core.error import Fenced, SessionBusy, UsageError
 from perdure.core.event import Entry, RunStarted, SessionOpened, ToolFinished
 from perdure.core.fold import fold_entries
-from perdure.core.mailbox import STEER_POST, build_message_post
 from perdure.core.message import Message, user
 from perdure.core.permission import PermissionRequest
+from perdure.core.run_mailbox import STEER_POST, build_message_post
 from perdure.core.store import Store
 from perdure.runtime.session import Session
 from perdure.stores.postgres.store import LEASE_SECONDS, PostgresStore

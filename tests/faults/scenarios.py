@@ -29,11 +29,11 @@ from perdure.core.event import (
 )
 from perdure.core.message import Message, StopReason, Text, ToolCall, ToolResult, assistant, user
 from perdure.core.model import Model, Request
+from perdure.core.model_and_tool_wrappers import after, around, before, failover, retried
 from perdure.core.outcome import Outcome
 from perdure.core.run import Accepted
 from perdure.core.store import Store
 from perdure.core.tool import Tool
-from perdure.core.wrappers import after, around, before, failover, retried
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls
 from tests.faults.suspension import own_task

@@ -12,7 +12,7 @@ import pytest
 from perdure.core.error import ConfigError
 from perdure.hosts import bubblewrap
 from perdure.hosts.local_shell import CommandLimits, LocalShell
-from perdure.hosts.placeholder_guard import guard_placeholders
+from perdure.hosts.sandbox_placeholder_lock import guard_placeholders
 from perdure.toolkits.shell_backend import ShellCommand
 
 pytestmark = pytest.mark.needs("bubblewrap")
@@ -267,7 +267,7 @@ def test_a_folder_that_another_process_uses_keeps_its_protection(tmp_path):
     guard = guard_placeholders(str(tmp_path))
     (tmp_path / "perdure.toml").mkdir()
     script = f"""
-from perdure.hosts.placeholder_guard import guard_placeholders
+from perdure.hosts.sandbox_placeholder_lock import guard_placeholders
 guard_placeholders({str(tmp_path)!r}).release()
 """
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -261,10 +261,10 @@ def test_ripgrep_and_python_find_the_same_lines_and_files(tmp_path):
 
 
 def test_the_program_that_searches_lines_imports_nothing_of_the_package():
-    from perdure.hosts import line_search
+    from perdure.hosts import line_search_program
 
     code = "import sys, runpy; runpy.run_path(sys.argv[1]); print([m for m in sys.modules if 'perdure' in m])"
     done = subprocess.run(
-        [sys.executable, "-I", "-c", code, line_search.__file__], capture_output=True, text=True, check=True
+        [sys.executable, "-I", "-c", code, line_search_program.__file__], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]", done.stderr

@@ -4,7 +4,7 @@ import pytest
 
 from perdure.core.event import QuestionAnswered, QuestionAsked, SlotClosed, SlotOpened
 from perdure.core.fold import fold_events
-from perdure.core.mailbox import build_slot_closing_post
+from perdure.core.run_mailbox import build_slot_closing_post
 from perdure.core.schema import check_value
 from perdure.core.store import Post
 from perdure.core.validation_problems import Invalid

@@ -11,7 +11,7 @@ from perdure.core.event import Entry, MessageAdded, ValueKept
 from perdure.core.fold import fold_entries
 from perdure.core.message import user
 from perdure.core.store import Post
-from perdure.runtime.background_job import BackgroundJob, list_background_jobs
+from perdure.runtime.background_job_record import BackgroundJob, list_background_jobs
 from perdure.session_transfer import export_session, import_session
 from perdure.stores.file.line_format import encode_line
 from perdure.stores.file.store import FileStore

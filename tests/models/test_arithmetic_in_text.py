@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.models.arithmetic_in_text import find_arithmetic
-from perdure.toolkits.arithmetic import evaluate_arithmetic
+from perdure.toolkits.arithmetic_evaluator import evaluate_arithmetic
 
 
 @pytest.mark.parametrize(

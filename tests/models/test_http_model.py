@@ -32,7 +32,7 @@ from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
 from perdure.models.throttle import Throttle
 from perdure.models.wire_format import EncodedRequest
-from perdure.net.http import HttpTransport
+from perdure.net.http_transport import HttpTransport
 from perdure.net.sse import SseParser
 from perdure.net.transport import Deadlines
 from perdure.testing import FakeClock

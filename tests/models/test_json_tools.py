@@ -34,7 +34,7 @@ from perdure.core.message import (
     user,
 )
 from perdure.core.model import ModelInfo, OutputSpec, Request, Settings, ToolSpec, assemble_reply, model_info
-from perdure.core.wrappers import retried
+from perdure.core.model_and_tool_wrappers import retried
 from perdure.models.json_tools import json_tools
 from perdure.models.json_tools.history_rewriter import MAX_CACHED, MessageRewriter
 from perdure.testing import Reply, ScriptedModel, check_model

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from perdure.net.error import NetError
-from perdure.net.http import HttpTransport
+from perdure.net.http_transport import HttpTransport
 from perdure.net.tap import TappedRequest, _TappedResponse, mask_headers, mask_url, tapped
 from tests.wire.server import Playback, Reply, at_random, each_byte, sse
 

@@ -8,14 +8,14 @@ import pytest
 
 from perdure import Agent, ConfigError, NotAnswered, Session, ToolContext, tool
 from perdure.interaction import Confirm, PlainText, SlotView
-from perdure.runtime import session_display, stored_session
+from perdure.runtime import session_display_slots, stored_session
 from perdure.testing import ScriptedModel, call
 from tests.doubles import SECONDS, until
 
 
 @pytest.fixture(autouse=True)
 def _quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_display, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(session_display_slots, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(stored_session, "WATCH_POLL_SECONDS", 0.01)
 
 

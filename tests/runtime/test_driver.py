@@ -38,8 +38,8 @@ from perdure.core.event import (
     ToolFinished,
     ToolStarted,
 )
-from perdure.core.mailbox import build_message_post
 from perdure.core.message import Message, Status, StopReason, ToolCall, ToolResult
+from perdure.core.run_mailbox import build_message_post
 from perdure.core.store import Lease
 from perdure.runtime.driver import SessionDriver, pass_post_to_run
 from perdure.runtime.driver_commands import WakeCommand

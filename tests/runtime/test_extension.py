@@ -23,10 +23,10 @@ from perdure.context.agent_role import Role
 from perdure.core.error import ConfigError
 from perdure.core.event import ModelRequested, RunEnded, ToolsChanged, ViewChanged
 from perdure.core.message import Message, user
+from perdure.core.model_and_tool_wrappers import after, truncated
 from perdure.core.run import Accepted, Retry, Run
 from perdure.core.stop_conditions import Step
 from perdure.core.tool import Tool
-from perdure.core.wrappers import after, truncated
 from perdure.runtime.extension import Extension
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Recorder, ScriptedModel, call

@@ -6,7 +6,7 @@ import pytest
 
 from perdure import Agent, Mentions, Project, load_config, load_roles
 from perdure.config import BadConfig, TrustedFiles
-from perdure.context.prompt_versions import Prompts
+from perdure.context.prompt_version_files import Prompts
 from perdure.core.error import ConfigError
 from perdure.testing import ScriptedModel, call
 from perdure.toolkits.basics import basic_tools

@@ -12,8 +12,8 @@ from perdure.core.error import Conflict, Fenced, SessionBusy, StoreError, Unread
 from perdure.core.event import Custom, Entry, MessageAdded, Unknown
 from perdure.core.message import assistant, user
 from perdure.stores.file import line_format as file_record
-from perdure.stores.file import log as file_log
-from perdure.stores.file.paths import session_paths
+from perdure.stores.file import log_file as file_log
+from perdure.stores.file.session_paths import session_paths
 from perdure.stores.file.store import FileStore
 from perdure.testing.store_contract import check_store
 from tests.stores.material import child, entries

@@ -15,7 +15,7 @@ from perdure.core.error import ConfigError, StoreError
 from perdure.core.event import Custom, Entry
 from perdure.core.store import Post
 from perdure.stores.file import file_io as file_access
-from perdure.stores.file import log as file_log
+from perdure.stores.file import log_file as file_log
 from perdure.stores.file import repair as file_repair
 from perdure.stores.file.store import FileStore
 from tests.seeds import SEED

@@ -145,7 +145,7 @@ async def test_the_log_is_on_the_disk_before_a_post_leaves_the_mailbox(folder, f
     lease = await files.acquire("s")
     await files.append(lease, taking(1, 1), sync=False)
     seen = []
-    monkeypatch.setattr("perdure.stores.file.log.sync_data", lambda _: seen.append((folder / "s.posts").exists()))
+    monkeypatch.setattr("perdure.stores.file.log_file.sync_data", lambda _: seen.append((folder / "s.posts").exists()))
     await files.release(lease)
     assert seen == [True]
     assert not (folder / "s.posts").exists()
@@ -159,7 +159,7 @@ async def test_a_log_that_cannot_be_synced_keeps_the_posts_and_frees_the_session
     def fail(_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("perdure.stores.file.log.sync_data", fail)
+    monkeypatch.setattr("perdure.stores.file.log_file.sync_data", fail)
     await files.release(lease)
     monkeypatch.undo()
     assert "stay in its mailbox" in caplog.text

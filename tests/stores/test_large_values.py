@@ -51,7 +51,7 @@ async def test_a_large_result_is_encoded_off_the_loop_by_sqlite(tmp_path, monkey
 
 async def test_a_large_result_is_encoded_off_the_loop_by_files(tmp_path, monkeypatch):
     store = f"file:{tmp_path}/sessions"
-    _, large = await threads_of_encoding(store, monkeypatch, "perdure.stores.file.log.encode_append_lines")
+    _, large = await threads_of_encoding(store, monkeypatch, "perdure.stores.file.log_file.encode_append_lines")
     assert large
     assert threading.get_ident() not in large
 

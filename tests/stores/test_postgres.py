@@ -313,7 +313,7 @@ async def test_only_barriers_wait_for_the_disk(postgres, store_of):
 
 
 async def test_what_is_not_on_disk_does_not_grow_without_bounds(store_of, monkeypatch):
-    monkeypatch.setattr("perdure.stores.postgres.operations.UNSYNCED_BYTES", 100)
+    monkeypatch.setattr("perdure.stores.postgres.store_operations.UNSYNCED_BYTES", 100)
     store = store_of()
     lease = await store.acquire("s")
     held = store._database.leases.get_valid(lease)

@@ -69,7 +69,7 @@ def test_a_missing_driver_is_told_where_the_store_is_made(monkeypatch):
 
 async def test_a_driver_that_is_not_whole_is_told_at_first_use(monkeypatch):
     store = PostgresStore("postgresql://box/work")
-    monkeypatch.setitem(sys.modules, "perdure.stores.postgres.operations", None)
+    monkeypatch.setitem(sys.modules, "perdure.stores.postgres.store_operations", None)
     with pytest.raises(ConfigError, match=r"pip install 'perdure\[postgres\]'"):
         await store.list()
 

@@ -6,7 +6,7 @@ from perdure.core.error import Conflict, StoreError
 from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
 from perdure.core.message import user
 from perdure.core.store import Post
-from perdure.stores.postgres import operations as postgres_database
+from perdure.stores.postgres import store_operations as postgres_database
 from tests.stores.material import entries
 
 pytestmark = pytest.mark.needs("postgres")

@@ -31,8 +31,8 @@ from perdure.core.event import (
     UsageReported,
 )
 from perdure.core.message import Status, Text, ToolCall, ToolResult, Usage, assistant, user
+from perdure.core.model_and_tool_wrappers import retried
 from perdure.core.tool import tool
-from perdure.core.wrappers import retried
 from perdure.runtime.agent import Agent
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call
 

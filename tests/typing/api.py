@@ -55,7 +55,7 @@ from perdure import (
 )
 from perdure.core.event import ModelEvent, ToolFinished
 from perdure.core.model import Model, Request
-from perdure.core.wrappers import CallNext
+from perdure.core.model_and_tool_wrappers import CallNext
 from perdure.testing import ScriptedModel, call
 
 

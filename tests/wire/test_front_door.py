@@ -17,8 +17,8 @@ from perdure.core.error import EmptyReply, ModelError
 from perdure.core.event import ReplyDiscarded, RetryScheduled
 from perdure.core.message import Message, StopReason, Usage, is_empty
 from perdure.core.model import Model, Price, sanitize_reply
+from perdure.core.model_and_tool_wrappers import retried
 from perdure.core.outcome import Outcome
-from perdure.core.wrappers import retried
 from perdure.models import open_model, openai_compatible
 from perdure.models.http_model import HttpModel
 from perdure.models.model_builder import load_wire
@@ -26,7 +26,7 @@ from perdure.models.profile import Profile
 from perdure.models.provider_catalog import find_provider
 from perdure.models.provider_errors import classify_error
 from perdure.models.throttle import Throttle
-from perdure.net.http import HttpTransport
+from perdure.net.http_transport import HttpTransport
 from perdure.testing import Recorder
 from tests.seeds import chance
 from tests.wire.recordings import LONG, Exchange, recordings

@@ -20,7 +20,7 @@ from perdure.core.error import BadRequest, ContextOverflow
 from perdure.core.event import ReplyFinished, TextDelta
 from perdure.core.message import Message, StopReason, assistant, user
 from perdure.core.model import Model, OutputSpec, Request, Settings, assemble_reply
-from perdure.core.wrappers import gated
+from perdure.core.model_and_tool_wrappers import gated
 from perdure.models.http_model import HttpModel
 from perdure.models.json_tools import json_tools
 from perdure.models.json_tools.toolless_request import build_reply_schema

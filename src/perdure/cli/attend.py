@@ -45,7 +45,7 @@ async def _attend(
 ) -> int:
     """Continue sessions until the process gets a signal to end, and return the exit code."""
     from perdure.core.clock import SYSTEM_CLOCK
-    from perdure.runtime.store_worker import StoreWorker
+    from perdure.runtime.resume_worker import StoreWorker
     from perdure.stores import open_store
 
     from .agent_assembly import resolve_store

@@ -1,4 +1,4 @@
-"""Commands to interact with a session: `questions`, `answer`, `inbox`, `resolve`, `steer` and `cancel`.
+"""Subcommands to interact with a session: `questions`, `answer`, `inbox`, `resolve`, `steer`, `cancel`.
 
 What is sent is stored when the command ends. A run in another process receives it within a second; if the session has
 no run, it waits for the next one, or until the last one is resumed.

@@ -20,7 +20,7 @@ from .terminal_output import TerminalOutput, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
     from perdure.core.store import Store
-    from perdure.session_import import ImportReport
+    from perdure.imported_conversation import ImportReport
 
 STREAM = "-"
 """File name that means standard input or standard output."""

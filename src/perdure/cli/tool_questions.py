@@ -14,7 +14,7 @@ from perdure.core.jsonable import to_text
 from perdure.core.schema import check_value
 from perdure.core.validation_problems import Invalid, missing_key_problem
 from perdure.interaction.slot_view import SlotView, slot_view_of_question
-from perdure.runtime.session_display import SessionDisplay
+from perdure.runtime.session_display_slots import SessionDisplay
 
 from .display_slot_text import render_slot
 from .line_input import LineReader

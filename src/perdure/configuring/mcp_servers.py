@@ -14,13 +14,13 @@ from msgspec import Struct
 from perdure.core.error import ConfigError
 from perdure.core.jsonable import short_repr
 from perdure.core.validation_problems import problem_from_msgspec_error
-from perdure.mcp.server import McpServer, McpTransport
+from perdure.mcp.server_settings import McpServer, McpTransport
 
 from .config_error import BadConfig, ConfigFault
 from .expand_variables import VariableExpander
 from .line_numbers import ValuePath
 from .read_config_file import ParsedConfigFile, read_json
-from .tables import ServerTable
+from .table_classes import ServerTable
 from .validation import find_unusable_values
 
 MAX_SERVERS: Final = 100

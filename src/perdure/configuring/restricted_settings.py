@@ -17,7 +17,7 @@ from perdure.files.confined_folder import ConfinedFolder, FileRefused
 from perdure.files.sensitive_names import SENSITIVE_NAMES
 
 from .line_numbers import ValuePath
-from .tables import ConfigFile
+from .table_classes import ConfigFile
 
 Restriction: TypeAlias = tuple[ValuePath, str]
 """Path of a setting that needs trust, and the effect that the setting would have."""

@@ -14,20 +14,20 @@ import msgspec
 from perdure.core.model import Settings
 from perdure.core.stop_conditions import Limits
 
-from . import tables
+from . import table_classes
 
 SCHEMA: Final = "https://json-schema.org/draft/2020-12/schema"
 
 _TABLES: Final = (
-    tables.ConfigFile,
-    tables.PermissionsTable,
-    tables.RuleTable,
-    tables.PromptsTable,
-    tables.CompactionTable,
-    tables.ExtensionsTable,
-    tables.VaultTable,
-    tables.McpTable,
-    tables.ServerTable,
+    table_classes.ConfigFile,
+    table_classes.PermissionsTable,
+    table_classes.RuleTable,
+    table_classes.PromptsTable,
+    table_classes.CompactionTable,
+    table_classes.ExtensionsTable,
+    table_classes.VaultTable,
+    table_classes.McpTable,
+    table_classes.ServerTable,
     Limits,
     Settings,
 )
@@ -40,7 +40,7 @@ def config_schema() -> dict[str, Any]:
 
 def build_schema(*, described: bool = False) -> dict[str, Any]:
     """Return the JSON Schema that `perdure.toml` is validated against; with `described`, each key has a description."""
-    schema = msgspec.json.schema(tables.ConfigFile)
+    schema = msgspec.json.schema(table_classes.ConfigFile)
     for table in _TABLES:
         definition = schema["$defs"][table.__name__]
         definition["additionalProperties"] = False

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from perdure.core.jsonable import short_repr
 
 from .line_numbers import ValuePath
-from .tables import ConfigFile, PermissionsTable, RuleTable
+from .table_classes import ConfigFile, PermissionsTable, RuleTable
 
 Mistake: TypeAlias = tuple[ValuePath, str]
 """Path of a wrong value, and the message."""

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 
 from perdure.context.trust_file import TrustedItem, TrustFile
-from perdure.core import check
+from perdure.core import argument_checks
 
 
 class TrustedFiles:
@@ -15,7 +15,7 @@ class TrustedFiles:
     """
 
     def __init__(self, path: str) -> None:
-        check.require_text("TrustedFiles", "path", path, non_empty=True)
+        argument_checks.require_text("TrustedFiles", "path", path, non_empty=True)
         self._file = TrustFile(path)
         self.path = self._file.path
         """Path of the file that contains the record."""

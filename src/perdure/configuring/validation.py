@@ -20,7 +20,7 @@ from .line_numbers import ValuePath
 from .read_config_file import ParsedConfigFile
 from .schema import build_schema
 from .semantic_checks import find_mistakes
-from .tables import ConfigFile
+from .table_classes import ConfigFile
 
 _type_of: Callable[[Any], Any] = type  # the same, but no type checker draws conclusions from it
 _LARGEST_INT: Final = 2**63 - 1

@@ -4,9 +4,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.jsonable import replace_surrogates
-from perdure.core.option_class import OptionClass
+from perdure.core.option_metaclass import OptionClass
 
 LONGEST_NAME: Final = 64
 """Maximum length of a name."""
@@ -27,19 +27,21 @@ class Role(Struct, frozen=True, metaclass=OptionClass):
     """Model for this role, as `"provider:model"`; empty for the agent's model."""
 
     def __post_init__(self) -> None:
-        check.require_text("Role", "name", self.name, non_empty=True)
+        argument_checks.require_text("Role", "name", self.name, non_empty=True)
         if len(self.name) > LONGEST_NAME or not self.name.isprintable() or self.name != self.name.strip():
             advice = f"give it a name of at most {LONGEST_NAME} characters on one line, without blanks around it"
-            check.raise_config_error("Role", "name", self.name, advice)
-        check.require_text("Role", "instructions", self.instructions, non_empty=True)
+            argument_checks.raise_config_error("Role", "name", self.name, advice)
+        argument_checks.require_text("Role", "instructions", self.instructions, non_empty=True)
         for name in ("description", "model"):
             value = getattr(self, name)
-            check.require_text("Role", name, value)
+            argument_checks.require_text("Role", name, value)
             if len(value) > LONGEST_DESCRIPTION:
-                check.raise_config_error("Role", name, value, f"use at most {LONGEST_DESCRIPTION} characters")
+                argument_checks.raise_config_error("Role", name, value, f"use at most {LONGEST_DESCRIPTION} characters")
         for name in self.__struct_fields__:
             if "\0" in (value := getattr(self, name)) or replace_surrogates(value) != value:
-                check.raise_config_error("Role", name, value, "give text that can be written as UTF-8, without NUL")
+                argument_checks.raise_config_error(
+                    "Role", name, value, "give text that can be written as UTF-8, without NUL"
+                )
 
     def __str__(self) -> str:
         """Return the role as it appears in the instructions."""

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ContextOverflow, StoreError
 from perdure.core.event import Compacted, CompactionStarted, ReplyDiscarded, ViewChanged
 from perdure.core.message import Message, Text
 from perdure.core.model import Model, Settings, model_info
-from perdure.core.option_class import OptionClass
+from perdure.core.option_metaclass import OptionClass
 from perdure.core.run import Run
 from perdure.core.tool import Tool, ToolContext, tool
 
@@ -88,23 +88,23 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionCl
     def __post_init__(self) -> None:
         for name in ("at_fraction", "before_tools_fraction"):
             fraction = getattr(self, name)
-            check.require_number("Compaction", name, fraction, 1)
+            argument_checks.require_number("Compaction", name, fraction, 1)
             if not fraction:
-                check.raise_config_error("Compaction", name, fraction, "give a number above 0, such as 0.8")
+                argument_checks.raise_config_error("Compaction", name, fraction, "give a number above 0, such as 0.8")
         for name, least in _INTEGER_FIELDS.items():
             value = getattr(self, name)
             if value is not None:
-                check.require_int("Compaction", name, value, least)
+                argument_checks.require_int("Compaction", name, value, least)
         kept, most = self.keep_recent_messages, self.at_messages
         if kept is not None and most is not None and kept + 2 > most:
             advice = f"with at_messages={most}, keep at most {most - 2}: or the next summary would be due at once"
-            check.raise_config_error("Compaction", "keep_recent_messages", kept, advice)
+            argument_checks.raise_config_error("Compaction", "keep_recent_messages", kept, advice)
         if self.model is not None and not callable(getattr(self.model, "stream", None)):
-            check.raise_config_error(
+            argument_checks.raise_config_error(
                 "Compaction", "model", self.model, "give a model object, or None for the model of the run"
             )
-        check.require_text("Compaction", "instructions", self.instructions)
-        check.require_callable_or_none("Compaction", "strategy", self.strategy)
+        argument_checks.require_text("Compaction", "instructions", self.instructions)
+        argument_checks.require_callable_or_none("Compaction", "strategy", self.strategy)
 
     async def __call__(self, run: Run) -> None:
         """Compact the conversation if it is due. The agent loop calls this before each request, and before the tool

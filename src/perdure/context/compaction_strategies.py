@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.core.message import NO_USAGE, Message, Usage
 from perdure.core.run import Run
@@ -77,7 +77,7 @@ class SummaryMessageBuilder:
         made = await answer if isawaitable(answer) else answer
         if made is None:
             return None
-        check.require_return_type("strategy", strategy, made, Message, "a message such as user(…), or None")
+        argument_checks.require_return_type("strategy", strategy, made, Message, "a message such as user(…), or None")
         if made.role != "user" or not made.text.strip():
             raise ConfigError(f"the strategy {strategy!r} returned {made!r}: it has to return text, as user(…)")
         if SUMMARY_ORIGIN in made.metadata:

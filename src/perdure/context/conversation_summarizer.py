@@ -14,7 +14,7 @@ from perdure.core.event import ErrorRaised, FailedOver, ModelEvent, ReplyFinishe
 from perdure.core.jsonable import replace_surrogates
 from perdure.core.message import Message, StopReason, Usage, user
 from perdure.core.model import Model, Request, Settings, assemble_reply, model_info
-from perdure.core.wrappers import open_stream
+from perdure.core.model_and_tool_wrappers import open_stream
 
 from .message_lines import pack_lines_into_texts
 from .tokens import estimate_text_tokens, shorten_to_tokens

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.jsonable import short_repr
 from perdure.core.message import ToolCall, ToolResult
+from perdure.core.model_and_tool_wrappers import after
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
-from perdure.core.wrappers import after
 
 MAX_CHARACTERS = 12_000
 """Maximum length of a result that is sent as it is."""
@@ -66,7 +66,7 @@ def previewed(tool: Tool[..., Any], max_characters: int = MAX_CHARACTERS) -> Too
 
 
 def _check_max_characters(call: str, max_characters: object) -> None:
-    check.require_int(call, "max_characters", max_characters, 200)
+    argument_checks.require_int(call, "max_characters", max_characters, 200)
 
 
 def build_preview(text: str, call_id: str, max_characters: int) -> str:

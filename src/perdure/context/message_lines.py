@@ -7,7 +7,7 @@ the model that wrote it.
 from collections.abc import Iterable
 
 from perdure.core.message import Message, Part, Text, Thinking, ToolCall, ToolResult, parts_to_text
-from perdure.core.wrappers import shorten_text
+from perdure.core.model_and_tool_wrappers import shorten_text
 
 from .tokens import estimate_text_tokens, shorten_to_tokens
 

@@ -13,12 +13,12 @@ import stat
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.files.confined_folder import ConfinedFolder
 from perdure.files.file_head import FileHead, is_path_below, read_file_head
 
-from .text_file import decode_leniently, strip_invisible_characters
+from .text_file_reader import decode_leniently, strip_invisible_characters
 
 MOST_BYTES: Final = 64 * 1024
 """Maximum size of a file; the rest is left out, with a note."""
@@ -59,7 +59,7 @@ class Project:
         """The working directory, with links resolved."""
         self.root = _find_root(self.workdir, _resolve_home(home))
         """Root of the repository; without one, the topmost parent that belongs to the user alone."""
-        check.require_int("Project", "max_characters", max_characters, 1)
+        argument_checks.require_int("Project", "max_characters", max_characters, 1)
         self._most = max_characters
         self._sources = [*_find_user_source(home), *_iterate_project_sources(self.root, self.workdir)]
         self._kept: _ProjectText | None = None
@@ -123,7 +123,7 @@ class _FileText(NamedTuple):
 def _resolve_folder(name: str, path: str | os.PathLike[str]) -> str:
     given = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
     if not given or "\0" in given or not os.path.isdir(given):
-        check.raise_config_error("Project", name, path, "give the path of a folder that exists")
+        argument_checks.raise_config_error("Project", name, path, "give the path of a folder that exists")
     return os.path.realpath(given)
 
 

@@ -7,7 +7,7 @@ a miss of the provider's prompt cache, so results are shortened in batches that 
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.event import ViewChanged
 from perdure.core.message import Message
 from perdure.core.run import Run
@@ -24,8 +24,8 @@ def summarize_old_results(*, min_tokens: int = 2_000, min_fraction: float = 0.1)
 
     Pass it to an extension as `between_turns`, before the compaction: shortened results need not be summarized.
     """
-    check.require_int("summarize_old_results", "min_tokens", min_tokens)
-    check.require_number("summarize_old_results", "min_fraction", min_fraction, 1)
+    argument_checks.require_int("summarize_old_results", "min_tokens", min_tokens)
+    argument_checks.require_number("summarize_old_results", "min_fraction", min_fraction, 1)
 
     async def upkeep(run: Run) -> None:
         state, transcript = run.state, run.state.transcript

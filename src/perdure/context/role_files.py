@@ -10,13 +10,13 @@ import os
 from collections.abc import Iterable
 from typing import Final
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.files.confined_folder import ConfinedFolder
 
 from .agent_role import Role
 from .front_matter import parse_front_matter
-from .text_file import read_confined_text
+from .text_file_reader import read_confined_text
 
 MOST_BYTES: Final = 256 * 1024
 """Maximum size of a file."""
@@ -34,7 +34,7 @@ def load_roles(directory: str | os.PathLike[str] | ConfinedFolder, *, problems: 
     such a list, they are logged.
     """
     if not isinstance(directory, str | os.PathLike | ConfinedFolder):
-        check.raise_config_error("load_roles", "directory", directory, "give the path of a folder")
+        argument_checks.raise_config_error("load_roles", "directory", directory, "give the path of a folder")
     folder = directory if isinstance(directory, ConfinedFolder) else ConfinedFolder(directory)
     told: list[str] = []
     found: dict[str, Role] = {}

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from perdure.core.message import Citation, Image, Message, Part, Text, Thinking, ToolCall, ToolResult, tool_message
 from perdure.core.model import ToolSpec
+from perdure.core.model_and_tool_wrappers import shorten_text
 from perdure.core.run import Run
 from perdure.core.transcript import MessagesSnapshot, build_sent_message
-from perdure.core.wrappers import shorten_text
 
 LETTER_TOKENS = 0.4
 """Tokens per byte of text without blanks, such as JSON or a hash, and of all non-Latin scripts."""

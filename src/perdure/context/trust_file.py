@@ -1,4 +1,4 @@
-"""File that records what a user has trusted, by content hash.
+"""A file that lists the files and folders that a user has trusted, with the hash of their content.
 
 Trust is bound to a digest: when one byte changes, it is asked for again.
 """

@@ -1,4 +1,4 @@
-"""Bindings of approvals: the tool, agent, store, project and session that a remembered approval is valid for."""
+"""Approval bindings: the tool, agent, store, project and session that a remembered approval is valid for."""
 
 import os
 import weakref

@@ -1,5 +1,6 @@
-"""Work between two turns of a run: compact or shorten the history, after storing what changed meanwhile (closed display
-slots, revoked grants).
+"""Work between two turns of a run: store closed slots and revoked grants, then shorten the history.
+
+Events of the host program are stored too; compaction shortens the history.
 
 The loop calls this before each request to the model and before its tool calls are executed. None of it is shown to the
 model.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from . import check
+from . import argument_checks
 from .event import Event, LimitReached, ToolFinished
 from .log_repair import build_withdrawals
 from .message import ToolCall, ToolResult
@@ -109,7 +109,9 @@ async def run_prepare_hooks(tool: Tool[..., Any], call: ToolCall) -> tuple[Argum
         if isinstance(changed, Skip):
             return changed
         if changed is not None:
-            check.require_return_type("before", hook, changed, dict, "a dict of arguments, a Skip(…), or nothing")
+            argument_checks.require_return_type(
+                "before", hook, changed, dict, "a dict of arguments, a Skip(…), or nothing"
+            )
             arguments = changed
     return validate_arguments(tool, arguments)
 

@@ -1,4 +1,6 @@
-"""Clocks, timers and unique ids: the only module that reads the time or random bytes.
+"""The clock of the runtime, its timers, and unique ids.
+
+It is the only module that reads the time or random bytes.
 
 Tests use a fake clock (`perdure.testing.FakeClock`), so that no test waits.
 """

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from . import check
+from . import argument_checks
 from .call_permission import filter_permitted
 from .call_preparation import prepare_calls, store_results_without_running
 from .error import UsageError
@@ -61,9 +61,9 @@ def _build_call(run: "Run", progress: "_Progress", name: str, arguments: Mapping
 
     So the id is the same when the engine makes the call again after a crash.
     """
-    check.require_text("run.call_tool", "name", name, non_empty=True)
+    argument_checks.require_text("run.call_tool", "name", name, non_empty=True)
     if not isinstance(arguments, Mapping):
-        check.raise_config_error("run.call_tool", "arguments", arguments, "give a dict")
+        argument_checks.raise_config_error("run.call_tool", "arguments", arguments, "give a dict")
     import hashlib  # at first use: it loads OpenSSL
 
     encoded = to_text(dict(arguments))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, Ty
 import msgspec
 from msgspec import Struct
 
-from . import check
+from . import argument_checks
 from .error import ToolError
 from .event import Event, SlotClosed, SlotOpened, SlotUpdated
 from .jsonable import to_jsonable
@@ -69,7 +69,7 @@ class TextQuestion(Askable[str], frozen=True):
     question: str
 
     def __post_init__(self) -> None:
-        check.require_text("ask", "question", self.question, non_empty=True)
+        argument_checks.require_text("ask", "question", self.question, non_empty=True)
 
     @property
     def text(self) -> str:
@@ -98,7 +98,7 @@ class Display:
         A call that is repeated, after a crash or with answers, opens the same slots with the same ids again.
         """
         require_showable("display.push", shown, Showable)
-        check.require_one_of("display.push", "until", until, ("closed", "call", "run"))
+        argument_checks.require_one_of("display.push", "until", until, ("closed", "call", "run"))
         context = self._context
         context.slot_count += 1
         slot_id = _slot_id(context.run_id, context.call_id, context.slot_count)
@@ -115,7 +115,7 @@ class Display:
 
     async def remove(self, slot_id: str, reason: str = "") -> None:
         """Close a display slot, so that its content is no longer shown."""
-        check.require_text("display.remove", "reason", reason)
+        argument_checks.require_text("display.remove", "reason", reason)
         self._require_known_slot("display.remove", slot_id)
         await self._record(SlotClosed(slot_id, reason))
 
@@ -134,14 +134,14 @@ class Display:
         asked: Askable[str] | Askable[T] = TextQuestion(question) if isinstance(question, str) else question
         require_showable("ask", asked, Askable)
         if timeout_seconds is not None:
-            check.require_number("ask", "timeout_seconds", timeout_seconds)
+            argument_checks.require_number("ask", "timeout_seconds", timeout_seconds)
         return asked.read(await ask_slot_question(self._context, asked, timeout_seconds))
 
     def _require_known_slot(self, call: str, slot_id: str) -> None:
         """Raise `ToolError` for a slot that this tool call never opened. A slot that was closed meanwhile is
         accepted.
         """
-        check.require_text(call, "slot_id", slot_id, non_empty=True)
+        argument_checks.require_text(call, "slot_id", slot_id, non_empty=True)
         context, known = self._context, self._context.run.state.slots
         own = [_slot_id(context.run_id, context.call_id, place) for place in range(1, context.slot_count + 1)]
         if slot_id not in known and slot_id not in own:
@@ -165,4 +165,4 @@ def require_showable(call: str, value: object, kind: type) -> None:
     """Raise `ConfigError` unless the value is an instance of `kind`: `Showable` (content) or `Askable` (a question)."""
     if not isinstance(value, kind):
         wanted = "a question in words, or one such as Confirm(…)" if kind is Askable else "something such as Table(…)"
-        check.raise_config_error(call, "shown" if kind is Showable else "question", value, f"give {wanted}")
+        argument_checks.raise_config_error(call, "shown" if kind is Showable else "question", value, f"give {wanted}")

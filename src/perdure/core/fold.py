@@ -46,8 +46,8 @@ from .event import (
 )
 from .lost_entries import mark_lost_entries
 from .message import NO_USAGE, SENT_ORIGINS, Message, ToolCall, ToolResult, Usage, merge_labels
+from .past_run_totals import RunTotals, UncountedRun, add_run_cost
 from .provenance import list_message_sources
-from .run_totals import RunTotals, UncountedRun, add_run_cost
 from .transcript import MessagesSnapshot, Transcript
 
 if TYPE_CHECKING:

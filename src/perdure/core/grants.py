@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from . import check
+from . import argument_checks
 from .approval_binding import ApprovalBinding
 from .error import ConfigError
 from .event import GrantRevoked, PermissionDecided, Scope
@@ -69,7 +69,7 @@ class Grant(Struct, frozen=True, omit_defaults=True):
         if not isinstance(self.allow, bool):
             message = f"Grant(allow={self.allow!r}): give True or False"
             raise ConfigError(message)
-        check.require_text("Grant", "tool", self.tool)
+        argument_checks.require_text("Grant", "tool", self.tool)
 
     @property
     def grant_id(self) -> str:
@@ -296,7 +296,7 @@ class Grants:
     def remember(self, grant: Grant) -> None:
         """Add a grant; it replaces an older one for the same calls."""
         if not isinstance(grant, Grant):
-            check.raise_config_error("Grants", "grant", grant, "give a Grant, such as Grant.of_decision(…)")
+            argument_checks.raise_config_error("Grants", "grant", grant, "give a Grant, such as Grant.of_decision(…)")
         self._revoked.discard(grant.grant_id)
         self._grants[grant.grant_id] = grant
 

@@ -1,4 +1,4 @@
-"""Inbox items: results from outside (of jobs, mails, people, other agents) that an agent waits for.
+"""The inbox of a session: results from outside (jobs, mails, people, other agents) that an agent awaits.
 
 An item is *pending* when the agent has asked for it, *resolved* when the answer has been posted, and *consumed* when it
 was passed to the model: the entry that does so is the one that consumes the post, so no answer is delivered twice or

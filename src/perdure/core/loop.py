@@ -25,7 +25,7 @@ from typing import Any, NoReturn, get_args
 
 from msgspec.structs import replace
 
-from . import check
+from . import argument_checks
 from . import fault_injection as faults
 from .between_turns import run_between_turns, store_log_only_events
 from .call_preparation import build_call_ending_events, prepare_calls, store_results_without_running
@@ -48,11 +48,11 @@ from .event import (
 )
 from .jsonable import error_message
 from .log_repair import ENDING_PARENT_ENDED, build_child_repairs, build_direct_call_repairs
-from .mailbox import Delivery
 from .message import Message, Status, StopReason, ToolResult, is_empty, user
 from .model import Request, assemble_reply, find_empty_reply_reason, sanitize_reply
 from .outcome import Outcome
 from .run import Accepted, Engine, HistoryProcessor, Retry, Run
+from .run_mailbox import Delivery
 from .stop_conditions import Guardrail, Halt, Nudge, Step, evaluate_condition
 from .store import wait_despite_cancel
 from .tool import REPEATABLE_EFFECTS
@@ -78,7 +78,9 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
     run.start_timer()
     try:
         outcome = await (end_cancelled_run(run) if run.is_interrupted else engine(run))
-        check.require_return_type("engine", engine, outcome, Outcome, "an Outcome, such as run.outcome('done')")
+        argument_checks.require_return_type(
+            "engine", engine, outcome, Outcome, "an Outcome, such as run.outcome('done')"
+        )
     except asyncio.CancelledError as error:
         if run.leaving_reason:
             return await suspend_run(run)
@@ -245,7 +247,7 @@ async def process_history(processor: HistoryProcessor, messages: Sequence[Messag
     """Apply the history processor to the messages that are about to be sent."""
     answer = processor(messages)
     seen = await answer if inspect.isawaitable(answer) else answer
-    check.require_return_type(
+    argument_checks.require_return_type(
         "history_processor", processor, None if isinstance(seen, str) else seen, Sequence, "a list of messages"
     )
     return seen
@@ -347,7 +349,7 @@ async def handle_answer(run: Run, reply: Message) -> Outcome[Any] | None:
         if inspect.isawaitable(verdict):
             verdict = await verdict
         if not isinstance(verdict, Accepted):
-            check.require_return_type("output_validators", accept, verdict, Retry, "Accepted() or Retry(…)")
+            argument_checks.require_return_type("output_validators", accept, verdict, Retry, "Accepted() or Retry(…)")
             if limit or is_stopped:
                 return run.outcome("limit", limit) if limit else run.outcome("stopped", "stop_condition")
             beside = () if verdict.event is None else (run.stamp_event(verdict.event),)

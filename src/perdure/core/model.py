@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, TypeAlias, cast, get_args, runtime_ch
 import msgspec
 from msgspec import Struct
 
-from . import check
+from . import argument_checks
 from .error import ConfigError, ContextOverflow, ModelError
 from .event import CitationAdded, ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
 from .jsonable import replace_surrogates, short_repr, to_jsonable
@@ -33,7 +33,7 @@ from .message import (
     sanitize_citation,
     sanitize_part,
 )
-from .option_class import OptionClass
+from .option_metaclass import OptionClass
 
 
 class ToolSpec(Struct, frozen=True):
@@ -91,37 +91,37 @@ class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True, metaclass=
 
 def _check_sequences(call: str, name: str, value: Any) -> None:
     if not isinstance(value, (tuple, list)) or not all(isinstance(each, str) for each in cast("list[Any]", value)):
-        check.raise_config_error(call, name, cast("Any", value), "give a list of texts, such as ('END',)")
+        argument_checks.raise_config_error(call, name, cast("Any", value), "give a list of texts, such as ('END',)")
 
 
 def _check_choice(call: str, name: str, value: object) -> None:
     if not isinstance(value, str):
-        check.raise_config_error(call, name, value, "give 'auto', 'none', 'required', or the name of a tool")
+        argument_checks.raise_config_error(call, name, value, "give 'auto', 'none', 'required', or the name of a tool")
 
 
 def _check_body(call: str, name: str, value: object) -> None:
     try:
         msgspec.json.decode(msgspec.json.encode(value), type=dict[str, Any])
     except (TypeError, ValueError, RecursionError):
-        check.raise_config_error(call, name, value, "give a dict of JSON values")
+        argument_checks.raise_config_error(call, name, value, "give a dict of JSON values")
 
 
 _SETTING_CHECKS: Mapping[str, Callable[[str, str, object], None]] = {
-    "temperature": check.require_number,
-    "top_p": lambda call, name, value: check.require_number(call, name, value, 1),
-    "max_output_tokens": lambda call, name, value: check.require_int(call, name, value, 1),
+    "temperature": argument_checks.require_number,
+    "top_p": lambda call, name, value: argument_checks.require_number(call, name, value, 1),
+    "max_output_tokens": lambda call, name, value: argument_checks.require_int(call, name, value, 1),
     "stop_sequences": _check_sequences,
-    "seed": lambda call, name, value: check.require_int(call, name, value, -(2**63)),
-    "reasoning_effort": lambda call, name, value: check.require_one_of(call, name, value, get_args(Effort)),
-    "reasoning_tokens": check.require_int,
-    "thinking": lambda call, name, value: check.require_one_of(call, name, value, get_args(ThinkingMode)),
+    "seed": lambda call, name, value: argument_checks.require_int(call, name, value, -(2**63)),
+    "reasoning_effort": lambda call, name, value: argument_checks.require_one_of(call, name, value, get_args(Effort)),
+    "reasoning_tokens": argument_checks.require_int,
+    "thinking": lambda call, name, value: argument_checks.require_one_of(call, name, value, get_args(ThinkingMode)),
     "chat_template_kwargs": _check_body,
-    "reasoning_in_text": check.require_bool,
-    "echo_reasoning": check.require_bool,
-    "citations": check.require_bool,
-    "cache": lambda call, name, value: check.require_one_of(call, name, value, get_args(CacheLife)),
+    "reasoning_in_text": argument_checks.require_bool,
+    "echo_reasoning": argument_checks.require_bool,
+    "citations": argument_checks.require_bool,
+    "cache": lambda call, name, value: argument_checks.require_one_of(call, name, value, get_args(CacheLife)),
     "tool_choice": _check_choice,
-    "parallel_tool_calls": check.require_bool,
+    "parallel_tool_calls": argument_checks.require_bool,
     "extra_body": _check_body,
 }
 """The check for each setting."""
@@ -231,14 +231,16 @@ class ModelInfo(Struct, frozen=True):
     """The best way to make it follow a schema."""
 
     def __post_init__(self) -> None:
-        check.require_text("ModelInfo", "name", self.name)
-        check.require_text("ModelInfo", "provider", self.provider)
+        argument_checks.require_text("ModelInfo", "name", self.name)
+        argument_checks.require_text("ModelInfo", "provider", self.provider)
         if self.price is not None and not isinstance(self.price, Price):
-            check.raise_config_error("ModelInfo", "price", self.price, "give a Price(…), or None when it is not known")
+            argument_checks.raise_config_error(
+                "ModelInfo", "price", self.price, "give a Price(…), or None when it is not known"
+            )
         for name in ("context_tokens", "max_output_tokens"):
             if getattr(self, name) is not None:
-                check.require_int("ModelInfo", name, getattr(self, name), 1)
-        check.require_one_of("ModelInfo", "output", self.output, get_args(OutputMode))
+                argument_checks.require_int("ModelInfo", name, getattr(self, name), 1)
+        argument_checks.require_one_of("ModelInfo", "output", self.output, get_args(OutputMode))
 
 
 class Model(Protocol):
@@ -287,7 +289,7 @@ def model_info(model: Model) -> ModelInfo:
     if isinstance(info, ModelInfo):
         return info
     if info is not None:
-        check.raise_config_error(type(model).__name__, "info", info, "the info of a model is a ModelInfo(…)")
+        argument_checks.raise_config_error(type(model).__name__, "info", info, "the info of a model is a ModelInfo(…)")
     return ModelInfo(type(model).__name__)
 
 

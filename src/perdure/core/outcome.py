@@ -9,7 +9,7 @@ from .error import UsageError
 from .event import Entry, QuestionAsked, RunEnded, RunStarted
 from .jsonable import short_repr
 from .message import Message, Usage
-from .prompt_cache import CacheReport
+from .prompt_cache_misses import CacheReport
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault

@@ -11,7 +11,7 @@ from copy import copy
 
 from msgspec.structs import replace
 
-from . import check
+from . import argument_checks
 from .approval_binding import ApprovalBinding
 from .error import ConfigError
 from .gate import (
@@ -109,12 +109,12 @@ class Permissions:
             message = f"Permissions(handler={handler!r}): give an async function that answers a list of requests"
             raise ConfigError(message)
         if grants is not None and not isinstance(grants, Grants):
-            check.raise_config_error("Permissions", "grants", grants, "give a Grants(…)")
+            argument_checks.raise_config_error("Permissions", "grants", grants, "give a Grants(…)")
         if expires_seconds is not None and not (isinstance(expires_seconds, (int, float)) and expires_seconds > 0):
-            check.raise_config_error(
+            argument_checks.raise_config_error(
                 "Permissions", "expires_seconds", expires_seconds, "give a number above zero, or None"
             )
-        check.require_bool("Permissions", "data_flow", data_flow)
+        argument_checks.require_bool("Permissions", "data_flow", data_flow)
         self.data_flow = data_flow
         self._layers: tuple[tuple[Rule, ...], ...] = (rules,)
         self._narrowing_layers: tuple[tuple[Rule, ...], ...] = ()

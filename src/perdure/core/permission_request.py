@@ -6,11 +6,11 @@ from typing import Any, TypeAlias, get_args
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
-from . import check
+from . import argument_checks
 from .approval_binding import NO_BINDING, ApprovalBinding
 from .error import ConfigError
 from .event import PermissionDecided, Scope
-from .option_class import OptionClass
+from .option_metaclass import OptionClass
 from .provenance import can_leak
 from .target import CommandTarget, Target, TextTarget, is_pattern
 
@@ -101,9 +101,9 @@ class Verdict(Struct, frozen=True, metaclass=OptionClass):
             raise ConfigError(message)
         if is_pattern(self.covers):
             force_setattr(self, "covers", self.covers.text)  # type: ignore[attr-defined]
-        check.require_text("Verdict", "reason", self.reason)
-        check.require_text("Verdict", "covers", self.covers, non_empty=True)
-        check.require_text("Verdict", "by", self.by)
+        argument_checks.require_text("Verdict", "reason", self.reason)
+        argument_checks.require_text("Verdict", "covers", self.covers, non_empty=True)
+        argument_checks.require_text("Verdict", "by", self.by)
         if self.scope == "session_target":  # the older name
             force_setattr(self, "scope", "session")
             force_setattr(self, "covers", "target")

@@ -14,9 +14,9 @@ from .clock import new_id
 from .error import NotAnswered
 from .event import QuestionAnswered, QuestionAsked
 from .jsonable import replace_surrogates, to_text
-from .mailbox import get_answer_post_id
 from .message import Status, Text, ToolCall, ToolResult
 from .pausable_timer import paused_timers
+from .run_mailbox import get_answer_post_id
 from .store import Post
 from .unsuccessful_results import RunSuspended, build_interrupted_result
 

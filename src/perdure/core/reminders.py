@@ -7,7 +7,7 @@ depend on it.
 import inspect
 from typing import TYPE_CHECKING
 
-from . import check
+from . import argument_checks
 from .jsonable import replace_surrogates
 from .message import Message, user
 
@@ -29,7 +29,7 @@ def _call_reminder(run: "Run", reminder: "Reminder") -> str | None:
         if inspect.iscoroutine(text):
             text.close()  # never awaited
         if text is not None:
-            check.require_return_type(
+            argument_checks.require_return_type(
                 "reminder", reminder, text, str, "text or None, without await: async work belongs between turns"
             )
     except Exception as error:  # noqa: BLE001 - any error of a reminder

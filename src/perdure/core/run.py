@@ -1,4 +1,4 @@
-"""The `Run` object: the state, options and operations that the loop and an engine use.
+"""The `Run` object: a run in progress, with its state, options, and operations for the loop and an engine.
 
 A `Run` is built by the session and lives as long as one run. It is the interface for authors of engines. The loop reads
 from it and emits events through it; the functions in its spec decide when the run ends.
@@ -33,7 +33,7 @@ from .message import Message, ToolResult, Usage, user
 from .model import CHARACTERS_PER_TOKEN, Model, Request, ToolSpec, estimate_input_tokens, model_info
 from .outcome import Outcome, OutcomeStatus
 from .pausable_timer import RUN_TIMER, PausableTimer
-from .prompt_cache import describe_prefix_change, hash_instructions, hash_request_part
+from .prompt_cache_misses import describe_prefix_change, hash_instructions, hash_request_part
 from .reminders import build_reminder_messages
 from .run_callbacks import (
     Accepted,

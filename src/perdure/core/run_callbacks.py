@@ -1,11 +1,11 @@
-"""Types of the functions that a run calls: engine, history processor, output validators, reminders, compaction."""
+"""Callbacks of a run, as types: engine, history processor, output validators, reminders, compaction."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from . import check
+from . import argument_checks
 from .error import ContextOverflow, ShuttingDown
 from .event import Event
 from .message import Message, ToolResult
@@ -35,10 +35,10 @@ class Retry(Struct, frozen=True):
     """An event to store in the same append."""
 
     def __post_init__(self) -> None:
-        check.require_text("Retry", "feedback", self.feedback, non_empty=True)
-        check.require_text("Retry", "origin", self.origin)
+        argument_checks.require_text("Retry", "feedback", self.feedback, non_empty=True)
+        argument_checks.require_text("Retry", "origin", self.origin)
         if self.event is not None and not isinstance(self.event, Event):
-            check.raise_config_error("Retry", "event", self.event, "give an event, such as Custom(…)")
+            argument_checks.raise_config_error("Retry", "event", self.event, "give an event, such as Custom(…)")
 
 
 OutputValidator: TypeAlias = Callable[["Run", Message], "Accepted | Retry | Awaitable[Accepted | Retry]"]

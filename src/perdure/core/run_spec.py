@@ -8,9 +8,8 @@ from msgspec import Struct, field
 from .clock import SYSTEM_CLOCK, Clock
 from .event import Entry
 from .fanout import Fanout
-from .mailbox import DrainMode, Mailbox
 from .model import Model, OutputSpec, Settings
-from .prompt_cache import PrefixComparer
+from .prompt_cache_misses import PrefixComparer
 from .run_callbacks import (
     BetweenTurns,
     CompactFunction,
@@ -20,6 +19,7 @@ from .run_callbacks import (
     ToolCaller,
     TurnWrapper,
 )
+from .run_mailbox import DrainMode, Mailbox
 from .secret_redaction import RelatedRunsRedaction
 from .shared_budget import Budget
 from .stop_conditions import Guardrail, Limits, StopCondition

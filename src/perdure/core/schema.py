@@ -28,7 +28,7 @@ from .schema_definitions import (
     inline_root_reference,
 )
 from .signature import NO_DEFAULT, Parameter, Signature, read_signature
-from .type_hints import FieldClassFinder, split_description, translate_for_msgspec
+from .type_hint_conversion import FieldClassFinder, split_description, translate_for_msgspec
 from .validation_problems import (
     Invalid,
     Problem,

@@ -1,4 +1,7 @@
-"""Redaction of secrets in what is stored, shown and sent; shared by an agent, its subagents and its handoffs.
+"""Secret redaction: its protocols, and the redaction that related runs share.
+
+Related are the runs of an agent, its subagents and its handoffs. Secrets are redacted in what is stored, shown and
+sent.
 
 A secret given to one of these agents may appear in the output of any other, so all of them use the same redactor.
 Unrelated sessions have separate ones.

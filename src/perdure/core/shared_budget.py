@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 from msgspec import Struct
 
-from . import check
+from . import argument_checks
 from .error import ConfigError, OutOfBudget
 from .event import FailedOver, ModelEvent, ReplyFinished, RetryScheduled, UsageReported
 from .message import Message, Usage, clamp_usage, user
@@ -51,11 +51,13 @@ class Budget:
         if token_budget is None and max_cost_usd is None:
             raise ConfigError("Budget(): give it a token_budget, a max_cost_usd, or both")
         if token_budget is not None:
-            check.require_int("Budget", "token_budget", token_budget)
+            argument_checks.require_int("Budget", "token_budget", token_budget)
         if max_cost_usd is not None and (
             not isinstance(max_cost_usd, (int, float)) or isinstance(max_cost_usd, bool) or not max_cost_usd >= 0
         ):
-            check.raise_config_error("Budget", "max_cost_usd", max_cost_usd, "give a number of dollars, 0 or more")
+            argument_checks.raise_config_error(
+                "Budget", "max_cost_usd", max_cost_usd, "give a number of dollars, 0 or more"
+            )
         self.token_budget = token_budget
         """The most tokens that all requests together may use; `None` for any number."""
         self.max_cost_usd = max_cost_usd
@@ -124,8 +126,11 @@ class Budget:
 def budgeted(model: Model, budget: Budget) -> Model:
     """Wrap a model so that it sends only requests that the budget allows. Raises `OutOfBudget` once none fits."""
     if not isinstance(budget, Budget):
-        check.raise_config_error("budgeted", "budget", budget, "give a Budget(…)")
-    from .wrappers import WrappedModel, open_stream  # at first use: an agent without a budget starts faster
+        argument_checks.raise_config_error("budgeted", "budget", budget, "give a Budget(…)")
+    from .model_and_tool_wrappers import (  # at first use: an agent without a budget starts faster
+        WrappedModel,
+        open_stream,
+    )
 
     info = model_info(model)
     if budget.max_cost_usd is not None and info.price is None:

@@ -1,4 +1,6 @@
-"""Limits, stop conditions and guardrails: functions of a run's turns that decide when it ends.
+"""Stop conditions, limits and guardrails of a run, which decide when it ends.
+
+They are functions of the run's turns.
 
 The loop calls them at fixed points. None of them raises to end a run: each end is an `Outcome` that keeps the work.
 """
@@ -9,10 +11,10 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from . import check
+from . import argument_checks
 from .error import ConfigError
 from .message import Message, Status, ToolCall, ToolResult
-from .option_class import OptionClass
+from .option_metaclass import OptionClass
 
 
 class Limits(Struct, frozen=True, kw_only=True, metaclass=OptionClass):
@@ -169,8 +171,8 @@ class Nudge(Struct, frozen=True):
     count: int = 0
 
     def __post_init__(self) -> None:
-        check.require_text("Nudge", "text", self.text, non_empty=True)
-        check.require_int("Nudge", "count", self.count)
+        argument_checks.require_text("Nudge", "text", self.text, non_empty=True)
+        argument_checks.require_int("Nudge", "count", self.count)
 
 
 class Halt(Struct, frozen=True):
@@ -179,7 +181,7 @@ class Halt(Struct, frozen=True):
     count: int = 0
 
     def __post_init__(self) -> None:
-        check.require_int("Halt", "count", self.count)
+        argument_checks.require_int("Halt", "count", self.count)
 
 
 GuardrailVerdict: TypeAlias = Nudge | Halt | None

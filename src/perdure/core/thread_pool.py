@@ -19,7 +19,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from . import check
+from . import argument_checks
 
 MAX_THREADS = 32
 """The number of functions that run at the same time; more of them wait."""
@@ -239,8 +239,8 @@ def set_tool_threads(total: int = MAX_THREADS, *, per_session: int = MAX_SESSION
     Calls above these numbers wait, and sessions take turns. Keep `per_session` below `total`: then no session can keep
     the others from running.
     """
-    check.require_int("set_tool_threads", "total", total, 1)
-    check.require_int("set_tool_threads", "per_session", per_session, 1)
+    argument_checks.require_int("set_tool_threads", "total", total, 1)
+    argument_checks.require_int("set_tool_threads", "per_session", per_session, 1)
     THREAD_POOL.set_limits(total, per_session)
 
 

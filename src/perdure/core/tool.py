@@ -27,7 +27,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from . import check, schema
+from . import argument_checks, schema
 from .docstring import parse_docstring
 from .error import ConfigError
 from .message import ToolCall, ToolResult, check_labels
@@ -98,7 +98,7 @@ class Skip(Struct, frozen=True):
     reason: str = "skipped by a hook"
 
     def __post_init__(self) -> None:
-        check.require_text("Skip", "reason", self.reason)
+        argument_checks.require_text("Skip", "reason", self.reason)
 
 
 Arguments: TypeAlias = dict[str, Any]
@@ -284,7 +284,7 @@ def tool_from_schema(
         return carry_out(*given) if is_async else _run_on_thread(context, carry_out, given, {})
 
     if not isinstance(parameters, Mapping):
-        check.raise_config_error("tool_from_schema", "parameters", parameters, "give a JSON Schema as a dict")
+        argument_checks.raise_config_error("tool_from_schema", "parameters", parameters, "give a JSON Schema as a dict")
     checked = schema.parameters_from_json_schema(dict(parameters))
     return Tool(
         name=name,
@@ -426,17 +426,20 @@ def _check_options(tool: Tool[..., Any]) -> None:
 
 def _check_parameters(call: str, name: str, value: object) -> None:
     if not isinstance(value, schema.Parameters):
-        check.raise_config_error(call, name, value, "use tool_from_schema(…) to make a tool from a JSON Schema")
+        argument_checks.raise_config_error(
+            call, name, value, "use tool_from_schema(…) to make a tool from a JSON Schema"
+        )
 
 
 _OPTION_CHECKS: Mapping[str, Callable[[str, str, object], None]] = {
-    **dict.fromkeys(("description", "action", "prompt"), check.require_text),
+    **dict.fromkeys(("description", "action", "prompt"), argument_checks.require_text),
     **dict.fromkeys(
-        ("parallel", "abortable", "terminate", "asks_first", "credentials", "isolate", "sends"), check.require_bool
+        ("parallel", "abortable", "terminate", "asks_first", "credentials", "isolate", "sends"),
+        argument_checks.require_bool,
     ),
-    **dict.fromkeys(("target", "summary"), check.require_callable_or_none),
-    **dict.fromkeys(("prepare", "finish"), check.require_callables),
-    "call": check.require_callable,
+    **dict.fromkeys(("target", "summary"), argument_checks.require_callable_or_none),
+    **dict.fromkeys(("prepare", "finish"), argument_checks.require_callables),
+    "call": argument_checks.require_callable,
     "parameters": _check_parameters,
 }
 """The check for each option that has no range."""
@@ -450,7 +453,10 @@ def _options_to_fields(options: ToolOptions, parameters: schema.Parameters) -> d
     existing = ToolOptions.__annotations__
     for name in options:
         if name not in existing:
-            advice = check.suggest_name(name, existing) or f"its options are name, description, {', '.join(existing)}"
+            advice = (
+                argument_checks.suggest_name(name, existing)
+                or f"its options are name, description, {', '.join(existing)}"
+            )
             raise ConfigError(f"@tool({name}=…): there is no option {name!r}: {advice.rstrip()}")
     target = options.get("target")
     if target is None:

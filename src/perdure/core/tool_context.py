@@ -4,7 +4,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
-from . import check
+from . import argument_checks
 from .clock import new_id
 from .display_slot import Askable, Display
 from .event import RESERVED_PREFIXES, Event, InboxAdded, ValueKept
@@ -177,7 +177,7 @@ class ToolContext(Generic[D]):
     async def record(self, event: Event) -> None:
         """Append an event of this run to the log. For your own kinds of events there is `Custom`."""
         if not isinstance(event, Event):
-            check.raise_config_error("record", "event", event, "give an event, such as Custom(…)")
+            argument_checks.raise_config_error("record", "event", event, "give an event, such as Custom(…)")
         await self._run.emit(self._run.stamp_event(event))
 
     async def keep(self, name: str, value: Any) -> None:
@@ -245,8 +245,8 @@ class ToolContext(Generic[D]):
         The model receives the answer when it arrives, in this run or a later one. With `blocking`, the model is
         reminded that it cannot go on without it. With `wake`, the answer starts a run when none is active.
         """
-        check.require_text("add_to_inbox", "tag", tag, non_empty=True)
-        check.require_text("add_to_inbox", "request", request)
+        argument_checks.require_text("add_to_inbox", "tag", tag, non_empty=True)
+        argument_checks.require_text("add_to_inbox", "request", request)
         item_id = new_id()
         await self._run.emit(InboxAdded(item_id, tag, request, blocking, wake, run_id=self.run_id, path=self._run.path))
         return item_id
@@ -258,14 +258,14 @@ class ToolContext(Generic[D]):
         whose name alone is enough, or a variable at the top level of a module. Any other raises `ConfigError`, unless
         the scope is `process`: then it is offered until the run ends or is resumed.
         """
-        check.require_one_of("add_tools", "scope", scope, ("process", "run", "session"))
+        argument_checks.require_one_of("add_tools", "scope", scope, ("process", "run", "session"))
         self._run.add_tools(tools, scope)
 
 
 def check_value_name(call: str, name: str) -> None:
     """Raise `ConfigError` for a name under which no value can be stored: an empty one, or one of the runtime's own."""
-    check.require_text(call, "name", name, non_empty=True)
+    argument_checks.require_text(call, "name", name, non_empty=True)
     for prefix in RESERVED_PREFIXES:
         if name.startswith(prefix):
             advice = f"names that begin with {prefix!r} are the runtime's: choose another"
-            check.raise_config_error(call, "name", name, advice)
+            argument_checks.raise_config_error(call, "name", name, advice)

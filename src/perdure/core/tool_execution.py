@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import Struct
 
-from . import check
+from . import argument_checks
 from .argument_parsing import FrozenArguments, arguments_hash, encode_canonical_arguments
 from .error import NotStarted, ToolError
 from .event import ToolStarted
@@ -281,7 +281,7 @@ async def run_finish_hooks(run: "Run", prepared: PreparedCall, result: ToolResul
             if inspect.isawaitable(changed):
                 changed = await changed
             if changed is not None:
-                check.require_return_type("after", hook, changed, ToolResult, "a ToolResult, or nothing")
+                argument_checks.require_return_type("after", hook, changed, ToolResult, "a ToolResult, or nothing")
                 result = sanitize_result(prepared.call, changed)
     except CONTAINED_ERRORS as error:  # a hook may hide something: when it fails, nothing is shown
         if isinstance(error, asyncio.CancelledError) and _is_run_cancelled(run, prepared):

@@ -5,7 +5,7 @@ from typing import Any
 
 from .error import ConfigError
 from .model import ToolSpec
-from .prompt_cache import PartHash, hash_request_part
+from .prompt_cache_misses import PartHash, hash_request_part
 from .tool import Tool
 
 

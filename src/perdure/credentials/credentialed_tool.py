@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.event import Event
 from perdure.core.tool import Arguments, Tool, ToolContext
 
@@ -30,10 +30,10 @@ def credentialed(tool: Tool[..., Any], vault: Vault, *, redactor: Redactor | Non
     values.
     """
     if not isinstance(tool, Tool):
-        check.raise_config_error("credentialed", "tool", tool, "give a tool; @tool makes one of a function")
+        argument_checks.raise_config_error("credentialed", "tool", tool, "give a tool; @tool makes one of a function")
     check_vault("credentialed", "vault", vault)
     if redactor is not None and not isinstance(redactor, Redactor):
-        check.raise_config_error("credentialed", "redactor", redactor, "give a Redactor(), or none")
+        argument_checks.raise_config_error("credentialed", "redactor", redactor, "give a Redactor(), or none")
     knows = Redactor() if redactor is None else redactor
     inner, receiver = tool.call, tool.receiver
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 
 from .secret import Secret, check_name, check_value
@@ -35,7 +35,7 @@ class FileVault:
 
     def __init__(self, path: "str | os.PathLike[str]") -> None:
         if not is_a(path, (str, os.PathLike)) or not os.fspath(path):
-            check.raise_config_error("FileVault", "path", path, "give the path of a file")
+            argument_checks.raise_config_error("FileVault", "path", path, "give the path of a file")
         self._path: str = os.path.expanduser(os.fspath(path))  # noqa: PTH111 - pathlib is slow to load
         self._version: tuple[int, ...] | None = None
         self._read: dict[str, Secret] = {}

@@ -20,7 +20,7 @@ from perdure.core.event import (
 )
 from perdure.core.message import Message
 from perdure.core.model import Model, Request
-from perdure.core.wrappers import WrappedModel, open_stream
+from perdure.core.model_and_tool_wrappers import WrappedModel, open_stream
 
 from .error_redaction import has_secret, redact_error
 from .fixed_secrets_redactor import FixedSecretsRedactor, RedactingStream

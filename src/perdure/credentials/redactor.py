@@ -1,4 +1,6 @@
-"""Remember all secrets that were passed to tools, and redact them from everything that is shown or stored.
+"""The redactor of an agent: it remembers the secrets passed to tools, and redacts them everywhere.
+
+They are redacted from everything that is shown or stored.
 
 A value that one tool was given may appear in the result of another one, in a reply of the model, or in an error of the
 provider: so an agent has one redactor, and uses it everywhere. Until a value is handed out, it returns its input

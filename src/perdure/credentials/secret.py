@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 
 MIN_SECRET_LENGTH = 4
@@ -56,7 +56,9 @@ def check_name(call: str, name: object) -> None:
     from .placeholders import NAME
 
     if not isinstance(name, str) or NAME.fullmatch(name) is None:
-        check.raise_config_error(call, "name", name, "name a credential with letters, digits, `_`, `-` and `.`")
+        argument_checks.raise_config_error(
+            call, "name", name, "name a credential with letters, digits, `_`, `-` and `.`"
+        )
 
 
 def check_value(name: str, value: object) -> str:

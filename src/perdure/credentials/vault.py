@@ -9,7 +9,7 @@ import os
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 from typing import Any, Protocol, cast
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.core.thread_pool import THREAD_POOL
 
@@ -36,7 +36,7 @@ class MemoryVault:
 
     def __init__(self, values: Mapping[str, str | Secret] | None = None) -> None:
         if values is not None and not isinstance(values, Mapping):
-            check.raise_config_error("MemoryVault", "values", type(values), "give a dict of names and values")
+            argument_checks.raise_config_error("MemoryVault", "values", type(values), "give a dict of names and values")
         self._secrets: dict[str, Secret] = {}
         for name, value in (values or {}).items():
             self.set(name, value)
@@ -73,9 +73,9 @@ class EnvironmentVault:
     __slots__ = ("_only", "_prefix")
 
     def __init__(self, prefix: str = "", *, only: Collection[str] | None = None) -> None:
-        check.require_text("EnvironmentVault", "prefix", prefix)
+        argument_checks.require_text("EnvironmentVault", "prefix", prefix)
         if only is not None and (isinstance(only, str) or not all(isinstance(each, str) for each in only)):
-            check.raise_config_error("EnvironmentVault", "only", only, "give a list of names")
+            argument_checks.raise_config_error("EnvironmentVault", "only", only, "give a list of names")
         self._prefix = prefix
         self._only = None if only is None else tuple(only)
 
@@ -105,7 +105,7 @@ class KeyringVault:
     __slots__ = ("_service",)
 
     def __init__(self, service: str) -> None:
-        check.require_text("KeyringVault", "service", service, non_empty=True)
+        argument_checks.require_text("KeyringVault", "service", service, non_empty=True)
         self._service = service
 
     def __repr__(self) -> str:
@@ -202,6 +202,6 @@ def list_local_secret_names(vault: Vault) -> list[str]:
 def check_vault(call: str, name: str, vault: object) -> None:
     """Raise `ConfigError` unless the object is a vault."""
     if isinstance(vault, type) or not callable(getattr(vault, "resolve", None)):
-        check.raise_config_error(
+        argument_checks.raise_config_error(
             call, name, type(vault), "give a vault, such as EnvironmentVault(prefix=…): it has resolve(name)"
         )

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perdure.files.snapshot_folder import SnapshotFolder
+    from perdure.files.file_snapshot_folder import SnapshotFolder
 
     from .local_files import LocalFiles
     from .local_git import LocalGit
@@ -14,7 +14,7 @@ __all__ = ["CommandLimits", "LocalFiles", "LocalGit", "LocalSearch", "LocalShell
 
 _PLACES = {
     "CommandLimits": "perdure.hosts.local_shell",
-    "SnapshotFolder": "perdure.files.snapshot_folder",
+    "SnapshotFolder": "perdure.files.file_snapshot_folder",
     "LocalFiles": "perdure.hosts.local_files",
     "LocalGit": "perdure.hosts.local_git",
     "LocalSearch": "perdure.hosts.local_search",

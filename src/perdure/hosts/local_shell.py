@@ -17,7 +17,7 @@ from typing import Final, Literal, Self, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.clock import new_id
 from perdure.core.error import ConfigError, ToolError
 from perdure.toolkits.shell_backend import Confinement, JobOutput, ShellCommand, ShellResult
@@ -66,7 +66,7 @@ class CommandLimits(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            check.require_int("CommandLimits", name, getattr(self, name), 1)
+            argument_checks.require_int("CommandLimits", name, getattr(self, name), 1)
 
 
 class _OwnFolder:
@@ -113,8 +113,8 @@ class LocalShell:
             raise ConfigError(
                 "LocalShell runs commands on Linux and macOS: give shell_tools a ShellBackend of your own"
             )
-        check.require_one_of("LocalShell", "sandbox", sandbox, ("auto", "require", "off"))
-        check.require_bool("LocalShell", "network", network)
+        argument_checks.require_one_of("LocalShell", "sandbox", sandbox, ("auto", "require", "off"))
+        argument_checks.require_bool("LocalShell", "network", network)
         self._root = _check_root(root)
         self._limits = limits or CommandLimits()
         self._env = default_environment(self._root) if env is None else _check_environment(env)
@@ -131,7 +131,9 @@ class LocalShell:
             reason=problem,
         )
         if not problem:
-            from .placeholder_guard import remove_leftover_placeholders  # which imports what Windows does not have
+            from .sandbox_placeholder_lock import (
+                remove_leftover_placeholders,  # which imports what Windows does not have
+            )
 
             remove_leftover_placeholders(self._root)
 
@@ -209,7 +211,7 @@ class LocalShell:
         kept = SpoolLimits(limits.output_bytes, os.path.join(spool_folder, new_id()), limits.spool_bytes)
         if not self._confinement.sandbox:
             return RunningCommand.start_supervised(words, command, folder, self._env, kept=kept)
-        from .placeholder_guard import guard_placeholders  # which imports what Windows does not have
+        from .sandbox_placeholder_lock import guard_placeholders  # which imports what Windows does not have
 
         guard = guard_placeholders(self._root)
         try:
@@ -262,9 +264,9 @@ def default_environment(root: str) -> dict[str, str]:
 def _check_root(root: str | os.PathLike[str]) -> str:
     path = os.path.realpath(root)
     if not is_real_folder(path):
-        check.raise_config_error("LocalShell", "root", root, "give a folder that exists")
+        argument_checks.raise_config_error("LocalShell", "root", root, "give a folder that exists")
     if path == "/" or path in find_homes():
-        check.raise_config_error(
+        argument_checks.raise_config_error(
             "LocalShell", "root", root, "give the folder of a project, and not the home folder or /"
         )
     return path
@@ -274,7 +276,7 @@ def _check_environment(env: Mapping[str, str]) -> dict[str, str]:
     for name, value in env.items():
         is_text = isinstance(name, str) and isinstance(value, str)
         if not is_text or not name or "=" in name or "\0" in name + value:
-            check.raise_config_error("LocalShell", "env", {name: value}, "give names and values as text")
+            argument_checks.raise_config_error("LocalShell", "env", {name: value}, "give names and values as text")
     return dict(env)
 
 

@@ -7,7 +7,7 @@ import base64
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.display_slot import Showable
 from perdure.core.jsonable import to_jsonable
 
@@ -23,7 +23,7 @@ class PlainText(Showable, frozen=True):
     text: str
 
     def __post_init__(self) -> None:
-        check.require_text("PlainText", "text", self.text)
+        argument_checks.require_text("PlainText", "text", self.text)
 
 
 class Markdown(Showable, frozen=True):
@@ -34,7 +34,7 @@ class Markdown(Showable, frozen=True):
     text: str
 
     def __post_init__(self) -> None:
-        check.require_text("Markdown", "text", self.text)
+        argument_checks.require_text("Markdown", "text", self.text)
 
 
 class Table(Showable, frozen=True):
@@ -48,12 +48,14 @@ class Table(Showable, frozen=True):
 
     def __post_init__(self) -> None:
         if not _is_list(self.columns) or not self.columns or not all(isinstance(each, str) for each in self.columns):
-            check.raise_config_error("Table", "columns", self.columns, "give a list of names")
+            argument_checks.raise_config_error("Table", "columns", self.columns, "give a list of names")
         if not _is_list(self.rows):
-            check.raise_config_error("Table", "rows", self.rows, "give a list of rows")
+            argument_checks.raise_config_error("Table", "rows", self.rows, "give a list of rows")
         for number, row in enumerate(self.rows):
             if not _is_list(row) or len(row) != len(self.columns):
-                check.raise_config_error("Table", f"rows[{number}]", row, f"give a list of {len(self.columns)} values")
+                argument_checks.raise_config_error(
+                    "Table", f"rows[{number}]", row, f"give a list of {len(self.columns)} values"
+                )
 
 
 class Picture(Showable, frozen=True):
@@ -69,13 +71,13 @@ class Picture(Showable, frozen=True):
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, bytes):
-            check.raise_config_error("Picture", "data", self.data, "give bytes")
+            argument_checks.raise_config_error("Picture", "data", self.data, "give bytes")
         for name in ("url", "alt", "media_type"):
-            check.require_text("Picture", name, getattr(self, name), non_empty=name == "media_type")
+            argument_checks.require_text("Picture", name, getattr(self, name), non_empty=name == "media_type")
         if bool(self.data) == bool(self.url):
-            check.raise_config_error("Picture", "url", self.url, "give either its data or its url")
+            argument_checks.raise_config_error("Picture", "url", self.url, "give either its data or its url")
         if len(self.data) > LARGEST_PICTURE:
-            check.raise_config_error(
+            argument_checks.raise_config_error(
                 "Picture", "data", self.data[:8], f"more than {LARGEST_PICTURE:,} bytes: give its url instead"
             )
 
@@ -97,10 +99,10 @@ class Progress(Showable, frozen=True):
     """The value of `done` at the end; `None` when it is unknown."""
 
     def __post_init__(self) -> None:
-        check.require_text("Progress", "label", self.label)
-        check.require_number("Progress", "done", self.done)
+        argument_checks.require_text("Progress", "label", self.label)
+        argument_checks.require_number("Progress", "done", self.done)
         if self.total is not None:
-            check.require_number("Progress", "total", self.total)
+            argument_checks.require_number("Progress", "total", self.total)
 
 
 def _is_list(value: object) -> bool:

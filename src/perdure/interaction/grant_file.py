@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 
 import msgspec
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import StoreError
 from perdure.core.permission import Grant, Grants
 
@@ -28,7 +28,7 @@ class GrantFile(Grants):
     def __init__(self, path: "str | os.PathLike[str]") -> None:
         """Use this file; it is created, for its owner alone, when there is a grant to store."""
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
-            check.raise_config_error("GrantFile", "path", path, "give the path of a file")
+            argument_checks.raise_config_error("GrantFile", "path", path, "give the path of a file")
         super().__init__()
         self.path: str = os.path.expanduser(os.fspath(path))
         self._kept: dict[str, Grant] = {}

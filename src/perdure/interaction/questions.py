@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from msgspec import Struct
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.display_slot import Askable
 from perdure.core.error import ToolError
 from perdure.core.jsonable import to_jsonable
@@ -31,7 +31,7 @@ class Confirm(Askable[bool], frozen=True):
 
     def __post_init__(self) -> None:
         for name in ("question", "yes", "no"):
-            check.require_text("Confirm", name, getattr(self, name), non_empty=True)
+            argument_checks.require_text("Confirm", name, getattr(self, name), non_empty=True)
 
     @property
     def text(self) -> str:
@@ -55,9 +55,9 @@ class Option(Struct, frozen=True):
     """An explanation for people."""
 
     def __post_init__(self) -> None:
-        check.require_text("Option", "value", self.value)
-        check.require_text("Option", "label", self.label)
-        check.require_text("Option", "description", self.description)
+        argument_checks.require_text("Option", "value", self.value)
+        argument_checks.require_text("Option", "label", self.label)
+        argument_checks.require_text("Option", "description", self.description)
 
 
 class Choice(Askable[str], frozen=True):
@@ -72,7 +72,7 @@ class Choice(Askable[str], frozen=True):
 
     def __post_init__(self) -> None:
         _check_options("Choice", self.question, self.options)
-        check.require_bool("Choice", "other", self.other)
+        argument_checks.require_bool("Choice", "other", self.other)
 
     @property
     def text(self) -> str:
@@ -104,11 +104,13 @@ class MultiSelect(Askable[list[str]], frozen=True):
 
     def __post_init__(self) -> None:
         _check_options("MultiSelect", self.question, self.options)
-        check.require_int("MultiSelect", "least", self.least)
+        argument_checks.require_int("MultiSelect", "least", self.least)
         if self.most is not None:
-            check.require_int("MultiSelect", "most", self.most, max(self.least, 1))
+            argument_checks.require_int("MultiSelect", "most", self.most, max(self.least, 1))
         if self.least > len(self.options):
-            check.raise_config_error("MultiSelect", "least", self.least, f"there are {len(self.options)} options")
+            argument_checks.raise_config_error(
+                "MultiSelect", "least", self.least, f"there are {len(self.options)} options"
+            )
 
     @property
     def text(self) -> str:
@@ -151,10 +153,10 @@ class Form(Askable[T], frozen=True):
         def __init__(self, question: str, fields: Any, initial: Any = None) -> None: ...
 
     def __post_init__(self) -> None:
-        check.require_text("Form", "question", self.question, non_empty=True)
+        argument_checks.require_text("Form", "question", self.question, non_empty=True)
         schema = self.output
         if schema.get("type") != "object":
-            check.raise_config_error(
+            argument_checks.raise_config_error(
                 "Form", "fields", self.fields, 'give a class with fields, or a JSON Schema of "type": "object"'
             )
         if isinstance(self.fields, Mapping):
@@ -169,7 +171,7 @@ class Form(Askable[T], frozen=True):
         known = cast("Mapping[str, Any]", schema.get("properties", {}))
         values = to_jsonable(self.initial)
         if values is not None and (not isinstance(values, dict) or (known and cast("Any", values).keys() - known)):
-            check.raise_config_error(
+            argument_checks.raise_config_error(
                 "Form", "initial", self.initial, f"give a dict with some of {', '.join(map(repr, known))}"
             )
 
@@ -216,11 +218,11 @@ class CustomSlot(Askable[Any], frozen=True):
     """The JSON Schema of an answer; `None` when any answer is valid."""
 
     def __post_init__(self) -> None:
-        check.require_text("CustomSlot", "kind", self.kind, non_empty=True)
-        check.require_text("CustomSlot", "question", self.question)
+        argument_checks.require_text("CustomSlot", "kind", self.kind, non_empty=True)
+        argument_checks.require_text("CustomSlot", "question", self.question)
         if self.answer is not None:
             if not isinstance(self.answer, Mapping):
-                check.raise_config_error("CustomSlot", "answer", self.answer, "give a JSON Schema, or None")
+                argument_checks.raise_config_error("CustomSlot", "answer", self.answer, "give a JSON Schema, or None")
             _check_schema(self.answer)
 
     @property
@@ -245,15 +247,15 @@ class CustomSlot(Askable[Any], frozen=True):
 
 
 def _check_options(call: str, question: object, options: Any) -> None:
-    check.require_text(call, "question", question, non_empty=True)
+    argument_checks.require_text(call, "question", question, non_empty=True)
     if not isinstance(options, Sequence) or isinstance(options, str) or not options:
-        check.raise_config_error(call, "options", cast("object", options), "give a list of options")
+        argument_checks.raise_config_error(call, "options", cast("object", options), "give a list of options")
     for each in cast("Sequence[object]", options):
         if not isinstance(each, (str, Option)):
-            check.raise_config_error(call, "options", each, "give texts, or Option(…)")
+            argument_checks.raise_config_error(call, "options", each, "give texts, or Option(…)")
     values = _option_values(cast("Sequence[str | Option]", options))
     if len(set(values)) != len(values):
-        check.raise_config_error(call, "options", values, "give each value once")
+        argument_checks.raise_config_error(call, "options", values, "give each value once")
 
 
 def _options_to_json(options: Sequence[str | Option]) -> list[Any]:

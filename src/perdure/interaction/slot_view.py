@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from perdure.core.event import QuestionAsked, SlotOpened, SlotUpdated
 from perdure.core.fold import State
-from perdure.core.mailbox import ANSWER_POST, CANCEL_POST, SLOT_POST, list_posted_events
+from perdure.core.run_mailbox import ANSWER_POST, CANCEL_POST, SLOT_POST, list_posted_events
 from perdure.core.store import Post
 
 _SCOPE: Final = {"type": "string", "enum": ["once", "run", "session", "forever"]}

@@ -16,7 +16,7 @@ from perdure.core.jsonable import to_jsonable
 from perdure.core.message import Message
 from perdure.core.transcript import MessagesSnapshot
 
-from .thinking_in_text import remove_think_tags
+from .think_tag_writer import remove_think_tags
 
 Item: TypeAlias = Mapping[str, Any]
 """Element of the wire's list of messages."""

@@ -28,7 +28,7 @@ from perdure.core.error import (
 from perdure.core.event import ErrorRaised, ModelEvent, ReplyFinished, RetryScheduled
 from perdure.core.model import Request
 from perdure.net.error import DeadlineExceeded, NetError
-from perdure.net.http import get_shared_transport
+from perdure.net.http_transport import get_shared_transport
 from perdure.net.tap import mask_sent_secrets, mask_url
 from perdure.net.transport import Response, Transport
 

@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.core.model import Model
-from perdure.core.wrappers import retried
+from perdure.core.model_and_tool_wrappers import retried
 
 from .api_key import ApiKey, key_header_for
 from .auth import Auth
@@ -24,7 +24,7 @@ from .price import price_of
 from .profile import Profile
 from .profile_files import SavedProfile, load_profile, normalize_url
 from .provider_catalog import PROVIDERS, Provider, WireName, find_provider, raise_unknown_provider
-from .thinking_in_text import with_think_tags
+from .think_tag_writer import with_think_tags
 
 if TYPE_CHECKING:
     from .model_list import ListedModel
@@ -56,9 +56,9 @@ class ModelOptions(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not callable(self.api_key):
-            check.require_text("open_model", "api_key", self.api_key)
-        check.require_text("open_model", "base_url", self.base_url)
-        check.require_int("open_model", "attempts", self.attempts, 1)
+            argument_checks.require_text("open_model", "api_key", self.api_key)
+        argument_checks.require_text("open_model", "base_url", self.base_url)
+        argument_checks.require_int("open_model", "attempts", self.attempts, 1)
         if unknown := sorted(set(self.profile) - set(Profile.__struct_fields__)):
             fields = ", ".join(Profile.__struct_fields__)
             raise ConfigError(f"open_model(profile={{{unknown[0]!r}: …}}): unknown field; a profile has {fields}")
@@ -213,7 +213,7 @@ def _adapt_to_model(provider: Provider, model: str) -> Provider:
 def resolve_url_and_auth(provider: Provider, model: str, options: ModelOptions) -> tuple[str, Auth]:
     """Return the base URL and authentication for a provider. Raises `ConfigError` if either is missing."""
     if provider.wire == "codex":
-        from perdure.net.http import get_shared_transport
+        from perdure.net.http_transport import get_shared_transport
 
         from .codex import CodexAuth
 
@@ -243,7 +243,7 @@ def resolve_url_and_auth(provider: Provider, model: str, options: ModelOptions) 
 
 async def list_provider_models(name: str) -> "list[ListedModel] | None":
     """Fetch the models that a built-in provider serves; `None` if it publishes no list."""
-    from perdure.net.http import get_shared_transport
+    from perdure.net.http_transport import get_shared_transport
 
     from .model_list import fetch_model_list
 

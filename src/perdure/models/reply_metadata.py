@@ -1,4 +1,4 @@
-"""Common names for the metadata that providers send with a reply, such as `served_model`. No I/O.
+"""Metadata that providers send with a reply, such as `served_model`, under common names. No I/O.
 
 served_by        the company that answered, when a gateway passed the request on
 served_model     the model that answered, when the request named an alias

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple, overload
 from weakref import WeakValueDictionary
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 
 from .throttle_state import RequestSlot, ThrottleState, TokenBucket, WaitReason
@@ -83,7 +83,7 @@ class Throttle:
     ) -> None:
         """Set the limits from now on. `None` is no limit."""
         if concurrency is not None:
-            check.require_int("Throttle", "concurrency", concurrency, 1)
+            argument_checks.require_int("Throttle", "concurrency", concurrency, 1)
         requests = self._build_bucket("requests_per_minute", requests_per_minute)
         tokens = self._build_bucket("tokens_per_minute", tokens_per_minute)
         with self._lock:
@@ -93,9 +93,11 @@ class Throttle:
     def _build_bucket(self, name: str, per_minute: float | None) -> TokenBucket | None:
         if per_minute is None:
             return None
-        check.require_number("Throttle", name, per_minute)
+        argument_checks.require_number("Throttle", name, per_minute)
         if not per_minute:
-            check.raise_config_error("Throttle", name, per_minute, "give a number above 0, or None for no limit")
+            argument_checks.raise_config_error(
+                "Throttle", name, per_minute, "give a number above 0, or None for no limit"
+            )
         return TokenBucket(per_minute, self._clock.monotonic())
 
     # -- slots ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Read JSON from providers defensively: a value of the wrong type counts as absent."""
+"""Parse JSON from providers, which is not trusted: a value of the wrong type counts as absent."""
 
 import json
 from collections.abc import Sequence

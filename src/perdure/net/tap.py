@@ -1,4 +1,4 @@
-"""Show raw HTTP traffic to observers (taps), for tracing and debugging.
+"""HTTP taps: observers of the raw traffic of a transport, for tracing and debugging.
 
     transport = tapped(HttpTransport(), tap)
 

@@ -27,7 +27,7 @@ from perdure.core.message import Message
 from perdure.core.model import Request
 from perdure.session_transfer import PromptPrefix
 
-from .diff import (
+from .difference_text import (
     NOTHING,
     DifferenceKind,
     Divergence,
@@ -41,7 +41,7 @@ from .diff import (
     to_sorted_json,
 )
 from .prompt_hash import describe_prefix_difference, has_same_prefix
-from .recorded_log import RecordedLog
+from .recorded_log_index import RecordedLog
 from .run_segment import RunSegment, is_compaction, is_result_shortening
 
 

@@ -15,9 +15,9 @@ from perdure.core.model import ModelInfo, Request
 from perdure.core.permission import SupportsQuestions
 from perdure.core.run import Run
 
-from .diff import NOTHING
+from .difference_text import NOTHING
 from .log_comparison import LogComparer, ReplayStopped
-from .recorded_log import RecordedLog
+from .recorded_log_index import RecordedLog
 from .replay_doubles import (
     RecordedClock,
     build_discarded_deltas,

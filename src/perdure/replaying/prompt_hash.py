@@ -1,4 +1,4 @@
-"""Compare instructions and tools with those of a recorded request, of which the log has only hashes.
+"""Prompt hashes in a replay: compare a request's instructions and tools with the recorded hashes.
 
 A log has one hash for the instructions and one for the tools, joined by `-`. Logs of earlier versions have a single
 hash for both, which can be computed from a current request.

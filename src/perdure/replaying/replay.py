@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, Unpack, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.clock import new_id
 from perdure.core.error import SessionNotFound, UsageError
 from perdure.core.event import Entry
@@ -31,8 +31,8 @@ from perdure.runtime.overrides import RunOverrides
 from perdure.session_transfer import PromptPrefix, Recording, read_document
 from perdure.stores import open_store
 
-from .diff import DifferenceKind, Divergence
-from .recorded_log import RecordedLog, index_recorded_log
+from .difference_text import DifferenceKind, Divergence
+from .recorded_log_index import RecordedLog, index_recorded_log
 from .replayer import Replayer, list_missing_options
 
 __all__ = ["DifferenceKind", "Divergence", "Replayed", "Source", "replay"]
@@ -152,7 +152,7 @@ def _check_code(session_id: str, record: RecordedLog, code: RunOverrides, added:
 def _check_from_seq(source: Source, from_seq: int, entries: Sequence[Entry]) -> None:
     if not isinstance(source, str):
         raise UsageError("from_seq goes on in a fork of a kept session: give its id, and import a document first")
-    check.require_int("replay", "from_seq", from_seq, 1)
+    argument_checks.require_int("replay", "from_seq", from_seq, 1)
     if from_seq > len(entries):
         raise UsageError(f"session {source!r} has {len(entries)} entries: it cannot be replayed up to {from_seq}")
 

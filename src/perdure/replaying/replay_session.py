@@ -1,4 +1,4 @@
-"""Session used in a replay: its runs begin with the recorded messages instead of a typed prompt.
+"""The session of a replay: its runs begin with the recorded messages instead of a typed prompt.
 
 What a typed message asks for (`/name` handlers, skills, files) was done before it was stored, and is not done again:
 the stored messages begin the run, under its recorded id.

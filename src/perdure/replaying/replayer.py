@@ -16,7 +16,7 @@ from perdure.session_transfer import Recording
 from .log_comparison import LogComparer, ReplayStopped
 from .offline_agent import list_skill_tools, make_offline_agent
 from .playback import Playback
-from .recorded_log import RecordedLog
+from .recorded_log_index import RecordedLog
 from .recorded_permissions import copy_gate_for_replay
 from .recorded_tools import RecordedTools
 from .replay_doubles import ComparingStore

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.event import SessionConfigured
 from perdure.core.fold import FOR_AGENT, State
 from perdure.core.model import Model
@@ -44,7 +44,7 @@ def build_configuration_events(
     """Build the events that store a change of a session's settings, such as its model, role or active agent."""
     if ACTIVE_AGENT in changes and changes[ACTIVE_AGENT] not in ["", *[each.name for each in first_agent.reachable]]:
         known = ", ".join([repr(each.name) for each in first_agent.reachable])
-        check.raise_config_error(
+        argument_checks.raise_config_error(
             "session.configure", ACTIVE_AGENT, changes[ACTIVE_AGENT], f"the conversation can be handed over to {known}"
         )
     agent = (
@@ -143,9 +143,9 @@ def encode_compaction(compaction: object) -> dict[str, Any]:
     from perdure.context.compaction import Compaction
 
     if not isinstance(compaction, Compaction):
-        check.raise_config_error("session.configure", "compaction", compaction, "give a Compaction(…), or ''")
+        argument_checks.raise_config_error("session.configure", "compaction", compaction, "give a Compaction(…), or ''")
     if compaction.model is not None or compaction.strategy is not None:
         advice = "a model and a strategy cannot be stored: give them to the agent, as in Agent(compaction=…)"
-        check.raise_config_error("session.configure", "compaction", compaction, advice)
+        argument_checks.raise_config_error("session.configure", "compaction", compaction, advice)
     names = [name for name in compaction.__struct_fields__ if name not in {"model", "strategy"}]
     return {name: getattr(compaction, name) for name in names}

@@ -124,7 +124,7 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
         from perdure.core.run_callbacks import find_shutdown_signal
 
         from .overrides import add_output, check_overrides
-        from .store_worker import StoreWorker  # at first use: most programs are no workers
+        from .resume_worker import StoreWorker  # at first use: most programs are no workers
 
         check_overrides(add_output(overrides, None))  # at once, and not when there is a session to continue
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, cast, ove
 
 from msgspec.structs import force_setattr
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError, Unchangeable, UsageError
 from perdure.core.event import Entry
 from perdure.core.loop import react
 from perdure.core.model import Model, Settings
-from perdure.core.option_class import OptionClass
+from perdure.core.option_metaclass import OptionClass
 from perdure.core.run_callbacks import Engine, OutputValidator
 from perdure.core.run_spec import RunOptions
 from perdure.core.shared_budget import Budget
@@ -390,21 +390,21 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
                 raise ConfigError(f"Agent({name}={value!r}): give a {kind.__name__}(…)")
         if not callable(self.engine):
             raise ConfigError(f"Agent(engine={self.engine!r}): give an async function of a Run, such as react")
-        check.require_text("Agent", "name", self.name, non_empty=True)
-        check.require_text("Agent", "description", self.description)
-        check.require_text("Agent", "instructions", self.instructions)
-        check.require_bool("Agent", "interactive", self.interactive)
+        argument_checks.require_text("Agent", "name", self.name, non_empty=True)
+        argument_checks.require_text("Agent", "description", self.description)
+        argument_checks.require_text("Agent", "instructions", self.instructions)
+        argument_checks.require_bool("Agent", "interactive", self.interactive)
         for name in ("permission", "stop", "history_processor"):
             if (value := getattr(self, name)) is not None:
-                check.require_callable("Agent", name, value)
+                argument_checks.require_callable("Agent", name, value)
         for name in ("guardrails", "output_validators", "watchers"):
             if (value := getattr(self, name)) != ():
-                check.require_callables("Agent", name, value)
+                argument_checks.require_callables("Agent", name, value)
         for name in ("steering_mode", "follow_up_mode"):
             if getattr(self, name) not in {"one", "all"}:
-                check.raise_config_error("Agent", name, getattr(self, name), "give 'one' or 'all'")
+                argument_checks.raise_config_error("Agent", name, getattr(self, name), "give 'one' or 'all'")
         if not isinstance(self.answer_timeout_seconds, (int, float)) or self.answer_timeout_seconds < 0:
-            check.raise_config_error(
+            argument_checks.raise_config_error(
                 "Agent", "answer_timeout_seconds", self.answer_timeout_seconds, "give a number of seconds, from 0"
             )
         self._check_parts()
@@ -415,7 +415,7 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
                 check_list_option("Agent", name, value, kind)
         for name, (method, advice) in _OPTION_METHODS.items():
             if (value := getattr(self, name)) is not None and not callable(getattr(value, method, None)):
-                check.raise_config_error("Agent", name, value, f"give {advice}")
+                argument_checks.raise_config_error("Agent", name, value, f"give {advice}")
         if self.commands or self.extensions:
             from perdure.context.directives import index_commands
 
@@ -431,7 +431,7 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
         names = [each.name for each in self.reachable]
         for name in names:
             if names.count(name) > 1:
-                check.raise_config_error(
+                argument_checks.raise_config_error(
                     "Agent",
                     "handoffs",
                     [each.name for each in self.handoffs],

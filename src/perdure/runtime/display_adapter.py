@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError, NotAnswered, UsageError
 from perdure.core.store import wait_despite_cancel
 from perdure.interaction.slot_view import SlotView
 
 if TYPE_CHECKING:
-    from .session_display import SessionDisplay
+    from .session_display_slots import SessionDisplay
 
 logger = logging.getLogger("perdure")
 
@@ -40,7 +40,7 @@ async def connect_adapter(display: "SessionDisplay", adapter: DisplayAdapter) ->
     for method in ("show", "close", "ask"):
         if not callable(getattr(adapter, method, None)):
             advice = f"give an object with show(slot), close(slot_id) and ask(slot): it has no {method}"
-            check.raise_config_error("display.connect", "adapter", adapter, advice)
+            argument_checks.raise_config_error("display.connect", "adapter", adapter, advice)
     connection = _Connection(display, adapter)
     task = asyncio.ensure_future(connection.serve())
     try:

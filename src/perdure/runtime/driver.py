@@ -38,12 +38,12 @@ from perdure.core.log_repair import (
 )
 from perdure.core.loop import execute, react
 from perdure.core.lost_entries import build_lost_entries_error, build_lost_input_error
-from perdure.core.mailbox import CANCEL_POST, Mailbox
 from perdure.core.model import Model
 from perdure.core.outcome import Outcome
-from perdure.core.prompt_cache import PrefixComparer
+from perdure.core.prompt_cache_misses import PrefixComparer
 from perdure.core.run import CancelMode, Engine, Run, SimulatedCrash
 from perdure.core.run_callbacks import find_shutdown_signal, get_engine_name, refuse_after_shutdown
+from perdure.core.run_mailbox import CANCEL_POST, Mailbox
 from perdure.core.run_spec import RunPlace
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.store import (
@@ -366,7 +366,7 @@ class SessionDriver(ChannelUser):
             if task.done():
                 outcome = task.result()
             else:
-                from .stuck_run import end_stuck_run  # at first use: few runs ignore their cancel
+                from .stuck_run_ending import end_stuck_run  # at first use: few runs ignore their cancel
 
                 task.add_done_callback(mark_exception_retrieved)  # it is abandoned, and may end later
                 outcome, is_cancelled_again = await run_to_completion(end_stuck_run(run))

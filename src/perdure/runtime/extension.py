@@ -1,4 +1,4 @@
-"""Extensions: bundles of tools, instructions, rules and more that are added to an agent, as data.
+"""`Extension`: a bundle of tools, instructions, rules and more that is added to an agent, as data.
 
 An agent with two extensions has the tools of both, the instructions of both, and so on, in the order in which they are
 listed. There is no other way in which extensions affect an agent or one another.
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from msgspec import Struct
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.core.event import Entry
 from perdure.core.fold import State
 from perdure.core.model import Model
-from perdure.core.option_class import OptionClass
+from perdure.core.option_metaclass import OptionClass
 from perdure.core.run import BetweenTurns, Engine, HistoryProcessor, OutputValidator, Reminder, Run
 from perdure.core.stop_conditions import Guardrail, StopCondition
 from perdure.core.store import Post, SessionPlace, Store
@@ -100,16 +100,16 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionCla
     """Opens the resources that the extension needs, and closes them."""
 
     def __post_init__(self) -> None:
-        check.require_text("Extension", "name", self.name, non_empty=True)
-        check.require_text("Extension", "instructions", self.instructions)
+        argument_checks.require_text("Extension", "name", self.name, non_empty=True)
+        argument_checks.require_text("Extension", "instructions", self.instructions)
         for field in ("wrap_model", "wrap_tool", "lifespan", "engine", "history_processor"):
-            check.require_callable_or_none("Extension", field, getattr(self, field))
+            argument_checks.require_callable_or_none("Extension", field, getattr(self, field))
         for field in ("reminders", "between_turns", "output_validators", "guardrails", "stop", "watchers"):
-            check.require_callables("Extension", field, getattr(self, field))
+            argument_checks.require_callables("Extension", field, getattr(self, field))
         for each in self.reminders:
             if iscoroutinefunction(each):
                 advice = f"in {self.name!r}: a reminder is a plain function; put async code into `between_turns`"
-                check.raise_config_error("Extension", "reminders", each, advice)
+                argument_checks.raise_config_error("Extension", "reminders", each, advice)
         for field, kind in _ITEM_CLASSES.items():
             check_list_option("Extension", field, getattr(self, field), kind)
 
@@ -128,10 +128,10 @@ _ITEM_CLASSES = {
 def check_list_option(owner: str, name: str, value: object, item_class: str = "") -> None:
     """Raise `ConfigError` unless the value is a list, and its items are of the class named `item_class`."""
     if isinstance(value, str) or not isinstance(value, Sequence):
-        check.raise_config_error(owner, name, value, "give a list")
+        argument_checks.raise_config_error(owner, name, value, "give a list")
     for each in cast("Sequence[object]", value if item_class else ()):
         if item_class not in [known.__name__ for known in type(each).__mro__]:  # the classes are imported at first use
-            check.raise_config_error(owner, name, each, f"give a list of {item_class}(…)")
+            argument_checks.raise_config_error(owner, name, each, f"give a list of {item_class}(…)")
 
 
 def check_extensions(extensions: Sequence[Extension]) -> None:

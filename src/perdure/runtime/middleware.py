@@ -10,15 +10,15 @@ from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError, MiddlewareFailed, PerdureError
 from perdure.core.message import Message
-from perdure.core.option_class import OptionClass
+from perdure.core.model_and_tool_wrappers import ToolWrapper, around
+from perdure.core.option_metaclass import OptionClass
 from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run
 from perdure.core.run_callbacks import TurnWrapper
 from perdure.core.tool import Tool, ToolContext
-from perdure.core.wrappers import ToolWrapper, around
 
 T = TypeVar("T")
 
@@ -43,13 +43,15 @@ class Middleware(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionCl
     """Names of the only tools that `tool` is called for; empty for all."""
 
     def __post_init__(self) -> None:
-        check.require_text("Middleware", "name", self.name, non_empty=True)
+        argument_checks.require_text("Middleware", "name", self.name, non_empty=True)
         for field in ("run", "turn", "tool"):
-            check.require_callable_or_none("Middleware", field, getattr(self, field))
+            argument_checks.require_callable_or_none("Middleware", field, getattr(self, field))
         if self.run is None and self.turn is None and self.tool is None:
-            check.raise_config_error("Middleware", "name", self.name, "give at least one of run, turn and tool")
+            argument_checks.raise_config_error(
+                "Middleware", "name", self.name, "give at least one of run, turn and tool"
+            )
         if not isinstance(self.tools, (list, tuple)) or not all(isinstance(each, str) for each in self.tools):
-            check.raise_config_error("Middleware", "tools", self.tools, "give a list of names of tools")
+            argument_checks.raise_config_error("Middleware", "tools", self.tools, "give a list of names of tools")
 
     def __repr__(self) -> str:
         scopes = [field for field in ("run", "turn", "tool") if getattr(self, field) is not None]
@@ -68,7 +70,7 @@ def _wrap_engine(engine: Engine, name: str, wrapper: RunMiddleware) -> Engine:
     @functools.wraps(engine)
     async def run_inside(run: Run) -> Outcome[Any]:
         outcome = await _call_layer(name, "a run", lambda call_next: wrapper(call_next, run), lambda: engine(run))
-        check.require_return_type(f"middleware {name!r}", wrapper, outcome, Outcome, "the outcome of the run")
+        argument_checks.require_return_type(f"middleware {name!r}", wrapper, outcome, Outcome, "the outcome of the run")
         return outcome
 
     return run_inside
@@ -103,7 +105,7 @@ async def _call_turn(
     name: str, wrapper: TurnMiddleware, run: Run, call_next: Callable[[], Awaitable[Message]]
 ) -> Message:
     reply = await _call_layer(name, "a turn", lambda next_one: wrapper(next_one, run), call_next)
-    check.require_return_type(f"middleware {name!r}", wrapper, reply, Message, "the reply")
+    argument_checks.require_return_type(f"middleware {name!r}", wrapper, reply, Message, "the reply")
     return reply
 
 

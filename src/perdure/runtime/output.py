@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_args
 import msgspec
 from msgspec import Struct
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError, InvalidOutput, ToolError
 from perdure.core.message import Message, Status, ToolCall
 from perdure.core.model import ModelInfo, OutputMode, OutputSpec
@@ -60,8 +60,8 @@ class Output(Generic[T]):
             mode: How the type is enforced; `None` for the best way that the model supports.
             repairs: How often the model may repair an answer that does not fit.
         """
-        check.require_one_of("Output", "mode", mode, (None, *get_args(OutputMode)))
-        check.require_int("Output", "repairs", repairs)
+        argument_checks.require_one_of("Output", "mode", mode, (None, *get_args(OutputMode)))
+        argument_checks.require_int("Output", "repairs", repairs)
         self._type = type_
         self.mode: OutputMode | None = mode
         self.repairs = repairs
@@ -86,9 +86,9 @@ class Output(Generic[T]):
         `run(output={"type": "object", …})` is short for `run(output=Output.from_schema({…}))`. `name` is what the
         provider is told; by default the schema's title. Raises `ConfigError` for a schema that is not valid.
         """
-        check.require_one_of("Output", "mode", mode, (None, *get_args(OutputMode)))
-        check.require_int("Output", "repairs", repairs)
-        check.require_text("Output.from_schema", "name", name)
+        argument_checks.require_one_of("Output", "mode", mode, (None, *get_args(OutputMode)))
+        argument_checks.require_int("Output", "repairs", repairs)
+        argument_checks.require_text("Output.from_schema", "name", name)
         plain = check_json_schema(dict(schema))
         if "properties" in plain:
             plain.setdefault("type", "object")

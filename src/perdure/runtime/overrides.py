@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, cast
 
 import msgspec
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError, UsageError
 from perdure.core.event import Entry, RunStarted
 from perdure.core.jsonable import replace_surrogates, to_jsonable
@@ -116,13 +116,13 @@ def check_overrides(overrides: RunOverrides) -> None:
     for name, value in overrides.items():
         if name not in RunOverrides.__annotations__:
             known = ", ".join(Overrides.__annotations__)
-            near = check.suggest_name(name, RunOverrides.__annotations__)
+            near = argument_checks.suggest_name(name, RunOverrides.__annotations__)
             raise ConfigError(f"a run has no override {name!r}: {near}use one of {known}")
         kind = _OVERRIDE_TYPES.get(name)
         if kind is not None and not isinstance(value, kind):
             raise ConfigError(f"{name}={value!r} cannot be used for a run: give a {kind.__name__}")
         if name == "watchers":
-            check.require_callables("run", name, value)
+            argument_checks.require_callables("run", name, value)
         if name == "budget" and value is not None and not isinstance(value, Budget):
             raise ConfigError(f"budget={value!r} cannot be used for a run: give a Budget(…)")
         if (name == "engine" or (name == "permission" and value is not None)) and not callable(value):

@@ -12,7 +12,7 @@ from perdure.core.error import StoreError
 from perdure.core.event import Entry, InboxAdded
 from perdure.core.fold import State
 from perdure.core.inbox import INBOX_POST
-from perdure.core.mailbox import ANSWER_POST, CANCEL_POST, Mailbox, list_posted_events
+from perdure.core.run_mailbox import ANSWER_POST, CANCEL_POST, Mailbox, list_posted_events
 from perdure.core.store import Post, Store, wait_despite_cancel
 
 logger = logging.getLogger("perdure")

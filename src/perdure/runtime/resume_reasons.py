@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from perdure.core.fold import State
 from perdure.core.inbox import INBOX_POST
-from perdure.core.mailbox import ANSWER_POST, CANCEL_POST, FOLLOW_UP_POST, STEER_POST
+from perdure.core.run_mailbox import ANSWER_POST, CANCEL_POST, FOLLOW_UP_POST, STEER_POST
 from perdure.core.store import Post
 
 CALL_OPTION = "call"

@@ -272,7 +272,7 @@ def _wrap_model(
         if extension.wrap_model is not None:
             model = extension.wrap_model(model)
     if compaction is not None:
-        from perdure.core.wrappers import compacted  # at first use, as for a budget
+        from perdure.core.model_and_tool_wrappers import compacted  # at first use, as for a budget
 
         model = compacted(model, _compact_on_overflow(built_runs))
     for ledger in budgets:

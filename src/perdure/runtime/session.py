@@ -13,14 +13,19 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 import msgspec
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.clock import Clock, new_id
 from perdure.core.error import Fenced, SessionBusy, ShuttingDown, UsageError
 from perdure.core.event import GrantRevoked, QuestionAsked
 from perdure.core.fold import State, fold_entries
 from perdure.core.inbox import InboxItem, build_resolution_post, list_inbox_items
 from perdure.core.jsonable import replace_surrogates, to_jsonable, to_text
-from perdure.core.mailbox import (
+from perdure.core.message import Content, Message, ToolCall, ToolResult, check_labels
+from perdure.core.model import Model
+from perdure.core.outcome import Outcome
+from perdure.core.run import CancelMode
+from perdure.core.run_callbacks import ShutdownSignal, find_shutdown_signal
+from perdure.core.run_mailbox import (
     ANSWER_POST,
     CANCEL_POST,
     FOLLOW_UP_POST,
@@ -29,11 +34,6 @@ from perdure.core.mailbox import (
     build_revocation_post,
     get_answer_post_id,
 )
-from perdure.core.message import Content, Message, ToolCall, ToolResult, check_labels
-from perdure.core.model import Model
-from perdure.core.outcome import Outcome
-from perdure.core.run import CancelMode
-from perdure.core.run_callbacks import ShutdownSignal, find_shutdown_signal
 from perdure.core.store import Post, wait_despite_cancel
 from perdure.core.tool import D
 from perdure.models import open_model
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from perdure.context.compaction import Compaction
     from perdure.core.permission import Explanation, Gate, Grant
 
-    from .session_display import SessionDisplay
+    from .session_display_slots import SessionDisplay
 
 T = TypeVar("T")
 
@@ -317,9 +317,9 @@ class Session(StoredSession[D]):
         arrived.
         """
         check_overrides(add_output(overrides, None))
-        check.require_text("session.call", "tool", tool)
+        argument_checks.require_text("session.call", "tool", tool)
         if not isinstance(arguments, dict):
-            check.raise_config_error("session.call", "arguments", arguments, "give a dict")
+            argument_checks.raise_config_error("session.call", "arguments", arguments, "give a dict")
         if self._driver.find_active_driver() is None and (await self.read_state()).is_waiting:
             message = f"session {self.session_id!r} waits for an answer: session.answer() it first, or cancel() its run"
             raise UsageError(message)
@@ -375,7 +375,7 @@ class Session(StoredSession[D]):
         changes = {"instructions": instructions, "role": role, ACTIVE_AGENT: agent}
         given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
         for name, value in given.items():
-            check.require_text("session.configure", name, value)
+            argument_checks.require_text("session.configure", name, value)
         if compaction is not None:
             given["compaction"] = compaction if compaction == "" else encode_compaction(compaction)
         if model is not None:
@@ -454,8 +454,8 @@ class Session(StoredSession[D]):
         Raises `UsageError` if the session never asked a question with this id, and `ConfigError` if the answer does not
         fit the question, which then stays open.
         """
-        check.require_text("session.answer", "ask_id", ask_id, non_empty=True)
-        check.require_text("session.answer", "by", by)
+        argument_checks.require_text("session.answer", "ask_id", ask_id, non_empty=True)
+        argument_checks.require_text("session.answer", "by", by)
         state = await self.read_state()
         question = state.questions_by_id.get(ask_id)
         if question is None:
@@ -481,7 +481,7 @@ class Session(StoredSession[D]):
     @property
     def display(self) -> "SessionDisplay":
         """The display slots of the session, to read, answer and close from any process."""
-        from .session_display import SessionDisplay  # at first use: most programs show nothing
+        from .session_display_slots import SessionDisplay  # at first use: most programs show nothing
 
         return SessionDisplay(
             self,
@@ -501,10 +501,10 @@ class Session(StoredSession[D]):
         Nothing is called, asked or logged. The tool's own hooks see the arguments, as they would in a call. Raises
         `ConfigError` if there is no such tool, or it does not accept these arguments.
         """
-        check.require_text("session.explain", "tool", tool, non_empty=True)
+        argument_checks.require_text("session.explain", "tool", tool, non_empty=True)
         if not isinstance(arguments, dict):
-            check.raise_config_error("session.explain", "arguments", arguments, "give a dict")
-        from .approvals import explain_permission  # at first use, as for the display
+            argument_checks.raise_config_error("session.explain", "arguments", arguments, "give a dict")
+        from .session_permissions import explain_permission  # at first use, as for the display
 
         call = ToolCall(new_id(), tool, to_text(arguments))
         state = await self.read_state()
@@ -514,7 +514,7 @@ class Session(StoredSession[D]):
 
     async def grants(self) -> "list[Grant]":
         """Return the grants that apply here: permissions for more than one call, for this session or for all."""
-        from .approvals import list_grants
+        from .session_permissions import list_grants
 
         state, posts = await self.read_state(), await self.store.posts(self.session_id)
         return list_grants(self._get_current_gate(state), self.session_id, state, self.store, posts)
@@ -525,7 +525,7 @@ class Session(StoredSession[D]):
         A grant for all sessions is removed from the agent's gate as well; other processes see that only with a
         `GrantFile`.
         """
-        check.require_text("session.revoke", "grant_id", grant_id, non_empty=True)
+        argument_checks.require_text("session.revoke", "grant_id", grant_id, non_empty=True)
         if grant_id not in {each.grant_id for each in await self.grants()}:
             return False
         from perdure.core.gate_chain import list_chain_grants  # at first use: few programs revoke grants
@@ -557,7 +557,7 @@ class Session(StoredSession[D]):
         passed to the agent above it, and one for a background agent to the session that gave it its task. `labels` say
         what has to be known of the response, such as `untrusted` for a mail.
         """
-        check.require_text("session.resolve", "item_id", item_id, non_empty=True)
+        argument_checks.require_text("session.resolve", "item_id", item_id, non_empty=True)
         entries, posts = await self.store.read(self.session_id), await self.store.posts(self.session_id)
         if item_id not in {each.item_id for each in list_inbox_items(entries, posts)}:
             for session in self._background_sessions(fold_entries(entries), done=True).values():
@@ -566,7 +566,7 @@ class Session(StoredSession[D]):
             raise UsageError(f"session {self.session_id!r} has no item {item_id!r} in its inbox: see session.inbox()")
         redacted = self._driver.redaction.redact_value(to_jsonable(response))
         is_new = await self._store_post(build_resolution_post(item_id, redacted, self._now(), check_labels(labels)))
-        from .inbox_forwarding import forward_inbox_results  # at first use: for a quick start
+        from .late_result_forwarding import forward_inbox_results  # at first use: for a quick start
 
         await forward_inbox_results(self.store, self.session_id, self.agent.clock)
         return is_new
@@ -612,7 +612,7 @@ class Session(StoredSession[D]):
 
         With an agent that a `Shutdown` has wrapped, it ends when the process is asked to end.
         """
-        check.require_number("session.attend", "seconds", seconds)
+        argument_checks.require_number("session.attend", "seconds", seconds)
         check_overrides(add_output(overrides, output))
         process_end = find_shutdown_signal(self.agent.engine)
         reported = ""
@@ -647,10 +647,12 @@ class Session(StoredSession[D]):
     ) -> RunCommand:
         """Check the arguments of a run, and build its command."""
         check_overrides(options)
-        check.require_text("session.run", "input_id", input_id)
+        argument_checks.require_text("session.run", "input_id", input_id)
         if input_id and replace_surrogates(input_id) != input_id:
-            check.raise_config_error("session.run", "input_id", input_id, "give text that can be encoded as UTF-8")
-        check.require_bool("session.run", "take_over", take_over)
+            argument_checks.raise_config_error(
+                "session.run", "input_id", input_id, "give text that can be encoded as UTF-8"
+            )
+        argument_checks.require_bool("session.run", "take_over", take_over)
         check_role(self.agent, options.get("role", self.role))
         history, messages = _split_prompt(prompt)
         return RunCommand(
@@ -681,7 +683,7 @@ class Session(StoredSession[D]):
 
     async def _post_message(self, kind: str, message: Message, post_id: str) -> bool:
         """Store a message for the model as a post (a message to this session)."""
-        check.require_text(f"session.{kind}", "post_id", post_id)
+        argument_checks.require_text(f"session.{kind}", "post_id", post_id)
         redacted = self._driver.redaction.redact_value(message)
         return await self._store_post(build_message_post(kind, redacted, post_id or new_id(), self._now()))
 
@@ -783,6 +785,6 @@ def _to_sent_message(content: Content | Message, origin: str) -> Message:
 def _build_resume_command(where: str, options: RunOverrides, take_over: object, unpark: object) -> ResumeCommand:
     """Check the arguments of a resume, and build its command."""
     check_overrides(options)
-    check.require_bool(where, "take_over", take_over)
-    check.require_bool(where, "unpark", unpark)
+    argument_checks.require_bool(where, "take_over", take_over)
+    argument_checks.require_bool(where, "unpark", unpark)
     return ResumeCommand(options, bool(take_over), unpark=bool(unpark), run_id=new_id())

@@ -1,4 +1,4 @@
-"""Extensions and model objects that are added to a session in this process, besides those of its agent.
+"""Additions to a session in this process: extensions and model objects besides those of its agent.
 
 They are code, which a log cannot store. So they are kept in this process, by store and session id: each `Session`
 object of the session that is made afterwards has them, until they are removed, the session is deleted, or the process
@@ -7,7 +7,7 @@ ends.
 
 from typing import TYPE_CHECKING, Any
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.core.model import Model, model_info
 from perdure.core.store import Store, identify_session
@@ -29,10 +29,10 @@ def apply_additions(agent: AgentSpec[Any], store: Store, session_id: str) -> Age
 def add_extension(session: "StoredSession[Any]", extension: object) -> None:
     """Add an extension to a session. Raises `ConfigError` if it cannot be added, and changes nothing then."""
     if not isinstance(extension, Extension):
-        check.raise_config_error("session.extend", "extension", extension, "give an Extension(…)")
+        argument_checks.raise_config_error("session.extend", "extension", extension, "give an Extension(…)")
     if extension.lifespan is not None:
         advice = "it opens resources, which belong to an agent: give it to the agent, as in Agent(extensions=[…])"
-        check.raise_config_error("session.extend", "extension", extension.name, advice)
+        argument_checks.raise_config_error("session.extend", "extension", extension.name, advice)
     if extension.name in {each.name for each in session.agent.extensions}:
         raise ConfigError(f"this session has an extension {extension.name!r} already: remove_extension() it first")
     additions = _get_additions(session)

@@ -1,4 +1,4 @@
-"""Session channels: the command queue and the watchers that all `Session` objects of one session share.
+"""The channel of a session: the command queue and the watchers that all its `Session` objects share.
 
 A session is the same one whichever object it is reached by: another `Session`, another `Agent`, another store object
 for the same file, or a part of a store. So its commands wait for each other, and its watchers see all of its events.

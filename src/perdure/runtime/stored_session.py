@@ -1,11 +1,14 @@
-"""The operations of a session that need no run: read, watch, search, fork, redact and delete its log."""
+"""A session in its store: the operations that do not run the agent, such as read, search, fork and delete.
+
+Further operations watch and redact its log.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.approval_binding import KEEPS_GRANTS_OF, list_session_keys
 from perdure.core.clock import new_id
 from perdure.core.error import SessionBusy, SessionNotFound, Unsupported, UsageError
@@ -34,7 +37,7 @@ from perdure.core.tool import D
 from perdure.core.watcher_feed import Watcher
 
 from .agent_spec import AgentSpec
-from .background_job import list_background_jobs
+from .background_job_record import list_background_jobs
 from .driver import SessionDriver, pass_post_to_run, session_additions
 from .session_channel import delay_commands
 
@@ -86,14 +89,14 @@ class StoredSession(Generic[D]):
 
     async def kept(self, name: str, default: Any = None) -> Any:
         """Return the value that a tool or `keep` has stored in the log under that name, such as tasks or notes."""
-        check.require_text("session.kept", "name", name, non_empty=True)
+        argument_checks.require_text("session.kept", "name", name, non_empty=True)
         values = await self.kept_values()
         return values[name] if name in values else values.get(self._driver.redaction.redact_value(name), default)
 
     async def kept_values(self) -> dict[str, Any]:
         """Return all values that tools and `keep` have stored in the log, by name."""
         from perdure.core.event import ValueKept
-        from perdure.core.mailbox import list_posted_events
+        from perdure.core.run_mailbox import list_posted_events
 
         stored = (await self.read_state()).kept_values
         posted = list_posted_events(await self.store.posts(self.session_id))
@@ -181,7 +184,7 @@ class StoredSession(Generic[D]):
         if isinstance(found, Hit) and found.session_id != self.session_id:
             raise UsageError(f"this hit is in session {found.session_id!r}, not in {self.session_id!r}: open that one")
         seq = found.seq if isinstance(found, Hit) else found
-        check.require_int("session.find_message", "found", seq)
+        argument_checks.require_int("session.find_message", "found", seq)
         return find_stamped_message(await self.store.read(self.session_id), seq)
 
     async def count_messages(self) -> "MessageCounts":
@@ -199,7 +202,7 @@ class StoredSession(Generic[D]):
         """
         from .session_report import build_session_usage, build_usage_of_ended_runs
 
-        check.require_bool("session.usage", "with_unfinished", with_unfinished)
+        argument_checks.require_bool("session.usage", "with_unfinished", with_unfinished)
         state = await self.read_state()
         if state.is_interrupted and not with_unfinished:
             return build_usage_of_ended_runs(state)
@@ -224,7 +227,7 @@ class StoredSession(Generic[D]):
 
     async def read_run(self, run_id: str) -> Sequence[Entry]:
         """Return the stored entries of one run, those of its subagents included."""
-        check.require_text("session.read_run", "run_id", run_id, non_empty=True)
+        argument_checks.require_text("session.read_run", "run_id", run_id, non_empty=True)
         entries = await self.store.read(self.session_id)
         return [each for each in entries if each.event.run_id.partition("/")[0] == run_id]
 
@@ -283,9 +286,9 @@ class StoredSession(Generic[D]):
         from perdure.core.event import InboxAdded
         from perdure.core.inbox import list_inbox_items
 
-        check.require_text("session.add_to_inbox", "tag", tag, non_empty=True)
-        check.require_text("session.add_to_inbox", "request", request)
-        check.require_text("session.add_to_inbox", "item_id", item_id)
+        argument_checks.require_text("session.add_to_inbox", "tag", tag, non_empty=True)
+        argument_checks.require_text("session.add_to_inbox", "request", request)
+        argument_checks.require_text("session.add_to_inbox", "item_id", item_id)
         item_id = item_id or new_id()
         entries, posts = await self.store.read(self.session_id), await self.store.posts(self.session_id)
         if item_id not in {each.item_id for each in list_inbox_items(entries, posts)}:
@@ -334,7 +337,7 @@ class StoredSession(Generic[D]):
         """Remove an extension that `extend` has added; return False if there is none of that name."""
         from .session_additions import remove_extension
 
-        check.require_text("session.remove_extension", "name", name, non_empty=True)
+        argument_checks.require_text("session.remove_extension", "name", name, non_empty=True)
         return remove_extension(self, name)
 
     def add_watcher(self, watcher: Watcher[Entry]) -> Callable[[], None]:
@@ -342,7 +345,7 @@ class StoredSession(Generic[D]):
 
         Return a function that removes it. It is also removed when the session is closed.
         """
-        check.require_callable("session.add_watcher", "watcher", watcher)
+        argument_checks.require_callable("session.add_watcher", "watcher", watcher)
         return self._driver.add_watcher(watcher)
 
     def use_agent(self, agent: AgentSpec[D]) -> None:
@@ -358,7 +361,7 @@ class StoredSession(Generic[D]):
         What was allowed for this session is asked about again in the fork, unless `keep_grants` is true.
         """
         name = new_id() if session_id is None else session_id
-        check.require_bool("session.fork", "keep_grants", keep_grants)
+        argument_checks.require_bool("session.fork", "keep_grants", keep_grants)
         full_id = find_full_session_id(self.store, self.session_id)
         kept = list_session_keys(full_id, await self.read_state()) if keep_grants else []
         await self.store.fork(self.session_id, name, at=at)
@@ -384,7 +387,7 @@ class StoredSession(Generic[D]):
 
     async def rename(self, title: str) -> None:
         """Set the title of the session, which lists show instead of its first message."""
-        check.require_text("session.rename", "title", title, non_empty=True)
+        argument_checks.require_text("session.rename", "title", title, non_empty=True)
         await self._append_events(SessionConfigured({"title": title}))
 
     async def redact(self, seq: int) -> None:
@@ -447,7 +450,7 @@ class StoredSession(Generic[D]):
 
     async def _has_had_slot(self, slot_id: str) -> bool:
         """Return True if a question or a display slot of that id was ever opened in this session."""
-        from perdure.core.mailbox import list_posted_events
+        from perdure.core.run_mailbox import list_posted_events
 
         events, _ = await read_events(self.store, self.session_id)
         return any(
@@ -475,7 +478,7 @@ class StoredSession(Generic[D]):
         try:
             await self._append_events(redacted, begin=True)
         except SessionBusy:
-            from perdure.core.mailbox import build_host_event_post
+            from perdure.core.run_mailbox import build_host_event_post
 
             await self._store_post(build_host_event_post(redacted, post_id, self._now()))
 

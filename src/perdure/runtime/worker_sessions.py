@@ -1,16 +1,19 @@
-"""The sessions of a store that a worker continues with one agent, and how each is continued."""
+"""The sessions of a store that a worker may continue with one agent.
+
+How each is continued is decided here, too.
+"""
 
 import inspect
 from typing import Any, cast
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import Fenced, SessionBusy, ShuttingDown
 from perdure.core.fold import State
 from perdure.core.outcome import Outcome
 from perdure.core.store import Store
 
 from .agent_spec import AgentSpec
-from .inbox_forwarding import find_task_giver
+from .late_result_forwarding import find_task_giver
 from .overrides import ChooseOverrides, Overrides
 from .session import Session
 
@@ -32,7 +35,7 @@ class WorkerSessions:
         overrides_for: "ChooseOverrides[Any] | None" = None,
     ) -> None:
         if overrides_for is not None:
-            check.require_callable("attend_all", "overrides_for", overrides_for)
+            argument_checks.require_callable("attend_all", "overrides_for", overrides_for)
         self._agent = agent
         self._store = store
         self._overrides = overrides
@@ -62,7 +65,9 @@ class WorkerSessions:
             return self._overrides
         chosen = self._overrides_for(session_id)
         own = await chosen if inspect.isawaitable(chosen) else chosen
-        check.require_return_type("overrides_for", self._overrides_for, own, dict, "a dict, such as {'deps': …}")
+        argument_checks.require_return_type(
+            "overrides_for", self._overrides_for, own, dict, "a dict, such as {'deps': …}"
+        )
         return cast("Overrides[Any]", {**self._overrides, **own})
 
     def _is_ours(self, state: State) -> bool:

@@ -1,4 +1,4 @@
-"""`DocumentStore`: a store made of three functions of your own, which load, save and delete one document per session.
+"""`DocumentStore`: a store of sessions as documents, which functions of your own load, save and delete.
 
     class Bucket:
         async def load(self, session_id: str) -> bytes | None: ...

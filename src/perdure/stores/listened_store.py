@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, Unpack
 
 from msgspec import Struct
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.approval_binding import identify_store
 from perdure.core.event import Entry, Event
 from perdure.core.store import (
@@ -35,7 +35,7 @@ from perdure.core.store import (
     identify_session,
 )
 
-from .wrapper_protocols import choose_wrapper_class
+from .wrapper_class_choice import choose_wrapper_class
 
 Listener: TypeAlias = Callable[[str, Sequence[Entry]], object]
 """Called with the id of a session and the entries that were appended to it, or read from it. Plain or async."""
@@ -78,9 +78,11 @@ def listened(
     """
     listeners = _Listeners(on_append, on_read, on_delete, on_fork, on_redact)
     for name in listeners.__struct_fields__:
-        check.require_callable_or_none("listened", name, getattr(listeners, name))
+        argument_checks.require_callable_or_none("listened", name, getattr(listeners, name))
     if all(getattr(listeners, name) is None for name in listeners.__struct_fields__):
-        check.raise_config_error("listened", "on_append", None, "give a function of a session id and a list of entries")
+        argument_checks.raise_config_error(
+            "listened", "on_append", None, "give a function of a session id and a list of entries"
+        )
     extras = {kind: made for kind, made in _EXTRAS.items() if on_read is None or kind is not EventReadingStore}
     return choose_wrapper_class(ListenedStore, store, extras)(store, listeners)
 

@@ -37,7 +37,7 @@ from perdure.core.store import (
 )
 
 from .argument_checks import check_page, check_session_id
-from .wrapper_protocols import choose_wrapper_class
+from .wrapper_class_choice import choose_wrapper_class
 
 _SEPARATOR: Final = "/"
 

@@ -13,8 +13,8 @@ import msgspec
 from perdure.core.error import ConfigError
 from perdure.core.event import ModelEvent
 from perdure.core.model import Model, Request
-from perdure.core.prompt_cache import find_first_change
-from perdure.core.wrappers import observed
+from perdure.core.model_and_tool_wrappers import observed
+from perdure.core.prompt_cache_misses import find_first_change
 from perdure.runtime.agent import Agent
 
 from .scripted_model import ScriptedModel

@@ -1,4 +1,4 @@
-"""Use stored sessions as regression tests.
+"""Replay stored sessions as regression tests: `check_replay`, and a pytest fixture that does the same.
 
 Any test can call `check_replay`. As a pytest plugin, this module provides a fixture that does the same; enable it in a
 `conftest.py`:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ToolError
 from perdure.toolkits.shell_backend import Confinement, JobOutput, ShellCommand, ShellResult, StreamOutput
 
@@ -26,7 +26,7 @@ class ScriptedShell:
         for line, answer in (answers or {}).items():
             if not isinstance(line, str) or not isinstance(answer, str | ShellResult):
                 advice = "give text or a ShellResult for each line"
-                check.raise_config_error("ScriptedShell", "answers", {line: answer}, advice)
+                argument_checks.raise_config_error("ScriptedShell", "answers", {line: answer}, advice)
         self._answers = dict(answers or {})
         self._root = root
         self._confinement = confinement or Confinement(sandbox="none: a test", network=False)

@@ -12,7 +12,7 @@ from perdure.core.error import ToolError
 from perdure.core.path_target import PathTarget
 from perdure.core.tool import Tool, ToolContext, tool
 
-from .arithmetic import evaluate_arithmetic, format_number
+from .arithmetic_evaluator import evaluate_arithmetic, format_number
 from .text_folder import TextFolder
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.command_target import CommandTarget, quote_words
 from perdure.core.error import ToolError
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
@@ -49,7 +49,7 @@ def code_execution_tool(
     for name, words in languages.items():
         if not isinstance(name, str) or isinstance(words, str) or not words:
             advice = "give the words of an interpreter for each name, such as {'python': ['python3', '-']}"
-            check.raise_config_error("code_execution_tool", "languages", {name: words}, advice)
+            argument_checks.raise_config_error("code_execution_tool", "languages", {name: words}, advice)
     known = {name: tuple(words) for name, words in languages.items()}
     listed = ", ".join(known) or "none"
     confinement, default_seconds = backend.confinement, timeout_seconds

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from perdure.core.error import ToolError
+from perdure.core.model_and_tool_wrappers import before
 from perdure.core.path_target import PathTarget
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
-from perdure.core.wrappers import before
 
 from .edit_ladder import EditResult, EditStep, apply_edit
 from .file_backend import FileWriteBackend, call_backend_method, check_backend, get_path_target, refuse_early
-from .file_change import FileWriter, read_file
 from .file_page import decode_text
 from .file_record import FileRecord, SnapshotBackend, check_fresh, read_record
+from .logged_file_writer import FileWriter, read_file
 
 _CONTEXT_LINES: Final = 2
 _MOST_SHOWN_LINES: Final = 24

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final
 
 from perdure.core.error import ToolError
 from perdure.core.message import Image, Text
+from perdure.core.model_and_tool_wrappers import before
 from perdure.core.path_target import PathTarget
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
-from perdure.core.wrappers import before
 
 from .file_backend import (
     FileReadBackend,
@@ -23,9 +23,9 @@ from .file_backend import (
     get_path_target,
     refuse_early,
 )
-from .file_change import FileWriter, read_file, read_file_if_there
 from .file_page import MOST_BYTES, MOST_LINES, detect_image_type, format_page
 from .file_record import SnapshotBackend, check_fresh, note_read, read_record
+from .logged_file_writer import FileWriter, read_file, read_file_if_there
 
 MOST_LISTED: Final = 500
 """The most entries of a folder that a call returns."""

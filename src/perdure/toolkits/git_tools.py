@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from perdure.core.command_target import CommandTarget
 from perdure.core.error import ToolError
+from perdure.core.model_and_tool_wrappers import before
 from perdure.core.tool import Skip, Tool, ToolContext, tool
-from perdure.core.wrappers import before
 
 from .file_backend import FileReadBackend, FileRefused, call_backend_method, check_backend
 

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any, Literal, Protocol, TypeAlias
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.core.event import ValueKept
 from perdure.core.jsonable import to_jsonable
+from perdure.core.model_and_tool_wrappers import around
 from perdure.core.run import Run
 from perdure.core.tool import Tool, ToolContext
-from perdure.core.wrappers import around
 
 
 class ValueStore(Protocol):
@@ -43,7 +43,7 @@ def replace_value_store(tools: Sequence[Tool[..., Any]], values: Values) -> list
         return list(tools)
     is_store = callable(getattr(values, "load", None)) and callable(getattr(values, "save", None))
     if values != "session" and (isinstance(values, type) or not is_store):
-        check.raise_config_error("tools", "values", values, "give 'session', or an object with load and save")
+        argument_checks.raise_config_error("tools", "values", values, "give 'session', or an object with load and save")
 
     async def use_values(call_next: Any, _arguments: Any, _context: Any) -> Any:
         token = _values.set(values)

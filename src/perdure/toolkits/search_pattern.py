@@ -1,4 +1,6 @@
-r"""Regular expressions normalized so that ripgrep and Python read them alike; others are refused.
+r"""Search patterns: regular expressions normalized so that ripgrep and Python read them alike.
+
+Other patterns are refused.
 
 A search runs in ripgrep where there is one, and in Python elsewhere. Their dialects differ in small ways, so a pattern
 is brought into a form that both read alike: a lone brace is escaped, as is `[` inside brackets. What only one of them

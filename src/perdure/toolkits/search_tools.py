@@ -3,9 +3,9 @@
 from typing import Annotated, Any, Final, Literal
 
 from perdure.core.error import ToolError
+from perdure.core.model_and_tool_wrappers import before
 from perdure.core.path_target import PathTarget
 from perdure.core.tool import Tool, ToolContext, tool
-from perdure.core.wrappers import before
 
 from .file_backend import (
     FileReadBackend,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.command_target import CommandPart, CommandTarget
 from perdure.core.error import ToolError
 from perdure.core.provenance import PRIVATE_LABEL, UNTRUSTED_LABEL
@@ -99,10 +99,12 @@ def exec_tool(
     `programs` are the only programs that it runs, by name; with an empty list it runs none.
     """
     if isinstance(programs, str):
-        check.raise_config_error("exec_tool", "programs", programs, "give a list of names, such as ['git', 'make']")
+        argument_checks.raise_config_error(
+            "exec_tool", "programs", programs, "give a list of names, such as ['git', 'make']"
+        )
     for name in programs:
         if not isinstance(name, str) or not name or "/" in name:
-            check.raise_config_error("exec_tool", "programs", name, "give names without a folder")
+            argument_checks.raise_config_error("exec_tool", "programs", name, "give names without a folder")
     known = tuple(dict.fromkeys(programs))
     listed = ", ".join(known) or "none"
     confinement = backend.confinement

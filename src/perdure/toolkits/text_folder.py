@@ -1,4 +1,4 @@
-"""Reading and writing of text files below one folder.
+"""A folder in which tools may read and create text files, without access outside of it.
 
 No path leads outside (see `ConfinedFolder`). Hidden files, and files whose names often mean secrets, are not read,
 whatever links call them.

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from perdure.core import check
+from perdure.core import argument_checks
+from perdure.core.model_and_tool_wrappers import around
 from perdure.core.tool import Arguments, Tool, ToolContext
-from perdure.core.wrappers import around
 
 THRESHOLD_SECONDS: Final = 0.25
 _LOGGER: Final = logging.getLogger("perdure")
@@ -51,7 +51,9 @@ class LoopWatchdog:
 
     def __init__(self, threshold_seconds: float = THRESHOLD_SECONDS, report: Report | None = None) -> None:
         if not threshold_seconds > 0:
-            check.raise_config_error("LoopWatchdog", "threshold_seconds", threshold_seconds, "give a number above zero")
+            argument_checks.raise_config_error(
+                "LoopWatchdog", "threshold_seconds", threshold_seconds, "give a number above zero"
+            )
         self._threshold = threshold_seconds
         self._report: Report = report or log_blocked_loop
         self._changed = threading.Condition()

@@ -7,11 +7,11 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError, PerdureError
 from perdure.core.jsonable import error_message, replace_surrogates, short_repr
 from perdure.core.message import RESULT_TYPES, Content, Message, Text, assistant
-from perdure.core.option_class import OptionClass
+from perdure.core.option_metaclass import OptionClass
 from perdure.core.thread_pool import THREAD_POOL
 
 from .syntax import NAME_PATTERN
@@ -105,7 +105,7 @@ class Rewrite(Struct, frozen=True):
     text: str
 
     def __post_init__(self) -> None:
-        check.require_text("Rewrite", "text", self.text, non_empty=True)
+        argument_checks.require_text("Rewrite", "text", self.text, non_empty=True)
 
 
 class ShortCircuit(Struct, frozen=True):
@@ -119,9 +119,9 @@ class ShortCircuit(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if isinstance(self.answer, str):
-            check.require_text("ShortCircuit", "answer", self.answer, non_empty=True)
+            argument_checks.require_text("ShortCircuit", "answer", self.answer, non_empty=True)
         elif not isinstance(self.answer, Message) or not _is_valid_answer(self.answer):
-            check.raise_config_error(
+            argument_checks.raise_config_error(
                 "ShortCircuit", "answer", self.answer, "give text, or perdure.assistant(…) without calls"
             )
 
@@ -150,11 +150,11 @@ class Command(Struct, frozen=True, eq=False, metaclass=OptionClass):
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _COMMAND_NAME.fullmatch(self.name):
-            check.raise_config_error(
+            argument_checks.raise_config_error(
                 "Command", "name", self.name, "use a letter, then letters, digits, '_' or '-', as in 'cost'"
             )
-        check.require_callable("Command", "handler", self.handler)
-        check.require_text("Command", "description", self.description)
+        argument_checks.require_callable("Command", "handler", self.handler)
+        argument_checks.require_text("Command", "description", self.description)
 
     async def call_handler(self, context: CommandContext) -> CommandResult:
         """Call the command's function and return its result. Raise `CommandFailed` if it raises."""
@@ -182,7 +182,7 @@ def index_commands(commands: Iterable[Command]) -> dict[str, Command]:
     named: dict[str, Command] = {}
     for hook in commands:
         if not isinstance(hook, Command):
-            check.raise_config_error("Agent", "commands", hook, "give Command('name', handler)")
+            argument_checks.raise_config_error("Agent", "commands", hook, "give Command('name', handler)")
         if hook.name in named:
             raise ConfigError(f"two commands are named /{hook.name}: give one of them another name")
         named[hook.name] = hook

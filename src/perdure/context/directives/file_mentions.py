@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from perdure.core import check
-from perdure.core.option_class import OptionClass
+from perdure.core import argument_checks
+from perdure.core.option_metaclass import OptionClass
 from perdure.core.thread_pool import THREAD_POOL
 from perdure.files.confined_folder import ConfinedFolder, FileRefused, Steps
 from perdure.files.sensitive_names import SENSITIVE_NAMES
@@ -54,13 +54,15 @@ class Mentions(Struct, frozen=True, metaclass=OptionClass):
 
     def __post_init__(self) -> None:
         if not isinstance(self.workdir, str | os.PathLike) or not os.fspath(self.workdir):
-            check.raise_config_error("Mentions", "workdir", self.workdir, "name a directory, such as '.'")
+            argument_checks.raise_config_error("Mentions", "workdir", self.workdir, "name a directory, such as '.'")
         for name in ("max_bytes", "max_files", "max_total_bytes"):
-            check.require_int("Mentions", name, getattr(self, name), 1)
+            argument_checks.require_int("Mentions", name, getattr(self, name), 1)
         if not isinstance(self.blocked, tuple | list) or not all(
             isinstance(each, str) and each for each in self.blocked
         ):
-            check.raise_config_error("Mentions", "blocked", self.blocked, "give a list of patterns, such as ['*.bak']")
+            argument_checks.raise_config_error(
+                "Mentions", "blocked", self.blocked, "give a list of patterns, such as ['*.bak']"
+            )
         force_setattr(self, "workdir", self.root)  # resolved now, as the process may change its directory later
         force_setattr(self, "blocked", tuple(dict.fromkeys([*SENSITIVE_NAMES, *self.blocked])))
 

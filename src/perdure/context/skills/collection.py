@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 
 from .catalogue_text import format_catalogue
@@ -26,10 +26,12 @@ class Skills:
         self.problems = tuple(problems)
         """Problems of the skills that were found, a message each."""
         if isinstance(skills, str) or not isinstance(skills, Iterable):
-            check.raise_config_error("Skills", "skills", skills, "give a list of skills")
+            argument_checks.raise_config_error("Skills", "skills", skills, "give a list of skills")
         for each in skills:
             if not isinstance(each, Skill):
-                check.raise_config_error("Skills", "skills", each, "give Skill(name=…, description=…, body=…)")
+                argument_checks.raise_config_error(
+                    "Skills", "skills", each, "give Skill(name=…, description=…, body=…)"
+                )
             if each.name in self._skills:
                 raise ConfigError(f"two skills are called {each.name!r}: give one of them another name")
             self._skills[each.name] = each
@@ -53,7 +55,7 @@ class Skills:
         """Return the list of skills for the model's instructions, without hidden ones, in about `budget_tokens` tokens
         at most.
         """
-        check.require_int("catalogue", "budget_tokens", budget_tokens)
+        argument_checks.require_int("catalogue", "budget_tokens", budget_tokens)
         return format_catalogue(self, budget_tokens)
 
     def __add__(self, other: "Skills") -> "Skills":

@@ -12,13 +12,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 
 from .collection import Skills, describe_origin
 from .loading import SKILL_FILE, read_skill
 from .skill import Skill, SkillSource
-from .skill_files import is_inside_directory
+from .skill_file_reader import is_inside_directory
 from .trust import Trust
 
 SKILL_FOLDERS: Final = (".perdure/skills", ".agents/skills", ".claude/skills")
@@ -37,11 +37,11 @@ def load_skills(workdir: str, *, home: str | None = None, trust: Trust | None = 
 
     `home` is the user's home directory. `trust` records what the user has trusted; `None` trusts no skill of a project.
     """
-    check.require_text("load_skills", "workdir", workdir, non_empty=True)
+    argument_checks.require_text("load_skills", "workdir", workdir, non_empty=True)
     if not os.path.isdir(workdir):
-        check.raise_config_error("load_skills", "workdir", workdir, "give a directory that exists")
+        argument_checks.raise_config_error("load_skills", "workdir", workdir, "give a directory that exists")
     user = os.path.expanduser("~") if home is None else home
-    check.require_text("load_skills", "home", user, non_empty=True)
+    argument_checks.require_text("load_skills", "home", user, non_empty=True)
     search = _SkillSearch(trust)
     for place in _list_search_folders(os.path.abspath(workdir), os.path.abspath(user)):
         search.search_folder(place)
@@ -53,9 +53,9 @@ def load_skills_from(directory: str, *, pinned: bool = False) -> Skills:
 
     With `pinned`, files of a skill that change after this are no longer read.
     """
-    check.require_text("skills_in", "directory", directory, non_empty=True)
+    argument_checks.require_text("skills_in", "directory", directory, non_empty=True)
     if not os.path.isdir(directory):
-        check.raise_config_error("skills_in", "directory", directory, "give a directory that exists")
+        argument_checks.raise_config_error("skills_in", "directory", directory, "give a directory that exists")
     search = _SkillSearch(None, pinned=pinned)
     search.search_folder(_SearchFolder(os.path.abspath(directory), os.path.abspath(directory), "user"))
     return search.build_result()

@@ -11,13 +11,20 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from perdure.context.front_matter import parse_front_matter
-from perdure.context.text_file import strip_invisible_characters
+from perdure.context.text_file_reader import strip_invisible_characters
 from perdure.core.error import ConfigError
 from perdure.core.jsonable import short_repr
 from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
 
 from .skill import Resource, ResourceLoader, Skill, SkillSource, is_skill_name, make_skill_name
-from .skill_files import combine_hashes, hash_bytes, hash_files, is_inside_directory, iterate_files, read_file_inside
+from .skill_file_reader import (
+    combine_hashes,
+    hash_bytes,
+    hash_files,
+    is_inside_directory,
+    iterate_files,
+    read_file_inside,
+)
 
 SKILL_FILE: Final = "SKILL.md"
 RESOURCE_FOLDERS: Final = ("scripts/", "references/", "assets/")

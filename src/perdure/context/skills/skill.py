@@ -13,9 +13,9 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError
-from perdure.core.option_class import OptionClass
+from perdure.core.option_metaclass import OptionClass
 from perdure.core.thread_pool import THREAD_POOL
 from perdure.core.tool import Tool
 from perdure.core.toolbox import Toolbox
@@ -43,8 +43,8 @@ class Resource(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not isinstance(self.load, str):
-            check.require_callable("Resource", "load", self.load)
-        check.require_text("Resource", "description", self.description)
+            argument_checks.require_callable("Resource", "load", self.load)
+        argument_checks.require_text("Resource", "description", self.description)
 
     async def read(self) -> str:
         """Return the text of the resource."""
@@ -139,7 +139,7 @@ async def _call_text_function(role: str, function: Callable[..., Any], arguments
         text = await THREAD_POOL.run(function, arguments, {})
         if inspect.isawaitable(text):  # as of a lambda around an async function
             text = await text
-    check.require_return_type(role, function, text, str, returns)
+    argument_checks.require_return_type(role, function, text, str, returns)
     return cast("str", text)
 
 
@@ -147,7 +147,9 @@ def _format_json(arguments: Any) -> str:
     try:
         return msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
-        check.raise_config_error("prompt_of", "arguments", arguments, "give text, or a value that JSON can hold")
+        argument_checks.raise_config_error(
+            "prompt_of", "arguments", arguments, "give text, or a value that JSON can hold"
+        )
 
 
 def _as_resource(given: Resource | str) -> Resource:
@@ -157,33 +159,39 @@ def _as_resource(given: Resource | str) -> Resource:
 def _validate_skill(skill: Skill) -> None:
     """Validate a skill when it is defined, rather than when it is loaded."""
     if not isinstance(skill.name, str) or not is_skill_name(skill.name):
-        check.raise_config_error(
+        argument_checks.raise_config_error(
             "Skill", "name", skill.name, "use 1 to 64 of a-z, 0-9 and single hyphens, as in 'release-notes'"
         )
-    check.require_text("Skill", "description", skill.description, non_empty=True)
+    argument_checks.require_text("Skill", "description", skill.description, non_empty=True)
     for name in ("body", "license", "compatibility", "allowed_tools", "path", "content_hash"):
-        check.require_text("Skill", name, getattr(skill, name))
-    check.require_bool("Skill", "hidden", skill.hidden)
-    check.require_callable_or_none("Skill", "handler", skill.handler)
+        argument_checks.require_text("Skill", name, getattr(skill, name))
+    argument_checks.require_bool("Skill", "hidden", skill.hidden)
+    argument_checks.require_callable_or_none("Skill", "handler", skill.handler)
     if skill.handler is not None and skill.body:
-        check.raise_config_error("Skill", "body", skill.body, "give a body or a handler, which returns the text")
+        argument_checks.raise_config_error(
+            "Skill", "body", skill.body, "give a body or a handler, which returns the text"
+        )
     if not isinstance(skill.priority, int):
-        check.raise_config_error("Skill", "priority", skill.priority, "give a whole number; the highest comes first")
+        argument_checks.raise_config_error(
+            "Skill", "priority", skill.priority, "give a whole number; the highest comes first"
+        )
     _validate_texts("sections", skill.sections)
     _validate_texts("resources", skill.resources)
     if isinstance(skill.tools, str) or not isinstance(skill.tools, Iterable):
-        check.raise_config_error("Skill", "tools", skill.tools, "give a list of tools")
+        argument_checks.raise_config_error("Skill", "tools", skill.tools, "give a list of tools")
     msgspec.structs.force_setattr(skill, "tools", tuple(Toolbox(skill.tools)))
 
 
 def _validate_texts(name: str, texts: Any) -> None:
     if not isinstance(texts, Mapping):
-        check.raise_config_error("Skill", name, texts, "give a dict of names and texts")
+        argument_checks.raise_config_error("Skill", name, texts, "give a dict of names and texts")
     pairs: Mapping[Any, Any] = cast("Any", texts)
     for key, value in pairs.items():
-        check.require_text("Skill", f"{name}: name", key, non_empty=True)
+        argument_checks.require_text("Skill", f"{name}: name", key, non_empty=True)
         if not isinstance(value, Resource | str):
-            check.raise_config_error("Skill", f"{name}[{key!r}]", value, "give text, or Resource(load, description)")
+            argument_checks.raise_config_error(
+                "Skill", f"{name}[{key!r}]", value, "give text, or Resource(load, description)"
+            )
 
 
 def is_skill_name(text: str) -> bool:

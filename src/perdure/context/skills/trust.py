@@ -8,7 +8,7 @@ import os
 from typing import Literal, TypeAlias
 
 from perdure.context.trust_file import TrustedItem, TrustFile
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 
 from .skill import Skill
@@ -24,7 +24,7 @@ class Trust:
     """
 
     def __init__(self, path: str) -> None:
-        check.require_text("Trust", "path", path, non_empty=True)
+        argument_checks.require_text("Trust", "path", path, non_empty=True)
         self._file = TrustFile(path)
         self.path = self._file.path
         """The file."""

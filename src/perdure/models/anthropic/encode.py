@@ -13,9 +13,9 @@ import msgspec
 from perdure.core.error import ConfigError
 from perdure.core.message import Message, ToolCall
 from perdure.core.model import Request, Settings
-from perdure.core.prompt_cache import count_cacheable_messages
+from perdure.core.prompt_cache_misses import count_cacheable_messages
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
-from perdure.models.extra_body_tools import merge_tool_definitions
+from perdure.models.extra_body_tool_merging import merge_tool_definitions
 from perdure.models.profile import Profile
 from perdure.models.schemas import can_be_strict, compile_schema
 from perdure.models.wire_format import EncodedRequest
@@ -23,7 +23,7 @@ from perdure.models.wire_format import EncodedRequest
 from .lint import get_message_rules
 from .messages import build_message_encoder, sanitize_tool_name
 from .model_features import AnthropicModelFeatures, get_model_features
-from .thinking import ThinkingPlan, plan_thinking
+from .thinking_parameters import ThinkingPlan, plan_thinking
 
 PATH = "/v1/messages"
 VERSION = "2023-06-01"

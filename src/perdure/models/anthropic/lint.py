@@ -10,13 +10,13 @@ from functools import cache
 from typing import Any
 
 from perdure.models.encoding_memo import Item, ProviderRuleError
-from perdure.models.message_order import MessageBlocks, MessageOrderRules, build_order_error
+from perdure.models.message_order_rules import MessageBlocks, MessageOrderRules, build_order_error
 from perdure.models.profile import Profile
 from perdure.models.untrusted_json import as_dict, as_dicts
 
 from .messages import is_call_id
 from .model_features import get_model_features
-from .thinking import MIN_THINKING_TOKENS
+from .thinking_parameters import MIN_THINKING_TOKENS
 
 MAX_CACHE_MARKERS = 4
 """Maximum number of blocks with a cache marker."""

@@ -16,9 +16,9 @@ from perdure.core.message import Message, ToolCall
 from perdure.core.model import OutputSpec, Request, Settings
 from perdure.models.anthropic import model_features as claude
 from perdure.models.anthropic.messages import sanitize_tool_name
-from perdure.models.anthropic.thinking import ThinkingPlan, plan_thinking
+from perdure.models.anthropic.thinking_parameters import ThinkingPlan, plan_thinking
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
-from perdure.models.extra_body_tools import merge_tool_definitions
+from perdure.models.extra_body_tool_merging import merge_tool_definitions
 from perdure.models.profile import Profile
 from perdure.models.schemas import compile_schema
 from perdure.models.wire_format import EncodedRequest

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from perdure.models.encoding_memo import Item, ProviderRuleError
-from perdure.models.message_order import MessageBlocks, MessageOrderRules, build_order_error
+from perdure.models.message_order_rules import MessageBlocks, MessageOrderRules, build_order_error
 from perdure.models.profile import Profile
 from perdure.models.untrusted_json import as_dict, as_dicts, as_text
 

@@ -21,7 +21,7 @@ from perdure.core.message import (
 )
 from perdure.models import attachment
 from perdure.models.anthropic.messages import EMPTY_MESSAGE_TEXT, ensure_json_object, sanitize_tool_name
-from perdure.models.cited_text import CitedPassage, divide_cited_text
+from perdure.models.cited_text_splitter import CitedPassage, divide_cited_text
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
 from perdure.models.tool_call_id_translation import CallIdTranslator

@@ -17,7 +17,7 @@ from perdure.models.provider_errors import classify_error
 from perdure.models.reply_metadata import drop_empty_fields, get_served_model, has_content_filter_hit
 from perdure.models.untrusted_json import as_dict
 
-from .chunk_types import (
+from .chunk_parser import (
     ABSENT,
     Candidate,
     ChunkPart,

@@ -17,7 +17,7 @@ from perdure.core.event import (
 )
 from perdure.core.message import Citation, Part, StopReason, Text
 from perdure.core.model import Model, Request, assemble_reply, model_info
-from perdure.core.wrappers import WrappedModel, open_stream
+from perdure.core.model_and_tool_wrappers import WrappedModel, open_stream
 
 from .history_rewriter import MessageRewriter
 from .reply_parser import JsonReplyParser

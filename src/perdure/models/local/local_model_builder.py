@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 from msgspec.structs import replace
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.event import ModelEvent
 from perdure.core.model import Model, Price, Request
-from perdure.core.wrappers import WrappedModel, open_stream
+from perdure.core.model_and_tool_wrappers import WrappedModel, open_stream
 from perdure.models.http_model import HttpModel
 from perdure.models.json_tools import json_tools
 from perdure.models.openai_chat import WIRE
@@ -31,7 +31,7 @@ def build_local_model(name: str, *, context_tokens: int | None, slots: int | Non
     """
     for argument, value in (("context_tokens", context_tokens), ("slots", slots), ("threads", threads)):
         if value is not None:
-            check.require_int("open_local", argument, value, 1)
+            argument_checks.require_int("open_local", argument, value, 1)
     weights = find_weights(name)
     context = context_tokens or min(weights.context_tokens or _UNKNOWN_CONTEXT, MAX_DEFAULT_CONTEXT)
     setup = BackendOptions(weights.path, context, slots or DEFAULT_SLOTS, threads or get_default_thread_count())

@@ -16,7 +16,7 @@ from perdure.core.event import ModelEvent, ReplyFinished, TextDelta
 from perdure.core.jsonable import replace_surrogates
 from perdure.core.message import Message, StopReason, ToolResult, assistant, user
 from perdure.core.model import Model, Request, Settings, ToolSpec
-from perdure.core.wrappers import WrappedModel, open_stream
+from perdure.core.model_and_tool_wrappers import WrappedModel, open_stream
 from perdure.models.demo_tool_choice import choose_tool, restrict_tool_values
 
 MAX_REPLY_TOKENS = 200

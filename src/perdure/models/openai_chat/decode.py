@@ -19,7 +19,7 @@ from perdure.models.provider_errors import classify_error
 from perdure.net.sse import SseParser
 
 from .annotations import parse_annotation
-from .chunk_types import (
+from .chunk_parser import (
     ABSENT,
     ChatChoice,
     ChatChunk,

@@ -16,7 +16,7 @@ from perdure.models.reported_cost import parse_cost
 from perdure.models.untrusted_json import as_dict, as_list, as_text
 
 from .annotations import parse_source_lists
-from .chunk_types import ABSENT, ChatChoice, parse_json_or_none
+from .chunk_parser import ABSENT, ChatChoice, parse_json_or_none
 from .tool_calls import ToolCallAccumulator
 
 _TRUE = b"true"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from perdure.core.event import ToolCallDelta
 
-from .chunk_types import FunctionPiece, ToolCallPiece
+from .chunk_parser import FunctionPiece, ToolCallPiece
 
 _NO_FUNCTION = FunctionPiece()
 

@@ -22,7 +22,7 @@ from perdure.net.sse import SseParser
 
 from .dialect import get_dialect
 from .message_rules import get_call_input_fields
-from .output_items import OutputItemBuilder, build_reply_finished
+from .output_item_builder import OutputItemBuilder, build_reply_finished
 
 _DeltaKind: TypeAlias = Literal["words", "thought", "input"]
 

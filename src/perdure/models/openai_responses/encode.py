@@ -12,7 +12,7 @@ from typing import Any, cast
 from perdure.core.error import ConfigError
 from perdure.core.model import OutputSpec, Request, Settings
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
-from perdure.models.extra_body_tools import merge_tool_definitions
+from perdure.models.extra_body_tool_merging import merge_tool_definitions
 from perdure.models.profile import Profile
 from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_dialect
 from perdure.models.wire_format import EncodedRequest

@@ -82,7 +82,7 @@ async def probe(
     with each step of the probe. `deep` also sends one request that is much too long, if the endpoint does not publish
     its context window.
     """
-    from perdure.net.http import get_shared_transport
+    from perdure.net.http_transport import get_shared_transport
 
     url = normalize_base_url(base_url)
     wires = _WIRES if wire == "auto" else (wire,)

@@ -28,8 +28,8 @@ from .compiler import SchemaCompiler, TooManySchemaNodes
 from .dialect_table import DIALECTS
 from .lint import find_violations
 from .references import SchemaDocument
-from .schema_builders import build_truncated_schema
 from .schema_size import find_exceeded_limits
+from .union_schema_builders import build_truncated_schema
 
 __all__ = ["can_be_strict", "compile_schema", "find_violations", "get_lenient_dialect", "list_schema_dialects"]
 

@@ -12,11 +12,11 @@ from perdure.core.schema_definitions import is_json_array, is_json_object
 from .dialect_table import SchemaDialect
 from .merge import merge_schemas
 from .references import SchemaDocument
-from .schema_builders import build_any_value_schema, build_truncated_schema, build_union_schema, make_nullable
 from .schema_upgrade import infer_types, upgrade_schema_draft
 from .top_union import merge_top_union
 from .typed_schema_builder import TypedSchemaBuilder, build_title_field
-from .unsupported_keywords import build_description_field, describe_keyword
+from .union_schema_builders import build_any_value_schema, build_truncated_schema, build_union_schema, make_nullable
+from .unsupported_keyword_notes import build_description_field, describe_keyword
 
 MAX_NODES = 4_000
 """Maximum number of nodes in a compiled schema."""

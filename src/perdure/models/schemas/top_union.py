@@ -10,7 +10,7 @@ from typing import Any
 from perdure.core.schema_definitions import is_json_array, is_json_object
 
 from .merge import is_same_json
-from .unsupported_keywords import build_description_field, describe_keyword
+from .unsupported_keyword_notes import build_description_field, describe_keyword
 
 _UNSUPPORTED_AT_TOP = ("not", "if", "then", "else", "enum", "const")
 

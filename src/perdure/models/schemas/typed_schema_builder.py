@@ -1,6 +1,4 @@
-"""Build the schema of a known type (string, number, object, …) with the keywords of one provider's JSON Schema
-dialect.
-"""
+"""Build the schema of a known JSON type (string, object, …) in the JSON Schema dialect of one provider."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,7 +7,7 @@ from perdure.core.schema_definitions import is_json_array
 
 from .dialect_table import SchemaDialect, is_portable_pattern
 from .schema_upgrade import get_json_type
-from .unsupported_keywords import build_description_field, describe_keyword
+from .unsupported_keyword_notes import build_description_field, describe_keyword
 
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "format")
 _KEYWORDS_BY_TYPE: Mapping[str, tuple[str, ...]] = {

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias, cast
 
 from msgspec import Struct
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError, ToolError
 from perdure.core.event import SubagentStarted
 from perdure.core.jsonable import to_jsonable, to_text
@@ -96,10 +96,10 @@ def subagent(
         narrow_permission: False if the agent's own `permission` decides alone; otherwise its calls need the consent
             of that of the calling agent, too.
     """
-    check.require_callable("subagent", "factory", factory)
-    check.require_bool("subagent", "durable", durable)
-    check.require_int("subagent", "max_depth", max_depth, 1)
-    check.require_bool("subagent", "narrow_permission", narrow_permission)
+    argument_checks.require_callable("subagent", "factory", factory)
+    argument_checks.require_bool("subagent", "durable", durable)
+    argument_checks.require_int("subagent", "max_depth", max_depth, 1)
+    argument_checks.require_bool("subagent", "narrow_permission", narrow_permission)
     wanted = to_output(output)
 
     async def carry_out_task(task: str, value: Any, context: ToolContext[Any]) -> ToolOutput:
@@ -158,5 +158,5 @@ async def call_factory(factory: AgentFactory, assignment: Assignment) -> AgentSp
     """Call the factory for this assignment, and return its agent."""
     made = factory(assignment)
     agent = cast("Any", await made if inspect.isawaitable(made) else made)
-    check.require_return_type("factory", factory, agent, AgentSpec, "an Agent")
+    argument_checks.require_return_type("factory", factory, agent, AgentSpec, "an Agent")
     return cast("AgentSpec[Any]", agent)

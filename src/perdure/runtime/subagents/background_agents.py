@@ -39,9 +39,9 @@ from perdure.core.store import (
     wait_despite_cancel,
 )
 from perdure.runtime.agent_spec import AgentSpec
-from perdure.runtime.background_job import BackgroundJob, is_result_awaited, list_background_jobs
+from perdure.runtime.background_job_record import BackgroundJob, is_result_awaited, list_background_jobs
 from perdure.runtime.driver import detach_current_task, is_inside_run, leave_run_for_others, pass_post_to_run
-from perdure.runtime.inbox_forwarding import GIVEN_BY_SETTING, forward_inbox_results
+from perdure.runtime.late_result_forwarding import GIVEN_BY_SETTING, forward_inbox_results
 from perdure.runtime.past_outcome import rebuild_outcome
 from perdure.runtime.session import Session
 from perdure.runtime.session_channel import DRAIN_SECONDS

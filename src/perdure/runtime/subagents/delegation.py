@@ -7,13 +7,13 @@ editor = orchestrator(planner, [researcher, writer])
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
-from perdure.core import check
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError, ToolError
 from perdure.core.event import ValueKept
 from perdure.core.run import Run
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 from perdure.runtime.agent_spec import AgentSpec
-from perdure.runtime.background_job import (
+from perdure.runtime.background_job_record import (
     BackgroundJob,
     build_background_job,
     build_job_started_events,
@@ -56,9 +56,9 @@ def delegation(
             consent of that of the agent which gives the tasks, too.
     """
     named = _index_by_name(agents)
-    check.require_int("delegation", "most_at_once", most_at_once, 1)
-    check.require_int("delegation", "max_depth", max_depth, 1)
-    check.require_bool("delegation", "narrow_permission", narrow_permission)
+    argument_checks.require_int("delegation", "most_at_once", most_at_once, 1)
+    argument_checks.require_int("delegation", "max_depth", max_depth, 1)
+    argument_checks.require_bool("delegation", "narrow_permission", narrow_permission)
     crew = BackgroundAgents(named, most_at_once, narrow_permission=narrow_permission)
     tools = [
         _build_delegate_tool(crew, max_depth),
@@ -86,7 +86,7 @@ def orchestrator(
 ) -> A:
     """Return the planner with tools to give tasks to the other agents. The options are those of `delegation`."""
     if not isinstance(planner, AgentSpec):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not all typed
-        check.raise_config_error("orchestrator", "planner", planner, "give an Agent(…)")
+        argument_checks.raise_config_error("orchestrator", "planner", planner, "give an Agent(…)")
     more = delegation(agents, most_at_once=most_at_once, max_depth=max_depth, narrow_permission=narrow_permission)
     return planner.replace(extensions=[*planner.extensions, more])
 
@@ -94,11 +94,11 @@ def orchestrator(
 def _index_by_name(agents: Sequence[AgentSpec[Any]]) -> dict[str, AgentSpec[Any]]:
     """Return the agents by name; raise `ConfigError` for a wrong type or two equal names."""
     if isinstance(agents, str) or not isinstance(agents, Sequence) or not agents:
-        check.raise_config_error("delegation", "agents", agents, "give a list of agents")
+        argument_checks.raise_config_error("delegation", "agents", agents, "give a list of agents")
     named: dict[str, AgentSpec[Any]] = {}
     for each in agents:
         if not isinstance(each, AgentSpec):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not all typed
-            check.raise_config_error("delegation", "agents", each, "give a list of Agent(…)")
+            argument_checks.raise_config_error("delegation", "agents", each, "give a list of Agent(…)")
         if sanitize_agent_name(each.name) in map(sanitize_agent_name, named):
             raise ConfigError(f"two agents are called {each.name!r}: give one of them another name")
         named[each.name] = each

@@ -16,7 +16,7 @@ from perdure.core.error import StoreError
 
 from .file_io import read_at
 from .line_format import DamagedRange, Line, encode_line, read_first_line, scan_lines
-from .paths import SessionPaths
+from .session_paths import SessionPaths
 
 FORMAT: Final = 1
 """The version of the file layout, not of the entries in it. It grows when an old reader would misread the file."""

@@ -16,9 +16,9 @@ from perdure.core.error import StoreError
 
 from .file_io import sync_folder
 from .file_scan import EncodedEntry, FileScan, Header
-from .paths import LOG_SUFFIX, REMNANT_SUFFIX, SessionPaths, fork_marker_path, remnant_paths, session_paths
 from .repair import rewrite_file_securely
 from .secure_delete import erase_file
+from .session_paths import LOG_SUFFIX, REMNANT_SUFFIX, SessionPaths, fork_marker_path, remnant_paths, session_paths
 from .unlocked_scan import read_header, scan_unlocked
 
 _log: Final = logging.getLogger("perdure")

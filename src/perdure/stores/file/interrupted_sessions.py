@@ -16,7 +16,7 @@ from perdure.core.last_run_progress import NO_RUN, LastRunProgress, find_last_ru
 from .file_io import close_file, open_file
 from .file_scan import decode_header, decode_seq
 from .line_format import Line, read_first_line, scan_lines
-from .paths import LOG_SUFFIX, MAILBOX_SUFFIX, SessionPaths, decode_file_name, session_paths
+from .session_paths import LOG_SUFFIX, MAILBOX_SUFFIX, SessionPaths, decode_file_name, session_paths
 
 _CHUNK: Final = 16 * 1024
 """The number of bytes that are read first from the end of a file."""

@@ -19,7 +19,7 @@ from perdure.stores.lease_holder import LeaseHolder, describe_this_process
 
 from .file_io import close_file, file_identity, open_file, open_folder
 from .line_format import encode_line, read_first_line
-from .paths import SessionPaths
+from .session_paths import SessionPaths
 
 T = TypeVar("T")
 

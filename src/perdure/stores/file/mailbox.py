@@ -20,9 +20,9 @@ from .file_io import close_file, file_identity, open_file, sync_data, sync_folde
 from .file_scan import FORMAT, EncodedEntry, FileScan, Header, encode_header, scan_file
 from .line_format import encode_line, to_ascii_json
 from .lock import wait_for_lock
-from .paths import SessionPaths
 from .repair import repair_file, rewrite_file_securely
 from .secure_delete import erase_file
+from .session_paths import SessionPaths
 
 OnRepair = Callable[[FileScan], None]
 """Function that is called with the scan result of a mailbox file that had to be repaired."""

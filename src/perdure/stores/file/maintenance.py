@@ -22,7 +22,9 @@ from .file_io import close_file, open_file, read_at, sync_data, sync_folder, to_
 from .file_scan import build_damage_warning
 from .forks import erase_unshared_entries, find_remnants
 from .lock import LockRecord, lock_folder, read_lock_record, take_lock
-from .paths import (
+from .repair import rewrite_file
+from .secure_delete import TEMPORARY_SUFFIX, erase_file, erase_leftover, is_leftover_name, make_unused_path
+from .session_paths import (
     FORK_MARKER_SUFFIX,
     LOCK_SUFFIX,
     LOG_SUFFIX,
@@ -34,8 +36,6 @@ from .paths import (
     mailbox_paths,
     session_paths,
 )
-from .repair import rewrite_file
-from .secure_delete import TEMPORARY_SUFFIX, erase_file, erase_leftover, is_leftover_name, make_unused_path
 from .sessions_folder import SessionsFolder
 from .unlocked_scan import read_header, read_header_and_size, scan_unlocked
 

@@ -12,8 +12,8 @@ from typing import Final
 from .file_io import close_file, open_file, read_at, sync_data, sync_folder, write_all
 from .file_scan import EncodedEntry, FileScan, Header, encode_header
 from .line_format import DamagedRange, encode_line
-from .paths import SessionPaths
 from .secure_delete import TEMPORARY_SUFFIX, erase_leftovers, erase_replaced_file, make_unused_path
+from .session_paths import SessionPaths
 
 _CHUNK: Final = 1024 * 1024
 

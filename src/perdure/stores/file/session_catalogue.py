@@ -14,8 +14,8 @@ from perdure.core.error import StoreError
 from perdure.core.store import SessionInfo
 
 from .forks import find_file_of_shared_entries, is_parent_alive
-from .paths import LOG_SUFFIX, decode_file_name, session_paths
 from .session_info import FileSummary, summarize_file
+from .session_paths import LOG_SUFFIX, decode_file_name, session_paths
 
 _log: Final = logging.getLogger("perdure")
 _Stamp = tuple[int, int, int]

@@ -15,7 +15,7 @@ from .file_io import close_file, open_file, read_at
 from .file_scan import EncodedEntry, Header, decode_header, decode_seq, scan_file
 from .line_format import DamagedRange, Line, read_first_line, scan_lines
 from .lock import read_lock_record
-from .paths import LOG_SUFFIX, SessionPaths, decode_file_name, encode_file_name, session_paths
+from .session_paths import LOG_SUFFIX, SessionPaths, decode_file_name, encode_file_name, session_paths
 
 _CHUNK: Final = 16 * 1024
 """The number of bytes that are read first, from either end of a file."""

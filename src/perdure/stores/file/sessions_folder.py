@@ -1,4 +1,6 @@
-"""All operations of a file store on its folder of sessions; they block until the disk is done.
+"""A file store's folder of sessions, with all operations on it.
+
+The operations block until the disk is done.
 
 They raise `OSError` as it is; `store.py` turns it into a `StoreError`.
 """
@@ -36,12 +38,12 @@ from .forks import (
 from .interrupted_sessions import FileRunCache
 from .line_format import encode_body
 from .lock import LockRecord, is_session_locked, lock_folder, read_lock_record, take_lock
-from .log import FileLog, LastFileState, decode_entry_id, missing_entry_message, open_log, replace_body
+from .log_file import FileLog, LastFileState, decode_entry_id, missing_entry_message, open_log, replace_body
 from .mailbox import add_post, decode_posts, erase_mailbox, erase_taken_posts
-from .paths import SessionPaths, fork_marker_path, mailbox_paths, session_paths
 from .repair import rewrite_file, rewrite_file_securely
 from .secure_delete import erase_file, erase_leftovers
 from .session_catalogue import SessionCatalogue
+from .session_paths import SessionPaths, fork_marker_path, mailbox_paths, session_paths
 from .unlocked_scan import scan_unlocked
 
 FindDrivenLog = Callable[[str], FileLog | None]

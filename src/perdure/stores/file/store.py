@@ -22,7 +22,7 @@ from perdure.stores.entry_text import has_large_content
 from perdure.stores.private_paths import resolve_store_path
 
 from .file_io import to_store_error
-from .log import FileLog, build_fenced_message
+from .log_file import FileLog, build_fenced_message
 from .maintenance import back_up_folder, measure_folder, vacuum_folder
 from .sessions_folder import SessionsFolder
 

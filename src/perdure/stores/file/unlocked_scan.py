@@ -11,7 +11,7 @@ from .file_io import close_file, file_identity, open_file
 from .file_scan import FileScan, Header, decode_header, scan_file
 from .line_format import read_first_line
 from .lock import is_session_locked
-from .paths import SessionPaths
+from .session_paths import SessionPaths
 
 OpenLog = Callable[[], tuple[int, int]]
 """Function that opens a file and returns its descriptor, and how many of its bytes to read."""

@@ -19,7 +19,7 @@ from perdure.core.error import ConfigError, StoreError
 
 from .database_url import URL_FORM
 from .errors import is_transient, to_store_error, unreachable_error
-from .schema import has_current_schema, migrate_schema
+from .schema_setup import has_current_schema, migrate_schema
 
 T = TypeVar("T")
 Settings: TypeAlias = dict[str, Any]

@@ -11,7 +11,7 @@ from psycopg import AsyncConnection
 from perdure.core.error import ConfigError, StoreError
 from perdure.core.store import Hit
 from perdure.stores.entry_text import searchable_text
-from perdure.stores.search_query import SearchRequest
+from perdure.stores.search_request import SearchRequest
 from perdure.stores.snippet import SearchTerms, make_snippet
 
 from .entry_rows import decode_row_event

@@ -27,13 +27,13 @@ from perdure.core.store import (
 )
 from perdure.stores.argument_checks import check_count, check_page, check_post, check_session_id
 from perdure.stores.entry_text import has_large_content
-from perdure.stores.search_query import validate_search
+from perdure.stores.search_request import validate_search
 
 from .database_url import check_driver, driver_missing_error, redact_url, validate_url
 from .entry_rows import EntryRow, encode_row, has_consecutive_numbers
 
 if TYPE_CHECKING:
-    from .operations import PostgresOperations
+    from .store_operations import PostgresOperations
 
 LEASE_SECONDS: Final = 15.0
 """The time after which a session whose driver does not renew its lease is free."""
@@ -266,7 +266,7 @@ class PostgresStore:
         database = self._database
         if database is None:
             try:
-                from .operations import PostgresOperations
+                from .store_operations import PostgresOperations
             except ImportError as error:
                 raise driver_missing_error() from error
             database = self._database = PostgresOperations(

@@ -18,12 +18,12 @@ import apsw
 
 from perdure.core.error import ConfigError
 from perdure.core.store import Hit
-from perdure.stores.search_query import ROLES, SearchRequest, split_query
+from perdure.stores.search_request import ROLES, SearchRequest, split_query
 from perdure.stores.snippet import SearchTerms, make_snippet
 
 from .database_file import to_store_error
-from .indexed_log import MAX_SEQ, IndexedLog, SearchRange, SubmitJob
 from .log import EntryRange
+from .log_for_search import MAX_SEQ, IndexedLog, SearchRange, SubmitJob
 from .queued_jobs import Job
 from .search_index import DAMAGE, SearchIndex, StaleIndexError
 

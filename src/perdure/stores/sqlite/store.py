@@ -227,7 +227,7 @@ class SqliteStore:
 
         With `syntax="query"` the query is an FTS5 query.
         """
-        from perdure.stores.search_query import validate_search
+        from perdure.stores.search_request import validate_search
 
         question = validate_search(query, narrowed)
         return await self._get_writer().indexer.run_with_index(lambda search: search.search(question))

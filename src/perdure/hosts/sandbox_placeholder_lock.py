@@ -1,0 +1,74 @@
+"""Lock a sandbox's working folder; the last release in any process removes its placeholder files."""
+
+# ruff: noqa: PTH103, PTH116, PTH118 - before every command, where pathlib would cost time
+import fcntl
+import hashlib
+import os
+import tempfile
+import threading
+
+from .bubblewrap import list_placeholders, remove_placeholders
+
+_lock = threading.Lock()
+_users: dict[str, int] = {}
+_placeholders: dict[str, set[str]] = {}
+_files: dict[str, int] = {}
+
+
+class PlaceholderGuard:
+    """A shared lock of a sandboxed command on its working folder; the last release removes the placeholders."""
+
+    def __init__(self, root: str) -> None:
+        self._root: str | None = root
+        with _lock:
+            if root not in _files:
+                _files[root] = _lock_shared(root)
+            paths = list_placeholders(root)
+            _users[root] = _users.get(root, 0) + 1
+            _placeholders.setdefault(root, set()).update(paths)
+
+    def release(self) -> None:
+        """Give up the use; the last command of all processes that use the folder removes the empty files."""
+        root, self._root = self._root, None
+        if root is None:
+            return
+        with _lock:
+            _users[root] -= 1
+            if _users[root]:
+                return
+            file, paths = _files.pop(root), _placeholders.pop(root)
+            del _users[root]
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_placeholders(paths)
+            except OSError:  # another process runs a command there: removing a name would unmount what protects it
+                pass
+            finally:
+                os.close(file)
+
+
+def guard_placeholders(root: str) -> PlaceholderGuard:
+    """Lock a working folder for a sandboxed command, so that its placeholders stay until the command ends."""
+    return PlaceholderGuard(root)
+
+
+def remove_leftover_placeholders(root: str) -> None:
+    """Remove the placeholders that a host has left in a working folder which was killed, unless another uses them."""
+    guard_placeholders(root).release()
+
+
+def _lock_shared(root: str) -> int:
+    """Open the lock file of a working folder, and lock it; return its descriptor."""
+    file = _open_lock(root)
+    fcntl.flock(file, fcntl.LOCK_SH)
+    return file
+
+
+def _open_lock(root: str) -> int:
+    """Open the lock file of a working folder: in the user's own part of the folder for temporary files."""
+    folder = os.path.join(tempfile.gettempdir(), f"perdure-locks-{os.getuid()}")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if os.stat(folder, follow_symlinks=False).st_uid != os.getuid():
+        raise PermissionError(f"{folder} belongs to another user")
+    name = hashlib.blake2b(root.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+    return os.open(os.path.join(folder, name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

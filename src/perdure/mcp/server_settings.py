@@ -1,0 +1,102 @@
+"""The settings of a Model Context Protocol server: its command, or its URL.
+
+Values may contain secrets, which is why neither its `repr` nor an error shows its environment and headers.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
+
+from msgspec import Struct
+
+from perdure.core import argument_checks
+
+McpTransport: TypeAlias = Literal["stdio", "http", "sse"]
+"""The transport: the pipes of a process, streamable HTTP, or the older HTTP transport with server-sent events."""
+
+_TRANSPORTS: Final = get_args(McpTransport)
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_VARIABLE: Final = re.compile(r"[^=\0\s]+")
+_URL: Final = re.compile(r"https?://(?P<host>[^/?#\s\\]+)[^\s\\]*", re.IGNORECASE)
+
+
+class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
+    """Settings of an MCP server: the command that starts it, or its URL, with environment or headers. It is not started
+    here.
+    """
+
+    name: str
+    """Its name, in front of the names of its tools."""
+    transport: McpTransport = "stdio"
+    """The transport over which it is reached."""
+    command: str = ""
+    """The program that is started, without a shell; only for `stdio` servers, as are the next three."""
+    args: tuple[str, ...] = ()
+    """The arguments of the program."""
+    env: Mapping[str, str] = {}
+    """Variables that are added to its environment."""
+    cwd: str = ""
+    """The folder in which it is started; empty for the working directory of the agent."""
+    url: str = ""
+    """Its URL; only for `http` and `sse` servers, as are the headers."""
+    headers: Mapping[str, str] = {}
+    """Headers that are sent with each request."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            argument_checks.raise_config_error(
+                "McpServer", "name", self.name, "use 1 to 64 letters, digits, '.', '_' and '-'"
+            )
+        argument_checks.require_one_of("McpServer", "transport", self.transport, _TRANSPORTS)
+        for name in ("command", "cwd", "url"):
+            _check_text(name, getattr(self, name))
+        if not isinstance(self.args, tuple | list) or not all(isinstance(each, str) for each in self.args):
+            argument_checks.raise_config_error("McpServer", "args", "…", "give a list of texts")
+        for place, each in enumerate(self.args):
+            _check_text(f"args[{place}]", each)
+        _check_texts_by_name("env", self.env, _VARIABLE)
+        _check_texts_by_name("headers", self.headers, _HEADER)
+        self._check_transport()
+
+    def _check_transport(self) -> None:
+        if self.transport == "stdio":
+            argument_checks.require_text("McpServer", "command", self.command, non_empty=True)
+            unused: tuple[str, ...] = ("url", "headers")
+        else:
+            match = _URL.fullmatch(self.url)
+            if match is None:
+                argument_checks.raise_config_error(
+                    "McpServer", "url", "…", "give an address that begins with https:// or http://"
+                )
+            if "@" in match["host"]:
+                argument_checks.raise_config_error(
+                    "McpServer", "url", "https://…@…", "put a password into a header, not into the address"
+                )
+            unused = ("command", "args", "env", "cwd")
+        for name in unused:
+            if getattr(self, name):
+                argument_checks.raise_config_error(
+                    "McpServer", name, "…", f"a server with transport {self.transport!r} has none: leave it out"
+                )
+
+    def __repr__(self) -> str:
+        how = self.command if self.transport == "stdio" else self.url.partition("?")[0]
+        return f"McpServer({self.name!r}, {self.transport} {how!r})"
+
+
+def _check_text(name: str, value: object) -> None:
+    argument_checks.require_text("McpServer", name, value)
+    if "\0" in cast("str", value):
+        argument_checks.raise_config_error("McpServer", name, "…", "a NUL character cannot be part of it")
+
+
+def _check_texts_by_name(name: str, pairs: Any, names: re.Pattern[str]) -> None:
+    """Raise `ConfigError` unless the value maps names to texts. The texts are never shown, as they may be secrets."""
+    if not callable(getattr(pairs, "items", None)):
+        argument_checks.raise_config_error("McpServer", name, "…", "give texts by their names")
+    for key, value in pairs.items():
+        if not isinstance(key, str) or not names.fullmatch(key):
+            argument_checks.raise_config_error("McpServer", f"{name}.{key!r}", "…", "this name cannot be used")
+        if not isinstance(value, str) or "\0" in value or (name == "headers" and re.search(r"[\r\n]", value)):
+            argument_checks.raise_config_error("McpServer", f"{name}.{key}", "…", "give text on one line, without NUL")

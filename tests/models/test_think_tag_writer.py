@@ -1,0 +1,102 @@
+"""Thinking that is shown in the text as well."""
+
+import pytest
+
+from perdure import Agent, Settings
+from perdure.core.event import (
+    CitationAdded,
+    ModelEvent,
+    ReplyFinished,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    UsageReported,
+)
+from perdure.core.message import Citation, Message, Text, Thinking, ToolCall, Usage
+from perdure.core.model import Request, assemble_reply
+from perdure.models.encoding_memo import EncodingMemo
+from perdure.models.model_builder import load_wire
+from perdure.models.profile import Profile
+from perdure.models.provider_catalog import WireName
+from perdure.models.think_tag_writer import ThinkTagWriter, add_think_tags, remove_think_tags, with_think_tags
+from perdure.testing import Reply, ScriptedModel
+
+
+def shown(*events: ModelEvent) -> Message:
+    """The message that these events tell, with tags."""
+    tags = ThinkTagWriter()
+    told = [each for event in events for each in tags.convert_event(event)]
+    assert isinstance(told[-1], ReplyFinished)
+    return assemble_reply(told[:-1], told[-1])
+
+
+def test_thinking_stands_before_the_text_and_stays_what_it_is() -> None:
+    message = shown(ThinkingDelta("Let "), ThinkingDelta("me."), TextDelta("Yes"), TextDelta("."), ReplyFinished())
+    assert message.parts == (Thinking("Let me."), Text("<think>Let me.</think>\n\nYes."))
+
+
+def test_each_block_has_its_own_tags_wherever_it_ends() -> None:
+    message = shown(
+        ThinkingDelta("a", index=0),
+        UsageReported(Usage(1, 1)),
+        ThinkingDelta("b", index=1),
+        ToolCallDelta("c1", "add", "{}"),
+        ThinkingDelta("c", index=2),
+        ReplyFinished(),
+    )
+    assert message.text == "<think>a</think>\n\n<think>b</think>\n\n<think>c</think>\n\n"
+    assert [part.text for part in message.parts if isinstance(part, Thinking)] == ["a", "b", "c"]
+
+
+def test_a_reply_without_thinking_is_left_alone() -> None:
+    assert shown(TextDelta("Yes."), ReplyFinished()).parts == (Text("Yes."),)
+    assert shown(ThinkingDelta("", signature="s"), TextDelta("Yes."), ReplyFinished()).text == "Yes."
+
+
+def test_a_reply_that_is_told_whole_has_the_tags_as_well() -> None:
+    parts = (Thinking("Hm.", details={"x": 1}), Text("Yes."), ToolCall("c1", "add"))
+    message = shown(ThinkingDelta("Hm."), TextDelta("Yes."), ReplyFinished(message=Message("assistant", parts)))
+    assert message.text == "<think>Hm.</think>\n\nYes."
+    assert message.parts[0] == parts[0]
+
+
+def test_the_tags_can_be_taken_away_again() -> None:
+    silent = Message(
+        "assistant", (Thinking("Hm."), Text("Yes.", "signed"), Thinking("Well."), ToolCall("1", "f", "{}"))
+    )
+    assert remove_think_tags(add_think_tags(silent)) == silent
+    assert remove_think_tags(silent) is silent
+
+
+def test_tags_that_are_not_ours_stay() -> None:
+    theirs = Message("assistant", (Thinking("Hm."), Text("<think>of others</think>")))
+    assert remove_think_tags(theirs) == theirs
+    question = Message("user", (Text("<think>Hm.</think>\n\n"),))
+    assert remove_think_tags(question) is question
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "bedrock", "gemini", "ollama", "openai_chat", "openai_responses"])
+def test_no_model_gets_its_thinking_back_as_something_that_it_said(wire: WireName) -> None:
+    reply = add_think_tags(Message("assistant", (Thinking("Hm."), Text("Yes."))))
+    request = Request(messages=[Message("user", (Text("Well?"),)), reply, Message("user", (Text("Sure?"),))])
+    body = load_wire(wire).encode(request, Profile(provider="other", model="m"), EncodingMemo()).body
+    assert (b"Yes." in body, b"Hm." in body) == (True, False)
+
+
+async def test_whoever_asks_for_it_is_shown_the_thinking_in_the_text() -> None:
+    model = with_think_tags(ScriptedModel(Reply("Yes.", thinking="Hm."), Reply("No.", thinking="Hm.")))
+    aloud = await Agent(model, settings=Settings(reasoning_in_text=True)).run("Well?")
+    assert aloud.text == "<think>Hm.</think>\n\nYes."
+    assert (await Agent(model).run("Well?")).text == "No."
+
+
+def test_citations_move_with_the_text_and_back() -> None:
+    cited = Citation("a", start=0, end=3)
+    message = shown(ThinkingDelta("Hm."), TextDelta("Yes."), CitationAdded(cited), ReplyFinished())
+    (moved,) = message.citations
+    assert message.text[moved.start : moved.end] == "Yes"
+    assert remove_think_tags(message).citations == (cited,)
+    silent = Message("assistant", (Thinking("Hm."), Text("Yes."), cited, Citation("b")))
+    told = add_think_tags(silent)
+    assert told.text[told.citations[0].start : told.citations[0].end] == "Yes"
+    assert remove_think_tags(told) == silent

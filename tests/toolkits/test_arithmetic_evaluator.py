@@ -1,0 +1,84 @@
+"""Arithmetic from text."""
+
+import contextlib
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.error import ToolError
+from perdure.toolkits.arithmetic_evaluator import MOST_CHARACTERS, evaluate_arithmetic, format_number
+
+
+@pytest.mark.parametrize(
+    ("expression", "result"),
+    [
+        ("17 * 23", "391"),
+        ("(17 + 4) * 2 - 1", "41"),
+        ("7 // 2 + 7 % 2", "4"),
+        ("2^10", "1024"),
+        ("2 ** -1", "0.5"),
+        ("10 / 4", "2.5"),
+        ("10 / 5", "2"),
+        ("0.1 + 0.2", "0.3"),
+        ("6 × 7 − 2 ÷ 2", "41"),  # noqa: RUF001 - as people type it
+        ("-(+3)", "-3"),
+        ("1_000 * 1e3", "1000000"),
+        ("max(1, 2, min(9, 8)) + abs(-2)", "10"),
+        ("round(2.6) + floor(2.6) + ceil(2.2)", "8"),
+        ("sqrt(16) * pi", "12.5663706143592"),
+        ("1 ** 1000000000", "1"),
+    ],
+)
+def test_it_calculates(expression, result):
+    assert format_number(evaluate_arithmetic(expression)) == result
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        ("", "invalid syntax"),
+        ("1 +", "invalid syntax"),
+        ("1 2", "invalid syntax"),
+        ("((1)", "never closed"),
+        ("1 / 0", "divides by zero"),
+        ("9 ** 9 ** 9", "too large"),
+        ("1e308 * 10", "too large"),
+        ("1e999", "too large"),
+        ("sqrt(10 ** 800)", "too large"),
+        ("10 ** 1000 * 10 ** 1000", "too large"),
+        ("(-8) ** 0.5", "no real result"),
+        ("sqrt(-1)", "cannot be calculated"),
+        ("(1, 2)", "'(1, 2)' is no number"),
+        ("1()", "is no number"),
+        ("min(3)", "cannot be calculated"),
+        ("round(2.5, 1000000000)", "cannot be calculated"),
+        ("pi(2)", "is no number"),
+        ("sqrt", "'sqrt' is no number"),
+        ("__import__('os').system('ls')", 'not arithmetic from "__import__'),
+        ("(1).real", "not arithmetic from '.real' on"),
+        ("1 if 2 else 3", "not arithmetic from 'if 2 else 3' on"),
+        ("1if 2else 3", "not arithmetic"),
+        ("'a' * 10", "not arithmetic"),
+        ("1" * (MOST_CHARACTERS + 1), "501 characters, and 500 are the most"),
+        ("\0", "not arithmetic"),
+    ],
+)
+def test_what_cannot_be_calculated_is_said(expression, problem):
+    with pytest.raises(ToolError) as raised:
+        evaluate_arithmetic(expression)
+    assert problem in str(raised.value)
+
+
+@given(st.text("0123456789.eE+-*/%^() ,abcdefghilmnopqrstux_", max_size=60))
+def test_no_expression_raises_anything_else_or_takes_long(expression):
+    began = time.process_time()
+    with contextlib.suppress(ToolError):
+        assert format_number(evaluate_arithmetic(expression))
+    assert time.process_time() - began < 1
+
+
+@given(st.integers(-(10**9), 10**9), st.integers(-(10**9), 10**9))
+def test_whole_numbers_are_exact(one, other):
+    assert evaluate_arithmetic(f"({one}) * ({other}) + {one}") == one * other + one
