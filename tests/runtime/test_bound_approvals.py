@@ -240,7 +240,7 @@ async def test_what_was_allowed_just_before_a_crash_is_asked_about_again_only_fo
     tools = [other_pay()] if changed else [pay]
     outcome = await agent_of(Permissions(handler=person), left, tools=tools, replies=["Paid."]).session("s").resume()
     assert outcome.status == "done"
-    assert (person.asked, done) == (2, ["tea", "other tea"]) if changed else (1, ["tea", "tea"])
+    assert (person.asked, done) == ((2, ["tea", "other tea"]) if changed else (1, ["tea", "tea"]))
 
 
 async def test_a_question_about_a_tool_that_has_changed_is_withdrawn():
