@@ -56,6 +56,21 @@ def test_every_error_has_an_exit_code_that_is_not_success(kind):
     assert 0 < kind.exit_code < 128
 
 
+def test_the_exit_codes_that_scripts_rely_on_stay_as_they_are():
+    own = {kind.__name__: kind.exit_code for kind in ERRORS if "exit_code" in vars(kind)}
+    assert own == {
+        "PerdureError": 1,
+        "ConfigError": 2,
+        "UsageError": 2,
+        "SessionBusy": 75,
+        "ModelError": 69,
+        "StoreError": 74,
+        "SessionNotFound": 66,
+        "SessionExists": 73,
+        "Unsupported": 69,
+    }
+
+
 def test_what_is_described_wrongly_is_a_value_error_and_what_comes_at_the_wrong_time_a_runtime_error():
     assert issubclass(ConfigError, ValueError)
     assert issubclass(UsageError, RuntimeError)

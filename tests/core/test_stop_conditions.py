@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.error import ConfigError
-from perdure.core.message import Status, ToolCall, ToolResult, assistant
+from perdure.core.message import Status, ToolCall, ToolResult, assistant, tool_message, user
 from perdure.core.stop_conditions import (
     GUARDRAILS,
     Halt,
@@ -22,6 +22,7 @@ from perdure.core.stop_conditions import (
     max_turns,
     mistakes,
     none_of,
+    rebuild_steps,
     repeated_calls,
     when_tool_called,
 )
@@ -49,6 +50,18 @@ async def later_yes(_):
 
 async def later_no(_):
     return None
+
+
+def test_the_turns_of_a_run_that_is_resumed_have_their_own_results_and_what_came_before():
+    calls = [[ToolCall(f"c{number}", "look", "{}")] for number in range(3)]
+    messages = [user("Earlier."), assistant(calls[0]), tool_message([ToolResult("c0", "look")]), assistant("Done.")]
+    first = len(messages)
+    messages += [user("Go."), assistant(calls[1]), tool_message([ToolResult("c1", "look", status=Status.ERROR)])]
+    messages += [assistant("Hm."), user("On."), assistant(calls[2]), tool_message([ToolResult("c2", "look")])]
+    steps = rebuild_steps(messages, first)
+    assert [(each.turn, [result.call_id for result in each.results]) for each in steps] == [(1, ["c1"]), (3, ["c2"])]
+    assert [list(each.messages) for each in steps] == [messages[:7], messages]
+    assert [list(each.calls) for each in steps] == calls[1:]
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------

@@ -267,6 +267,7 @@ def test_a_field_for_the_window_is_believed_first():
         ({"retry-after": "Wed, 21 Oct 2015 07:28:30 GMT"}, 30),
         ({"retry-after": "Wed, 21 Oct 2015 07:27:00 GMT"}, 0),
         ({"retry-after": "Wed, 21 Oct 2015 07:28:30 -0000"}, 30),
+        ({"retry-after": "Wed, 21 Oct 2015 02:28:30 -0500"}, 30),
         ({"retry-after": "-3"}, 0),
         ({"retry-after": "99999999999999"}, 86_400),
         ({"retry-after": "soon"}, None),

@@ -347,6 +347,24 @@ def test_what_cannot_stand_at_the_top_is_told_in_the_description(name):
     assert compiled["properties"] == {"x": TEXT}
 
 
+POINT = of(v=TEXT) | {"additionalProperties": False}
+A_REFERENCE = {"$ref": "#/$defs/Point"}
+
+
+@pytest.mark.parametrize("name", ["openai", "mistral", "anthropic"])
+def test_a_definition_is_referred_to_also_where_it_is_described(name):
+    described = {**A_REFERENCE, "description": "the end"}
+    compiled = compile_schema({"$defs": {"Point": POINT}, **of(x=A_REFERENCE, y=described)}, name)
+    assert compiled["properties"] == {"x": A_REFERENCE, "y": described}
+    assert compiled["$defs"] == {"Point": POINT}
+
+
+def test_openai_strict_is_told_a_definition_in_full_where_it_is_described():
+    described = {**A_REFERENCE, "description": "the end"}
+    compiled = compile_schema({"$defs": {"Point": POINT}, **of(x=A_REFERENCE, y=described)}, "openai_strict")
+    assert compiled["properties"] == {"x": A_REFERENCE, "y": {**POINT, "description": "the end"}}
+
+
 @pytest.mark.parametrize(("least", "said"), [(0, {}), (1, {}), (2, {"minItems": 1, "description": "At least 2 items"})])
 def test_anthropic_is_told_in_words_when_more_than_one_item_is_needed(least, said):
     array = {"type": "array", "items": TEXT, "minItems": least}

@@ -32,6 +32,7 @@ from perdure.stores import namespaced, open_store
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call, calls
 from tests.doubles import log_of, of
+from tests.runtime.subagents.family import left_behind
 
 pytestmark = pytest.mark.resumed
 
@@ -226,6 +227,20 @@ async def test_an_answer_is_not_applied_to_another_tool_when_the_run_is_resumed(
     assert anew.ask_id != question.ask_id
     await changed.answer(anew.ask_id, answer=True)
     assert ((await changed.resume()).status, done) == ("done", ["other tea"])
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["the same tool", "another tool"])
+async def test_what_was_allowed_just_before_a_crash_is_asked_about_again_only_for_another_tool(changed):
+    store, person = MemoryStore(), Person("once", "arguments")
+    await agent_of(Permissions(handler=person), store).session("s").run("Go")
+    entries = await store.read("s")
+    (decided,) = [place for place, entry in enumerate(entries, 1) if isinstance(entry.event, PermissionDecided)]
+    assert (person.asked, done) == (1, ["tea"])
+    left = await left_behind(entries[:decided])  # nothing of the call was begun
+    tools = [other_pay()] if changed else [pay]
+    outcome = await agent_of(Permissions(handler=person), left, tools=tools, replies=["Paid."]).session("s").resume()
+    assert outcome.status == "done"
+    assert (person.asked, done) == ((2, ["tea", "other tea"]) if changed else (1, ["tea", "tea"]))
 
 
 async def test_a_question_about_a_tool_that_has_changed_is_withdrawn():

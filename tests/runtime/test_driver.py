@@ -9,6 +9,7 @@ import pytest
 
 from perdure import (
     Agent,
+    Compaction,
     ConfigError,
     Fenced,
     Output,
@@ -130,6 +131,17 @@ async def test_another_prompt_under_a_name_that_was_used_gets_the_first_answer_a
     (warning,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert "input 'mail-1' of session 's' was sent before with another prompt" in warning
     assert "Bye" not in warning
+
+
+async def test_a_session_whose_run_was_cut_off_is_not_compacted_before_it_is_resumed():
+    store = MemoryStore()
+    await crashed(store, "s", RunStarted("agent", run_id="r1"), MessageAdded(user("Hi"), run_id="r1"))
+    session = Agent(ScriptedModel("Hello."), store=store, compaction=Compaction()).session("s")
+    before = await store.read("s")
+    with pytest.raises(UsageError, match="session 's' has a run that is not over"):
+        await session.compact()
+    assert await store.read("s") == before
+    assert (await session.resume()).text == "Hello."
 
 
 async def test_a_prompt_whose_entry_was_erased_is_repeated_without_a_warning(caplog):

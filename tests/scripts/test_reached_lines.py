@@ -103,6 +103,18 @@ def test_the_tests_of_the_nearest_file_come_first_then_the_quickest_and_all_take
     assert found == ["near.py::it", "far.py::quick", "far.py::slow"]
 
 
+def test_each_file_has_its_turn_before_more_of_the_nearest_are_taken(tmp_path):
+    (tmp_path / "a.py").write_text("x = 1\n", encoding="utf-8")
+    tests = [[f"near.py::{number}", number / 100] for number in range(25)] + [["far.py::it", 1.0]]
+    (tmp_path / NOTES).mkdir(parents=True)
+    noted = {"tests": tests, "files": {"a.py": {"digest": "another", "lines": {"1": list(range(26))}}}}
+    (tmp_path / NOTES / "all.json").write_text(json.dumps(noted), encoding="utf-8")
+    found = Reached.read(tmp_path).find_tests(Path("a.py"), 1, ["near.py"])
+    assert found[:10] == [f"near.py::{number}" for number in range(10)]
+    assert found[10] == "far.py::it"
+    assert len(found) == 26
+
+
 def test_the_place_of_a_line_is_its_statement_and_for_a_default_the_function():
     assert find_place("x = 1\n", 1) is None
     assert find_place("def f(a=1):\n    x = (\n        2)\n", 3) == range(2, 4)

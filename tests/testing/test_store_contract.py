@@ -271,6 +271,20 @@ class Searching(MemoryStore):
                     yield Hit(session_id, entry.seq, "user", f"«{query}»", 1.0, entry.at)
 
 
+class Once(MemoryStore):
+    """Does not bear a lease that is given back a second time."""
+
+    def __init__(self):
+        super().__init__()
+        self._given_back = set()
+
+    async def release(self, lease):
+        if lease in self._given_back:
+            raise ValueError("it was given back before")
+        self._given_back.add(lease)
+        await super().release(lease)
+
+
 class Swollen(MemoryStore):
     async def size(self):
         return StoreSize(0, 0, 0, {})
@@ -317,11 +331,32 @@ class Swollen(MemoryStore):
         (Selfish, "append\\(\\) after another store of the same place was closed does not fail"),
         (Searching, "search\\('harbour'\\) finds what holds all the words"),
         (Swollen, "a store that holds something takes bytes"),
+        (Once, "it was given back before"),
     ],
 )
 async def test_a_store_that_breaks_a_promise_is_told_which(kind, promise):
     with pytest.raises(Exception, match=promise):
         await check_store(kind)
+
+
+class Orphaned(SqliteStore):
+    """A backup that has lost what forks share with their parents."""
+
+    async def read(self, session_id, **narrowed):
+        return [] if session_id.endswith("fork") else await super().read(session_id, **narrowed)
+
+
+class Silent(SqliteStore):
+    """A backup that has lost what was posted."""
+
+    async def posts(self, session_id):
+        return []
+
+
+@pytest.mark.parametrize(("kind", "promise"), [(Orphaned, "a backup holds forks"), (Silent, "a backup holds posts")])
+async def test_a_backup_that_is_not_whole_is_told(kind, promise, tmp_path):
+    with pytest.raises(AssertionError, match=promise):
+        await check_store(lambda: SqliteStore(tmp_path / "sessions.db"), restored=kind)
 
 
 async def test_each_store_that_was_made_is_closed():
