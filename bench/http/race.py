@@ -32,6 +32,10 @@ RATIOS: Sequence[tuple[str, str, float]] = (
 """What is compared with the loop written by hand, what it is called, and how many times as much it may be."""
 
 
+ROUNDS = 5
+"""Measurements of each of the two, in turns: a crowd is one reading, and the best counts."""
+
+
 def figures(effort: Effort) -> Iterator[Figure]:
     """Ours and a loop written by hand, then the others, all against the same server."""
     turns, deltas, crowd = (20, 500, 20) if effort is QUICK else (60, 5_000, 200)
@@ -42,7 +46,10 @@ def figures(effort: Effort) -> Iterator[Figure]:
         assert server.stdout is not None
         port = server.stdout.readline().strip()
         sizes = [port, str(turns), str(deltas), str(crowd)]
-        rounds = [(_run(sys.executable, "by_hand", sizes), _run(sys.executable, "perdure", sizes)) for _ in range(2)]
+        rounds = [
+            (_run(sys.executable, "by_hand", sizes), _run(sys.executable, "perdure", sizes))
+            for _ in range(2 if effort is QUICK else ROUNDS)
+        ]
         hand = {key: min(each[0][key] for each in rounds) for key, *_ in KINDS}
         ours = {key: min(each[1][key] for each in rounds) for key, *_ in KINDS}
         for key, name, budget, explanation in KINDS:
