@@ -7,8 +7,8 @@ from pathlib import Path
 from perdure import Agent
 from perdure.events import ValueKept
 from perdure.testing import ScriptedModel, call
+from perdure.toolkits.rewritten_task_list import parse_tasks, task_tools
 from perdure.toolkits.scratchpad import scratchpad_tools
-from perdure.toolkits.task_list import parse_tasks, task_tools
 from perdure.toolkits.todo import todo_tools
 
 TOOLS = [*task_tools(), *todo_tools(), *scratchpad_tools()]

@@ -45,7 +45,7 @@ AUTHOR_PAGES = (
         (
             "perdure.core.schema.Parameters",
             "perdure.core.schema.parameters_from_function",
-            "perdure.core.schema.parameters_from_json_schema",
+            "perdure.core.schema.build_parameters_from_json_schema",
             "perdure.core.schema.json_schema_for_type",
             "perdure.core.schema.convert_value",
             "perdure.core.schema.check_value",

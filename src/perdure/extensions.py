@@ -13,8 +13,8 @@ from .context.large_results import large_results as _large_results
 from .context.result_summaries import summarize_old_results
 from .runtime.extension import Extension
 from .toolkits.list_storage import Values
+from .toolkits.rewritten_task_list import task_tools
 from .toolkits.scratchpad import scratchpad_tools
-from .toolkits.task_list import task_tools
 from .toolkits.todo import todo_tools
 from .tracing.loop_watchdog import THRESHOLD_SECONDS, LoopWatchdog, Report
 

@@ -26,11 +26,11 @@ from perdure.core.schema import (
     Invalid,
     Problem,
     arguments_hash,
+    build_parameters_from_json_schema,
     check_json_schema,
     convert_value,
     json_schema_for_type,
     parameters_from_function,
-    parameters_from_json_schema,
     parse_arguments,
 )
 
@@ -379,7 +379,7 @@ def test_of_a_very_large_value_only_the_first_problem_is_told():
         "dates[0]: expected a valid date, got 'x'",
         f"dates: {more}",
     ]
-    raw = parameters_from_json_schema({"properties": {"numbers": {"items": {"type": "integer"}}}})
+    raw = build_parameters_from_json_schema({"properties": {"numbers": {"items": {"type": "integer"}}}})
     assert problems(raw.parse, {"numbers": large}) == ["numbers[0]: expected an integer, got 'x'", more]
     (problem,) = problems(raw.parse, {"numbers": [1] * 100_000 + ["\ud800"]})
     assert problem.startswith("cannot be checked")
@@ -536,7 +536,7 @@ RAW = {
 
 
 def test_a_raw_schema_checks_arguments_and_changes_nothing():
-    raw = parameters_from_json_schema(RAW)
+    raw = build_parameters_from_json_schema(RAW)
     assert raw.json_schema == {**RAW, "type": "object"}
     arguments = {"city": "Oslo", "tags": ["a"], "limit": None}
     assert raw.parse(arguments) == arguments
@@ -554,7 +554,7 @@ def nested(levels) -> dict[str, Any]:
 
 def test_a_raw_schema_is_copied():
     own = json.loads(json.dumps(RAW))
-    raw = parameters_from_json_schema(own)
+    raw = build_parameters_from_json_schema(own)
     own["properties"].clear()
     assert "city" in raw.json_schema["properties"]
 
@@ -580,12 +580,12 @@ def test_a_raw_schema_is_copied():
 )
 def test_a_raw_schema_that_cannot_be_used_is_refused(raw, message):
     with pytest.raises(ConfigError) as caught:
-        parameters_from_json_schema(raw)
+        build_parameters_from_json_schema(raw)
     assert message in str(caught.value)
 
 
 def test_a_raw_schema_that_refers_to_itself_comes_to_an_end():
-    assert parameters_from_json_schema({"$ref": "#"}).parse({"a": 1}) == {"a": 1}
+    assert build_parameters_from_json_schema({"$ref": "#"}).parse({"a": 1}) == {"a": 1}
 
 
 def test_a_value_is_not_checked_against_what_is_no_schema():
@@ -595,18 +595,18 @@ def test_a_value_is_not_checked_against_what_is_no_schema():
 
 @given(st.dictionaries(st.text(st.characters(codec=None), max_size=3), json_values))
 def test_any_arguments_pass_a_raw_schema_or_their_problems_are_told(arguments):
-    found = tried(parameters_from_json_schema(RAW).parse, arguments)
+    found = tried(build_parameters_from_json_schema(RAW).parse, arguments)
     assert is_well_told(found) if isinstance(found, Invalid) else found is arguments
 
 
 def test_arguments_that_cannot_be_checked_are_refused():
-    raw = parameters_from_json_schema({"properties": {"a": {"minLength": 5}}})
+    raw = build_parameters_from_json_schema({"properties": {"a": {"minLength": 5}}})
     (problem,) = problems(raw.parse, {"a": "\ud800"})
     assert problem.startswith("cannot be checked: 'utf-8' codec")
 
 
 def test_a_pattern_that_takes_for_ever_is_given_up():
-    raw = parameters_from_json_schema({"properties": {"a": {"pattern": "^(a|a)*\\1b$"}}})
+    raw = build_parameters_from_json_schema({"properties": {"a": {"pattern": "^(a|a)*\\1b$"}}})
     assert problems(raw.parse, {"a": "a" * 50}) == [f"a: its pattern is too costly to match against '{'a' * 50}'"]
 
 

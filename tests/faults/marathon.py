@@ -31,7 +31,7 @@ from perdure.core.run import Run
 from perdure.core.tool import ToolContext, ToolOutput
 from perdure.runtime.extension import Extension
 from perdure.runtime.session import Session
-from perdure.toolkits.task_list import task_tools
+from perdure.toolkits.rewritten_task_list import task_tools
 from tests.seeds import SEED
 from tests.transcript import assert_valid
 

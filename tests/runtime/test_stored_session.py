@@ -43,7 +43,7 @@ from perdure.core.event import (
 from perdure.core.event_erasure import NO_SUMMARY
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, ScriptedModel, call, calls
-from perdure.toolkits.task_list import StatedTask, Task, task_tools
+from perdure.toolkits.rewritten_task_list import StatedTask, Task, task_tools
 from tests.doubles import SECONDS, Held, crashed, log_of, of
 from tests.transcript import assert_valid
 

@@ -9,8 +9,8 @@ from perdure.extensions import notebook
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call
 from perdure.toolkits.list_storage import MemoryValues
+from perdure.toolkits.rewritten_task_list import task_tools
 from perdure.toolkits.scratchpad import scratchpad_tools
-from perdure.toolkits.task_list import task_tools
 from perdure.toolkits.todo import Todo, parse_todos, todo_tools
 
 

@@ -6,7 +6,7 @@ from typing import Any, assert_type
 from perdure import Agent, Message, Session, Tool, assistant, tool
 from perdure.context.directives import Command, CommandContext, Mentions, Rewrite, SessionControls, ShortCircuit
 from perdure.runtime.class_agent import agent_of, tools_of
-from perdure.toolkits.task_list import Task, parse_tasks
+from perdure.toolkits.rewritten_task_list import Task, parse_tasks
 from perdure.toolkits.todo import Todo, parse_todos
 
 

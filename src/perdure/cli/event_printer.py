@@ -124,8 +124,8 @@ def format_result(result: ToolResult) -> str:
 
 def format_tasks_or_notes(event: ValueKept) -> str:
     """Return a line that shows the model's new task list or notes; empty if the event stored another value."""
+    from perdure.toolkits.rewritten_task_list import TASKS, parse_tasks
     from perdure.toolkits.scratchpad import SCRATCHPAD
-    from perdure.toolkits.task_list import TASKS, parse_tasks
 
     if event.name == SCRATCHPAD and isinstance(event.value, str):
         first, *more = event.value.splitlines() or ["(empty)"]

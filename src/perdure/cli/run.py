@@ -144,9 +144,9 @@ def _choose_session(given: str | None, options: dict[str, Any], *, last: bool) -
     """Return the id of the session to run in; `None` for a new one."""
     if given is None and not last:
         return None
-    from .session_choice import resolve_session, resolve_session_to_run
+    from .session_choice import complete_session_id, resolve_session
 
-    return resolve_session(None, options) if last else resolve_session_to_run(given, options)
+    return resolve_session(None, options) if last else complete_session_id(given, options)
 
 
 def _offer_trust(options: "AgentOptions") -> None:

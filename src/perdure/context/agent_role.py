@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from perdure.core import argument_checks
 from perdure.core.jsonable import replace_surrogates
-from perdure.core.option_metaclass import OptionClass
+from perdure.core.misspelt_options import OptionClass
 
 LONGEST_NAME: Final = 64
 """Maximum length of a name."""

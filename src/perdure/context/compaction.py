@@ -17,8 +17,8 @@ from perdure.core import argument_checks
 from perdure.core.error import ContextOverflow, StoreError
 from perdure.core.event import Compacted, CompactionStarted, ReplyDiscarded, ViewChanged
 from perdure.core.message import Message, Text
+from perdure.core.misspelt_options import OptionClass
 from perdure.core.model import Model, Settings, model_info
-from perdure.core.option_metaclass import OptionClass
 from perdure.core.run import Run
 from perdure.core.tool import Tool, ToolContext, tool
 

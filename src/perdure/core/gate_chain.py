@@ -68,7 +68,9 @@ class BackgroundTaskOrigin(Struct, frozen=True):
 def restrict_gate(
     gate: Gate | None, parent_gate: Gate | None, caller: BackgroundTaskOrigin | None = None
 ) -> Gate | None:
-    """Return the gate of a subagent: its own, limited by its parent's; only the parent's if it has none.
+    """Return the permission gate of a subagent: it allows a tool call only if its parent's gate does too.
+
+    Without a gate of its own, a subagent has its parent's.
 
     `caller` is the place of the parent's gate, if that belongs to another session.
     """

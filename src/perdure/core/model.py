@@ -33,7 +33,7 @@ from .message import (
     sanitize_citation,
     sanitize_part,
 )
-from .option_metaclass import OptionClass
+from .misspelt_options import OptionClass
 
 
 class ToolSpec(Struct, frozen=True):

@@ -10,7 +10,7 @@ from . import argument_checks
 from .approval_binding import NO_BINDING, ApprovalBinding
 from .error import ConfigError
 from .event import PermissionDecided, Scope
-from .option_metaclass import OptionClass
+from .misspelt_options import OptionClass
 from .provenance import can_leak
 from .target import CommandTarget, Target, TextTarget, is_pattern
 

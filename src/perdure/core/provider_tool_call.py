@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from .message import ToolCall
-from .schema import parameters_from_json_schema
+from .schema import build_parameters_from_json_schema
 from .tool import Arguments, Tool, ToolContext
 
 APPROVED = "Approved. The provider makes the call."
@@ -19,7 +19,7 @@ def build_provider_tool(call: ToolCall) -> Tool[..., Any]:
     return Tool(
         name=_NOT_IN_A_NAME.sub("_", call.name)[:_MAX_NAME_LENGTH] or "_",
         description="A tool that the provider of the model runs.",
-        parameters=parameters_from_json_schema({"type": "object"}),
+        parameters=build_parameters_from_json_schema({"type": "object"}),
         call=_approve,
         effect="read",
         permission=True,

@@ -62,7 +62,10 @@ def build_host_event_post(event: HostEvent, post_id: str, at: float) -> Post:
 
 
 def list_posted_events(posts: Iterable[Post]) -> list[HostEvent]:
-    """Return the events of the host program that are still posts, to be stored by the next run of the session."""
+    """Return the events that the host program has posted and that no run has stored yet.
+
+    The next run of the session stores them.
+    """
     found = [decode_host_event(post) for post in posts if post.kind == RECORD_POST]
     return [event for event in found if event is not None]
 

@@ -47,11 +47,11 @@ __all__ = [
     "Parameters",
     "Problem",
     "arguments_hash",
+    "build_parameters_from_json_schema",
     "check_value",
     "convert_value",
     "json_schema_for_type",
     "parameters_from_function",
-    "parameters_from_json_schema",
     "parse_arguments",
 ]
 
@@ -82,15 +82,15 @@ def parameters_from_function(
     annotated with `context_type` is the context, which the model does not see.
     """
     signature = read_signature(function, skip=skip, context_type=context_type)
-    return parameters_from_signature(signature), signature.context
+    return build_parameters_from_signature(signature), signature.context
 
 
-def parameters_from_signature(signature: Signature) -> Parameters:
-    """Return the parameters of a function whose signature has been read."""
+def build_parameters_from_signature(signature: Signature) -> Parameters:
+    """Build the `Parameters` of a tool, which describe and validate its arguments, from a function's signature."""
     return _FunctionParameters(signature)
 
 
-def parameters_from_json_schema(schema: JsonSchema) -> Parameters:
+def build_parameters_from_json_schema(schema: JsonSchema) -> Parameters:
     """Return the parameters described by a raw JSON Schema.
 
     References to other documents are refused, not fetched, and so is a schema that could take too long to check.

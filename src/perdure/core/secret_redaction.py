@@ -1,4 +1,6 @@
-"""Secret redaction: its protocols, and the redaction that related runs share.
+"""Protocols of redactors, which replace secrets; and the redactor that an agent and its subagents share.
+
+Agents that hand over to one another share it too. Secrets are redacted in what is stored, shown and sent.
 
 Related are the runs of an agent, its subagents and its handoffs. Secrets are redacted in what is stored, shown and
 sent.

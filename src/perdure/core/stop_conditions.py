@@ -14,7 +14,7 @@ from msgspec import Struct
 from . import argument_checks
 from .error import ConfigError
 from .message import Message, Status, ToolCall, ToolResult
-from .option_metaclass import OptionClass
+from .misspelt_options import OptionClass
 
 
 class Limits(Struct, frozen=True, kw_only=True, metaclass=OptionClass):

@@ -285,7 +285,7 @@ def tool_from_schema(
 
     if not isinstance(parameters, Mapping):
         argument_checks.raise_config_error("tool_from_schema", "parameters", parameters, "give a JSON Schema as a dict")
-    checked = schema.parameters_from_json_schema(dict(parameters))
+    checked = schema.build_parameters_from_json_schema(dict(parameters))
     return Tool(
         name=name,
         description=description,
@@ -302,7 +302,7 @@ def _from_function(function: Callable[P, R], name: str, description: str, option
     _check_function(function)
     receiver = _unbound_receiver_name(function)
     signature = read_signature(function, skip=(receiver,) if receiver else (), context_type=ToolContext)
-    parameters, context = schema.parameters_from_signature(signature), signature.context
+    parameters, context = schema.build_parameters_from_signature(signature), signature.context
     named = _unwrap_partial(function)
     return Tool(
         name=name or getattr(named, "__name__", ""),

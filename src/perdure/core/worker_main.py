@@ -23,7 +23,7 @@ is_loading_main: list[bool] = []
 
 
 def write_frame(stream: BinaryIO, value: Any) -> None:
-    """Write a value as one frame."""
+    """Write a value to a pipe as one frame: its length, then its pickled bytes."""
     data = pickle.dumps(value)
     stream.write(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
     stream.flush()

@@ -39,7 +39,7 @@ class FileChanged(FileRefused):
 
 
 class FolderEntry(Struct, frozen=True):
-    """An entry of a folder."""
+    """A file, folder or link in a folder listing: its name, kind and size."""
 
     name: str
     kind: str

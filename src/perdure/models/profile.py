@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from perdure.core.misspelt_options import OptionClass
 from perdure.core.model import ModelInfo, OutputMode, Price
-from perdure.core.option_metaclass import OptionClass
 
 ToolMode: TypeAlias = Literal["native", "json", "none"]
 """How tools are called: natively; as JSON that the reply is constrained to (`json_tools`); or not at all."""

@@ -70,7 +70,7 @@ def with_think_tags(model: Model) -> Model:
 
 
 def add_think_tags(message: Message) -> Message:
-    """Return a complete reply with its thinking repeated as `<think>` text."""
+    """Return a copy of a reply whose text also contains its thinking, in `<think>` tags."""
     parts: list[Part] = []
     added = 0
     for part in message.parts:

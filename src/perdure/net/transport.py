@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Response(Protocol):
-    """Protocol for a response. Its body can be read once, with `chunks` or with `read`."""
+    """Protocol for an HTTP response. Its body can be read once, with `chunks` or with `read`."""
 
     @property
     def status(self) -> int: ...

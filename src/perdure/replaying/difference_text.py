@@ -164,7 +164,7 @@ _CALL_DIFFERENCES: Mapping[tuple[type, type], str] = {
 """Sentences about a call that differs, by the types of the recorded and the current event."""
 
 
-def format_prompt_prefix(prefix: PromptPrefix) -> Iterator[str]:
+def format_instructions_and_tools(prefix: PromptPrefix) -> Iterator[str]:
     """Yield the instructions and tools of a model request as lines of text, for a diff."""
     yield "instructions:"
     yield from _indent(prefix.instructions)

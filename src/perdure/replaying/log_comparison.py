@@ -34,8 +34,8 @@ from .difference_text import (
     describe_difference,
     describe_event,
     format_conversation_lines,
+    format_instructions_and_tools,
     format_message_lines,
-    format_prompt_prefix,
     get_difference_kind,
     get_prompt_prefix,
     to_sorted_json,
@@ -191,9 +191,9 @@ class LogComparer:
             sent.append(f"settings: {to_sorted_json(now.settings)}")
         if not has_same_prefix(then, now, request):
             known = self._known.get(then.prefix)
-            recorded += format_prompt_prefix(known) if known else [_hash_line(then)]
+            recorded += format_instructions_and_tools(known) if known else [_hash_line(then)]
             sent += (
-                format_prompt_prefix(get_prompt_prefix(request))
+                format_instructions_and_tools(get_prompt_prefix(request))
                 if known
                 else [_hash_line(now), *self._missing_tools(request)]
             )

@@ -11,8 +11,8 @@ from perdure.core import argument_checks
 from perdure.core.error import ConfigError, Unchangeable, UsageError
 from perdure.core.event import Entry
 from perdure.core.loop import react
+from perdure.core.misspelt_options import OptionClass
 from perdure.core.model import Model, Settings
-from perdure.core.option_metaclass import OptionClass
 from perdure.core.run_callbacks import Engine, OutputValidator
 from perdure.core.run_spec import RunOptions
 from perdure.core.shared_budget import Budget

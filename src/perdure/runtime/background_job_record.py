@@ -96,6 +96,6 @@ def _parse_job(value: Any) -> BackgroundJob | None:
         return None
 
 
-def is_result_awaited(run: Run, job: BackgroundJob) -> bool:
+def is_result_unreported(run: Run, job: BackgroundJob) -> bool:
     """Return True if the result of a background job was not yet reported to the model that started it."""
     return job.item_id in run.state.inbox

@@ -77,7 +77,7 @@ from .post_delivery import PostPoller, fill_mailbox, promote_follow_ups
 from .resume_reasons import CALL_OPTION, find_resume_reasons, is_resumable
 from .run_builder import build_run, check_deps
 from .run_task import mark_exception_retrieved, start_task_eagerly
-from .session_channel import ChannelUser, SessionChannel, hold_command_turn, release_nothing, release_watchers
+from .session_channel import ChannelUser, SessionChannel, hold_command_turn, release_nothing, remove_watchers_when_done
 from .session_redaction import add_agent_redactors, check_id_for_secrets, redact_input_id
 
 logger = logging.getLogger("perdure")
@@ -218,7 +218,7 @@ class SessionDriver(ChannelUser):
                         return await self._run_to_end(*prepared, channel)
                     finally:
                         if channel.fanout.is_watched or release is not release_nothing:
-                            await release_watchers(channel, release, self._list_background_tasks)
+                            await remove_watchers_when_done(channel, release, self._list_background_tasks)
             except BaseException:
                 self._state, self._head = State(), 0  # it may differ from the log: read that again
                 raise

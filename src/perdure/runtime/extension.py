@@ -15,8 +15,8 @@ from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.core.event import Entry
 from perdure.core.fold import State
+from perdure.core.misspelt_options import OptionClass
 from perdure.core.model import Model
-from perdure.core.option_metaclass import OptionClass
 from perdure.core.run import BetweenTurns, Engine, HistoryProcessor, OutputValidator, Reminder, Run
 from perdure.core.stop_conditions import Guardrail, StopCondition
 from perdure.core.store import Post, SessionPlace, Store

@@ -13,8 +13,8 @@ from msgspec import Struct
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError, MiddlewareFailed, PerdureError
 from perdure.core.message import Message
+from perdure.core.misspelt_options import OptionClass
 from perdure.core.model_and_tool_wrappers import ToolWrapper, around
-from perdure.core.option_metaclass import OptionClass
 from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run
 from perdure.core.run_callbacks import TurnWrapper

@@ -504,7 +504,7 @@ class Session(StoredSession[D]):
         argument_checks.require_text("session.explain", "tool", tool, non_empty=True)
         if not isinstance(arguments, dict):
             argument_checks.raise_config_error("session.explain", "arguments", arguments, "give a dict")
-        from .session_permissions import explain_permission  # at first use, as for the display
+        from .permission_queries import explain_permission  # at first use, as for the display
 
         call = ToolCall(new_id(), tool, to_text(arguments))
         state = await self.read_state()
@@ -514,7 +514,7 @@ class Session(StoredSession[D]):
 
     async def grants(self) -> "list[Grant]":
         """Return the grants that apply here: permissions for more than one call, for this session or for all."""
-        from .session_permissions import list_grants
+        from .permission_queries import list_grants
 
         state, posts = await self.read_state(), await self.store.posts(self.session_id)
         return list_grants(self._get_current_gate(state), self.session_id, state, self.store, posts)

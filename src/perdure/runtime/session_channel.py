@@ -243,7 +243,7 @@ async def delay_commands(channel: SessionChannel, session_id: str) -> AsyncGener
         channel.queued -= 1
 
 
-async def release_watchers(
+async def remove_watchers_when_done(
     channel: SessionChannel, release: Callable[[], None], list_tasks: "Callable[[], Sequence[asyncio.Task[Any]]]"
 ) -> None:
     """Remove an agent's watchers, by calling `release`, once they have handled the events so far.

@@ -43,7 +43,7 @@ from .session_channel import delay_commands
 
 if TYPE_CHECKING:
     from perdure.core.inbox import HostEvent
-    from perdure.toolkits.task_list import StatedTask, Task, TaskStatus
+    from perdure.toolkits.rewritten_task_list import StatedTask, Task, TaskStatus
 
     from .agent import Agent
     from .extension import Extension
@@ -104,7 +104,7 @@ class StoredSession(Generic[D]):
 
     async def tasks(self) -> "list[Task]":
         """Return the task list of the agent, if it has the tools for one (`task_tools`)."""
-        from perdure.toolkits.task_list import parse_tasks
+        from perdure.toolkits.rewritten_task_list import parse_tasks
 
         return parse_tasks(await self.kept("tasks"))
 
@@ -300,7 +300,7 @@ class StoredSession(Generic[D]):
 
         A task whose content is on the list already keeps its id. The agent sees the list if it has `task_tools`.
         """
-        from perdure.toolkits.task_list import TASKS, convert_host_tasks
+        from perdure.toolkits.rewritten_task_list import TASKS, convert_host_tasks
 
         named = convert_host_tasks(tasks, await self.tasks())
         await self.keep(TASKS, named)
@@ -315,7 +315,7 @@ class StoredSession(Generic[D]):
         status: "TaskStatus | None" = None,
     ) -> "Task":
         """Change one task of the agent's list, and return it. Raises `UsageError` if there is no such task."""
-        from perdure.toolkits.task_list import TASKS, change_task
+        from perdure.toolkits.rewritten_task_list import TASKS, change_task
 
         tasks, changed = change_task(
             await self.tasks(), task_id, {"content": content, "active_form": active_form, "status": status}

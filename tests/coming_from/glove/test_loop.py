@@ -33,7 +33,7 @@ from perdure.core.fold import State
 from perdure.core.loop import run_turn
 from perdure.events import Compacted, CompactionStarted, ToolFinished, ToolStarted, TurnEnded
 from perdure.testing import Recorder, Reply, ScriptedModel, call
-from perdure.toolkits.task_list import StatedTask, Task, task_tools, update_tasks
+from perdure.toolkits.rewritten_task_list import StatedTask, Task, task_tools, update_tasks
 from tests.coming_from.outcomes import present, results_of
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS, Held

@@ -25,7 +25,7 @@ from perdure.events import RunEnded, RunStarted, TextDelta
 from perdure.stores import open_store
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, ScriptedModel, call, pause
-from perdure.toolkits.task_list import task_tools
+from perdure.toolkits.rewritten_task_list import task_tools
 from tests.coming_from.shows import shows
 from tests.doubles import SECONDS
 

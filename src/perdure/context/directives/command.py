@@ -11,7 +11,7 @@ from perdure.core import argument_checks
 from perdure.core.error import ConfigError, PerdureError
 from perdure.core.jsonable import error_message, replace_surrogates, short_repr
 from perdure.core.message import RESULT_TYPES, Content, Message, Text, assistant
-from perdure.core.option_metaclass import OptionClass
+from perdure.core.misspelt_options import OptionClass
 from perdure.core.thread_pool import THREAD_POOL
 
 from .syntax import NAME_PATTERN

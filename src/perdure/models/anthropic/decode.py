@@ -23,10 +23,10 @@ from perdure.core.event import (
 )
 from perdure.core.jsonable import short_repr
 from perdure.core.message import Citation, StopReason
+from perdure.models.lenient_json import as_dict, as_dicts, as_text, parse_lenient_json
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
 from perdure.models.reply_metadata import drop_empty_fields, get_served_model
-from perdure.models.untrusted_json import as_dict, as_dicts, as_text, parse_untrusted_json
 from perdure.net.sse import SseParser
 
 from .usage import UsageAccumulator
@@ -187,7 +187,7 @@ class AnthropicDecoder:
     def _parse_leniently(self, told: bytes) -> _Event:
         """Parse a server-sent event, leaving out the fields whose values have the wrong type."""
         try:
-            raw: Any = parse_untrusted_json(told)
+            raw: Any = parse_lenient_json(told)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             shown = short_repr(told.decode("utf-8", "replace"), 200)
             message = f"{self._profile.provider} sent an event that is not JSON, {shown}; asking again may help"
@@ -261,7 +261,7 @@ class AnthropicDecoder:
         elif delta.type == "input_json_delta":
             block.pieces.append(delta.partial_json)
         else:
-            _extend_unknown_block(block.block, as_dict(parse_untrusted_json(told).get("delta")))
+            _extend_unknown_block(block.block, as_dict(parse_lenient_json(told).get("delta")))
 
     def _add_text(self, text: str, events: list[ModelEvent]) -> None:
         if text:
@@ -301,7 +301,7 @@ class AnthropicDecoder:
 
     def _decode_body(self, body: bytes, events: list[ModelEvent]) -> None:
         try:
-            message: Any = parse_untrusted_json(body)
+            message: Any = parse_lenient_json(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return  # it was cut off
         told = as_dict(message)
@@ -325,7 +325,7 @@ def build_citation(told: dict[str, Any], start: int, end: int) -> Citation:
 
 def _is_json(told: bytes) -> bool:
     try:
-        parse_untrusted_json(told)
+        parse_lenient_json(told)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
@@ -355,6 +355,6 @@ def _extend_unknown_block(block: dict[str, Any], delta: dict[str, Any]) -> None:
 def _parse_input(told: str) -> Any:
     """Parse the input of a tool that the provider runs; text that is not JSON is wrapped in an object."""
     try:
-        return parse_untrusted_json(told) if told else {}
+        return parse_lenient_json(told) if told else {}
     except msgspec.DecodeError:
         return {"_raw": told}

@@ -22,10 +22,10 @@ from perdure.core.event import (
     UsageReported,
 )
 from perdure.core.message import Citation, StopReason, Usage
+from perdure.models.lenient_json import as_count, as_dict, as_dicts, as_text, parse_lenient_json
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
 from perdure.models.reply_metadata import drop_empty_fields, get_served_model
-from perdure.models.untrusted_json import as_count, as_dict, as_dicts, as_text, parse_untrusted_json
 
 from .eventstream import EventStreamMessage, EventStreamParser
 
@@ -144,7 +144,7 @@ class BedrockDecoder:
 
     def _decode_untyped_event(self, frame: EventStreamMessage, events: list[ModelEvent]) -> None:
         try:
-            told = as_dict(parse_untrusted_json(frame.payload or b"{}"))
+            told = as_dict(parse_lenient_json(frame.payload or b"{}"))
         except msgspec.DecodeError:
             raise ReplyCutOff(f"{self._profile.provider} sent a {frame.name!r} that is not JSON") from None
         index = as_count(told.get("contentBlockIndex"))
@@ -245,7 +245,7 @@ class BedrockDecoder:
 
     def _decode_body(self, body: bytes, events: list[ModelEvent]) -> None:
         try:
-            told = as_dict(parse_untrusted_json(body))
+            told = as_dict(parse_lenient_json(body))
         except msgspec.DecodeError:
             return  # it was cut off
         message = as_dict(as_dict(told.get("output")).get("message"))
@@ -298,6 +298,6 @@ def _append_thinking_delta(told: dict[str, Any], index: int, events: list[ModelE
 def _parse_input(told: str) -> Any:
     """Parse the input of a tool that the provider runs; text that is not JSON is wrapped in an object."""
     try:
-        return parse_untrusted_json(told)
+        return parse_lenient_json(told)
     except msgspec.DecodeError:
         return {"_raw": told}

@@ -10,9 +10,9 @@ from itertools import pairwise
 from typing import Any
 
 from perdure.models.encoding_memo import Item, ProviderRuleError
+from perdure.models.lenient_json import as_dict, as_dicts, as_text
 from perdure.models.message_order_rules import MessageBlocks, MessageOrderRules, build_order_error
 from perdure.models.profile import Profile
-from perdure.models.untrusted_json import as_dict, as_dicts, as_text
 
 from .messages import is_call_id
 from .model_features import get_model_features

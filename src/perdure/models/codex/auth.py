@@ -9,8 +9,8 @@ import msgspec
 
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 from perdure.core.error import AuthFailed, ConfigError, ModelError, ProviderDown
+from perdure.models.lenient_json import as_dict, as_text
 from perdure.models.provider_errors import classify_error
-from perdure.models.untrusted_json import as_dict, as_text
 from perdure.net.error import NetError
 from perdure.net.transport import Transport
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from perdure.models.untrusted_json import parse_untrusted_json
+from perdure.models.lenient_json import parse_lenient_json
 
 ABSENT = msgspec.Raw()
 """Value of a raw field that is missing."""
@@ -114,7 +114,7 @@ def parse_chunk(data: bytes) -> GeminiChunk | None:
 def parse_json_or_none(data: bytes) -> Any:
     """Parse JSON of a provider, including `NaN` and lone surrogates; None if it is invalid."""
     try:
-        return parse_untrusted_json(data)
+        return parse_lenient_json(data)
     except msgspec.DecodeError:
         return None
 

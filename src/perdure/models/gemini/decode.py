@@ -12,10 +12,10 @@ from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDel
 from perdure.core.jsonable import short_repr
 from perdure.core.message import StopReason, Usage
 from perdure.models.alternative_replies import CandidateCollector
+from perdure.models.lenient_json import as_dict
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
 from perdure.models.reply_metadata import drop_empty_fields, get_served_model, has_content_filter_hit
-from perdure.models.untrusted_json import as_dict
 
 from .chunk_parser import (
     ABSENT,
@@ -29,9 +29,9 @@ from .chunk_parser import (
     parse_chunk,
 )
 from .grounding import list_citations
+from .json_chunk_splitter import ResponseSplitter
 from .partial_call import PartialCallBuilder
 from .reply_builder import GeminiReplyBuilder, strip_json_whitespace
-from .response_splitter import ResponseSplitter
 
 _FILTERED = StopReason.CONTENT_FILTER
 _STOP_REASONS: dict[str | int, StopReason] = {

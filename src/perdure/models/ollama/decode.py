@@ -14,10 +14,10 @@ from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDel
 from perdure.core.jsonable import short_repr
 from perdure.core.message import StopReason, Usage
 from perdure.models.encoding_memo import encode_lossy_json
+from perdure.models.lenient_json import as_dict, as_dicts, as_text, parse_lenient_json
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
 from perdure.models.reply_metadata import drop_empty_fields, get_served_model
-from perdure.models.untrusted_json import as_dict, as_dicts, as_text, parse_untrusted_json
 
 _STOP_REASONS: Mapping[str, StopReason] = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
 
@@ -121,7 +121,7 @@ class OllamaDecoder:
     def _parse_leniently(self, data: bytes) -> _Line:
         """Parse a line, leaving out the fields whose values have the wrong type."""
         try:
-            raw = as_dict(parse_untrusted_json(data))
+            raw = as_dict(parse_lenient_json(data))
         except msgspec.DecodeError:
             shown = short_repr(data.decode("utf-8", "replace"), 200)
             raise ReplyCutOff(f"{self._profile.provider} sent a line that is not JSON, {shown}; ask again") from None
@@ -148,7 +148,7 @@ def _build_usage(last: _Line) -> Usage | None:
 
 def _is_json(data: bytes) -> bool:
     try:
-        parse_untrusted_json(data)
+        parse_lenient_json(data)
     except msgspec.DecodeError:
         return False
     return True

@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import Struct
 
 from perdure.models.encoding_memo import Item, ProviderRuleError
+from perdure.models.lenient_json import as_dict, as_dicts
 from perdure.models.profile import Profile
-from perdure.models.untrusted_json import as_dict, as_dicts
 
 _ROLES = frozenset({"system", "user", "assistant", "tool"})
 

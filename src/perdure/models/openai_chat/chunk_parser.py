@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from perdure.models import untrusted_json as untrusted
+from perdure.models import lenient_json as untrusted
 from perdure.models.encoding_memo import encode_lossy_json
 
 
@@ -126,7 +126,7 @@ def _parse_chunk_leniently(data: bytes) -> ChatChunk | None:
 def parse_json_or_none(data: bytes) -> Any:
     """Parse JSON of a provider, including `NaN` and lone surrogates; None if it is invalid."""
     try:
-        return untrusted.parse_untrusted_json(data)
+        return untrusted.parse_lenient_json(data)
     except msgspec.DecodeError:
         return None
 

@@ -15,9 +15,9 @@ from msgspec import Struct
 from perdure.core.error import ReplyCutOff
 from perdure.core.event import CitationAdded, ModelEvent, TextDelta, ToolCallDelta
 from perdure.core.jsonable import short_repr
+from perdure.models.lenient_json import as_dict, as_dicts, as_text
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
-from perdure.models.untrusted_json import as_dict, as_dicts, as_text
 from perdure.net.sse import SseParser
 
 from .dialect import get_dialect

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.models.encoding_memo import ProviderRuleError
+from perdure.models.lenient_json import as_dict, as_dicts
 from perdure.models.profile import Profile
 from perdure.models.schemas import find_violations
-from perdure.models.untrusted_json import as_dict, as_dicts
 
 from .dialect import MAX_CACHE_KEY_LENGTH, ResponsesDialect, get_dialect
 from .message_rules import CALL_TYPE_BY_RESULT_TYPE, INPUT_FIELD_BY_CALL_TYPE, ResponsesMessageRules

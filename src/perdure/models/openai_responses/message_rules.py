@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from perdure.core.jsonable import short_repr
 from perdure.models.encoding_memo import Item, ProviderRuleError
-from perdure.models.untrusted_json import as_dicts
+from perdure.models.lenient_json import as_dicts
 
 from .dialect import ResponsesDialect
 

@@ -39,7 +39,7 @@ from perdure.core.store import (
     wait_despite_cancel,
 )
 from perdure.runtime.agent_spec import AgentSpec
-from perdure.runtime.background_job_record import BackgroundJob, is_result_awaited, list_background_jobs
+from perdure.runtime.background_job_record import BackgroundJob, is_result_unreported, list_background_jobs
 from perdure.runtime.driver import detach_current_task, is_inside_run, leave_run_for_others, pass_post_to_run
 from perdure.runtime.late_result_forwarding import GIVEN_BY_SETTING, forward_inbox_results
 from perdure.runtime.past_outcome import rebuild_outcome
@@ -100,7 +100,7 @@ class BackgroundAgents:
     async def wait_for_tasks(self, run: Run, jobs: Sequence[BackgroundJob], seconds: float) -> None:
         """Wait until all of these tasks are done, at most this many seconds; start those that are not in progress."""
         unfinished: set[asyncio.Future[None]] = {
-            self.start_task(run, job) for job in jobs if is_result_awaited(run, job)
+            self.start_task(run, job) for job in jobs if is_result_unreported(run, job)
         }
         timer = asyncio.ensure_future(run.clock.sleep(seconds))
         try:
@@ -128,7 +128,7 @@ class BackgroundAgents:
         in_progress = _task_key(run.log.store, job) in self._tasks
         past = [each for each in state.runs_by_input_id.values() if each.run_ended_event is not None]
         if state.is_interrupted or not past:
-            if not is_result_awaited(run, job):
+            if not is_result_unreported(run, job):
                 return "cancelled", ""
             is_asking = state.is_waiting and bool(state.open_questions)
             return ("waiting" if is_asking else "running" if in_progress else "interrupted"), ""
@@ -139,7 +139,7 @@ class BackgroundAgents:
 
     async def resolve_inbox_items(self, run: Run, answers: Mapping[BackgroundJob, str], *events: Event) -> None:
         """Mark the inbox items of tasks as answered when the model gets the answers in another way."""
-        pending = {job: answer for job, answer in answers.items() if is_result_awaited(run, job)}
+        pending = {job: answer for job, answer in answers.items() if is_result_unreported(run, job)}
         for job in pending:
             run.mailbox.drop_post(job.post_id)
         resolved = [
@@ -157,7 +157,7 @@ class BackgroundAgents:
             return
         self.resume_tasks(run)
         for job in list_background_jobs(run.state, run.log.store):
-            if not is_result_awaited(run, job) and job.call_id in run.state.subagents:
+            if not is_result_unreported(run, job) and job.call_id in run.state.subagents:
                 await run.emit(
                     run.stamp_event(self._build_subagent_finished(run, job, await _read_task_state(run, job)))
                 )

@@ -17,7 +17,7 @@ from perdure.runtime.background_job_record import (
     BackgroundJob,
     build_background_job,
     build_job_started_events,
-    is_result_awaited,
+    is_result_unreported,
     list_background_jobs,
 )
 from perdure.runtime.extension import Extension
@@ -171,7 +171,7 @@ def _build_wait_tool(crew: BackgroundAgents) -> Tool[..., Any]:
         jobs = [_find_task(run, each) for each in handles] or [
             each
             for each in list_background_jobs(run.state, run.log.store)
-            if is_result_awaited(run, each) or each.handle in before
+            if is_result_unreported(run, each) or each.handle in before
         ]
         if not jobs:
             return "No agent is at work in the background."
@@ -246,7 +246,7 @@ def _build_cancel_tool(crew: BackgroundAgents) -> Tool[..., Any]:
         """Stop an agent that works in the background."""
         run = context.run
         job = _find_task(run, handle)
-        if not is_result_awaited(run, job):
+        if not is_result_unreported(run, job):
             return f"{handle} is not at work any more."
         await crew.cancel_task(run, job)
         await crew.resolve_inbox_items(run, {job: "cancelled"})

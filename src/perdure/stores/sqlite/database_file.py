@@ -22,7 +22,7 @@ from .interrupted_sessions import fill_run_progress
 from .lock_holder import describe_lock_holder
 from .page_checksums import find_checksum_vfs, has_checksums, is_checksum_error, reserve_checksum_space
 from .queued_jobs import Job as Job  # noqa: PLC0414 - re-exported
-from .read_only_file import build_immutable_uri, build_read_only_error, get_read_only_flags, is_read_only
+from .read_only_media import build_immutable_uri, build_read_only_error, get_read_only_flags, is_read_only
 from .schema import APPLICATION_IDS, FORMAT, TABLES, UNCHECKED_FORMAT, migrate_tables
 from .single_statement_append import APPEND_TRIGGER
 

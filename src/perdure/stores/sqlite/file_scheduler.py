@@ -27,7 +27,7 @@ from .database_file import run_in_transaction
 from .future_batches import get_future_batches, resolve_futures
 from .log import AppendState, EncodedAppend, append_entries
 from .queued_jobs import Job, QueuedJob, fail_jobs, run_jobs
-from .read_only_file import ReadOnlyStoreError
+from .read_only_media import ReadOnlyStoreError
 from .read_thread import ReadThread
 from .row_merging import prepare_merges
 from .search_thread import SearchThread

@@ -22,7 +22,7 @@ from .database_file import file_identity, open_read_only, to_store_error
 from .log import EntryRange, find_ranges, make_long_text_reader
 from .pack_rows import PackRow, decode_row_entries
 from .queued_jobs import Job
-from .read_only_file import ReadOnlyStoreError
+from .read_only_media import ReadOnlyStoreError
 from .search_index import IndexedText
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from perdure.stores.snippet import Token
 
 from .apsw_types import Connection, Cursor
 from .database_file import file_identity, retry_while_busy, run_in_transaction, sync_wal
-from .read_only_file import build_immutable_uri, build_read_only_error, get_read_only_flags, is_read_only
+from .read_only_media import build_immutable_uri, build_read_only_error, get_read_only_flags, is_read_only
 
 FORMAT: Final = 2
 """The version of the tables below, of the tokenizer, and of what counts as text. An index of another one is rebuilt."""

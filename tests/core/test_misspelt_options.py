@@ -19,7 +19,7 @@ from perdure import (
     Skill,
     Verdict,
 )
-from perdure.core.option_metaclass import OptionClass
+from perdure.core.misspelt_options import OptionClass
 from perdure.testing import ScriptedModel
 
 

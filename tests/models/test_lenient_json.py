@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from perdure.models.untrusted_json import as_count, as_dict, as_dicts, as_list, as_text, parse_untrusted_json
+from perdure.models.lenient_json import as_count, as_dict, as_dicts, as_list, as_text, parse_lenient_json
 
 
 def test_what_is_as_it_should_be_is_taken() -> None:
@@ -21,14 +21,14 @@ def test_anything_else_counts_as_absent() -> None:
 
 
 def test_json_that_only_browsers_take_is_read_with_text_that_can_be_encoded() -> None:
-    assert parse_untrusted_json(b'{"a": "\\ud800", "b": NaN}') == {"a": "\ufffd", "b": "NaN"}
-    assert parse_untrusted_json('{"a": "\t"}') == {"a": "\t"}
+    assert parse_lenient_json(b'{"a": "\\ud800", "b": NaN}') == {"a": "\ufffd", "b": "NaN"}
+    assert parse_lenient_json('{"a": "\t"}') == {"a": "\t"}
 
 
 @pytest.mark.parametrize("told", [b"", b"{", b'{"a": "\xff', b"[" * 100_000, "no"])
 def test_what_is_no_json_says_so_in_one_way(told: bytes | str) -> None:
     with pytest.raises(msgspec.DecodeError):
-        parse_untrusted_json(told)
+        parse_lenient_json(told)
 
 
 def test_a_list_is_itself_and_anything_else_is_empty():

@@ -9,7 +9,7 @@ from perdure.core.event import ValueKept
 from perdure.core.message import Status
 from perdure.runtime.agent import Agent
 from perdure.testing import ScriptedModel, call
-from perdure.toolkits.task_list import (
+from perdure.toolkits.rewritten_task_list import (
     MOST_CHARACTERS,
     MOST_TASKS,
     StatedTask,

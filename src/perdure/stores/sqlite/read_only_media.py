@@ -1,4 +1,4 @@
-"""Open SQLite files on media or in folders that are read-only.
+"""Open SQLite files that lie on read-only media, or in read-only folders.
 
 SQLite needs to write beside a file in WAL mode even to read it. Where that is impossible, a file without a write-ahead
 log is opened as one that does not change; before each use the store looks whether it has changed all the same.

@@ -1,4 +1,4 @@
-"""`OptionClass`: the metaclass of option structs such as `Agent`; a misspelt option raises `ConfigError`.
+"""Metaclass of option structs such as `Agent`: a misspelt option raises `ConfigError`.
 
 Programs build these structs from keyword arguments.
 

@@ -1,4 +1,4 @@
-"""Parse JSON from providers, which is not trusted: a value of the wrong type counts as absent."""
+"""Parse JSON from providers leniently: a value of the wrong type counts as absent."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from perdure.core.jsonable import to_jsonable
 _strict = msgspec.json.Decoder().decode
 
 
-def parse_untrusted_json(data: bytes | str) -> Any:
+def parse_lenient_json(data: bytes | str) -> Any:
     """Parse JSON leniently: lone surrogates, `NaN` and control characters in strings are accepted.
 
     Raises `msgspec.DecodeError` if it is not JSON, is cut off, or is nested too deeply.
