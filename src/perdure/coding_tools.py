@@ -34,7 +34,7 @@ ShellChoice: TypeAlias = "bool | ShellBackend | Sequence[Tool[..., Any]] | None"
 
 
 class CodingTools(Struct, frozen=True):
-    """The tools of `coding`, and what they work on."""
+    """The tools of the `coding` extension, with their working folder and shell."""
 
     root: str
     """The working folder, as an absolute path."""
@@ -53,7 +53,10 @@ def build_coding_tools(
     people: bool = True,
     shell: ShellChoice = None,
 ) -> CodingTools:
-    """Return the tools for a folder. Raises `ConfigError` if there is no such folder."""
+    """Build the file, search, git, shell and question tools of the `coding` extension for a folder.
+
+    Raises `ConfigError` if there is no such folder.
+    """
     files = LocalFiles(workdir, blocked=blocked, protected=protected)
     search = LocalSearch(files)
     tools = [
@@ -107,7 +110,10 @@ def _open_shell(root: str, *, is_required: bool, has_own_names: bool) -> "LocalS
 
 
 class ShellLifespan:
-    """Closes a shell when the last agent or run that uses it ends; the shell opens itself."""
+    """Lifespan of a shell: it is closed when the last agent or run that uses it ends.
+
+    The shell opens itself.
+    """
 
     def __init__(self, shell: "LocalShell") -> None:
         self._shell = shell

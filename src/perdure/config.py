@@ -244,7 +244,10 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def build_compaction(table: CompactionTable, model: Model | None = None) -> Compaction:
-    """Build the `Compaction` that a table describes. Raises `ConfigError` for numbers that cannot work."""
+    """Build the `Compaction` that the `[compaction]` table of `perdure.toml` describes.
+
+    Raises `ConfigError` for numbers that cannot work.
+    """
     fields = {name: getattr(table, name) for name in table.__struct_fields__ if name not in {"model", "strategy"}}
     return Compaction(**fields, model=model, strategy=keep_recent if table.strategy == "keep_recent" else None)
 

@@ -66,7 +66,7 @@ class CommandEntry(Struct, frozen=True, kw_only=True):
 
 
 class RestoredFile(Struct, frozen=True, kw_only=True):
-    """A file that was restored, or was to be, by undoing or redoing a run."""
+    """Result of an undo or redo for one file: its path, status, and the content that it should have."""
 
     path: str
     status: RestoreStatus

@@ -123,7 +123,10 @@ def trust(context: click.Context, /, path: str, *, yes: bool, revoke: bool) -> N
 
 
 def ask_for_trust(path: str, look: "ConfigReview") -> bool:
-    """Show at the terminal what a file would do, ask whether it is trusted, and store the trust. Returns the answer."""
+    """Ask the user at the terminal whether to trust a configuration file, and record the trust if so.
+
+    Shows first what the file could do. Returns True if the user trusts it.
+    """
     screen = TerminalOutput()
     screen.write_question(f"{to_one_line(path)} is not trusted yet. With your trust it can do this:\n")
     return _confirm_trust(screen.write_question, sys.stderr, path, look)

@@ -38,7 +38,7 @@ def get_home_file_path(name: str) -> str:
 
 
 def snapshots_path(store: str) -> str:
-    """Return the absolute path of the folder with contents of files that sessions of a store have changed.
+    """Return the absolute path of the folder with the file snapshots of the sessions in a store.
 
     Each store has its own, so that what its sessions do not need any more can be removed. `store` is as in `--store`.
     """

@@ -1,5 +1,5 @@
 # ruff: noqa: D301 - the backspace is what click looks for: the lines below it are kept as they are
-"""`perdure permissions`: list rules and grants, explain what would become of a call, and revoke grants.
+"""`perdure permissions`: list rules and grants, explain how a call would be decided, and revoke grants.
 
 The rules are those of the configuration in use. Grants are lasting answers: those for every session are in a file in
 `~/.perdure`, those for one session in its log.

@@ -122,7 +122,7 @@ def build_coding_extension(here: str, store: str) -> Extension:
 
 
 def describe_missing_sandbox(extensions: Sequence[Extension]) -> str:
-    """Return why commands of the agent run without a sandbox; empty if they run in one, or if it runs none."""
+    """Return why the agent's shell commands run without a sandbox; empty if they have one, or there are none."""
     if not any(each.name == "bash" for extension in extensions for each in extension.tools):
         return ""
     from perdure.hosts.bubblewrap import find_bubblewrap
@@ -133,7 +133,7 @@ def describe_missing_sandbox(extensions: Sequence[Extension]) -> str:
 def load_project_roles(
     options: "AgentOptions", config: "Config | None", here: str, notes: list[str]
 ) -> tuple[Sequence[Role], Role | None]:
-    """Load the project's roles, and return them with the selected one. Raises `ConfigError` if it does not exist."""
+    """Load the project's roles; return them and the selected one. Raises `ConfigError` if that is unknown."""
     problems: list[str] = []
     roles: Sequence[Role] = ()
     if config is not None and config.tables.roles:

@@ -20,7 +20,10 @@ _NOTE_AFTER_SECONDS: Final = 1.0
 
 
 def add_display_options(command: Any) -> Any:
-    """Decorate a click command with the options of commands that show a run, such as `--quiet` and `--json`."""
+    """Decorate a click command with the output, approval and store options of `perdure run` and `resume`.
+
+    Such as `--quiet`, `--json`, `--yes` and `--store`.
+    """
     for option in (
         click.option("--yes", is_flag=True, help="Allow every tool call without asking."),
         click.option("--later", is_flag=True, help="Without a terminal, leave questions open for perdure answer."),

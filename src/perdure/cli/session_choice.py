@@ -1,4 +1,4 @@
-"""Choose a session on the command line: by its id, the beginning of it, its title, or as the last one of the project.
+"""Choose a session on the command line: by id, id prefix or title, or the last one of the project.
 
 The project of a session is in the metadata of its prompts. Sessions that other programs made have none.
 """
@@ -132,7 +132,7 @@ def get_project_path() -> str:
 
 
 async def read_project(store: "Store", session_id: str) -> str:
-    """Return the path of the project in which the command line last used a session; empty if there is none."""
+    """Return the project path stored with the session's last prompt from the command line; empty if none."""
     from perdure.core.event import MessageAdded
     from perdure.core.store import read_events
 

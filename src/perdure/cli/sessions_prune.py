@@ -121,7 +121,7 @@ def prune(
 
 
 def remove_unused_snapshots(store: str | None, screen: TerminalOutput) -> None:
-    """Remove contents of files that no session of the store needs, and print a note if there were any."""
+    """Delete the file snapshots that no session of the store needs, and print their number and size if any."""
     from perdure.hosts import SnapshotFolder
     from perdure.store_maintenance import prune_snapshots
 

@@ -35,7 +35,7 @@ def skills(context: click.Context) -> None:
 @skills.command("list")
 @_json_option
 def list_skills(*, as_json: bool) -> None:
-    """List skills, and what is wrong with them."""
+    """List skills, and the problems found while loading them."""
     found, trust = _load_skills()
     every = [*found, *found.untrusted]
     screen = TerminalOutput()

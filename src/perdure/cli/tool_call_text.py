@@ -18,7 +18,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,60}")
 
 
 def add_call_rows(frame: UntrustedTextFrame, call: Mapping[str, Any], path: str = "") -> None:
-    """Add the rows of a tool call to the text: agent, tool, action, target and all arguments."""
+    """Add the rows that show a tool call to a frame: agent, tool, action, target and all arguments."""
     frame.add_label(f"agent: {quote_text(path) if path else 'the agent of the session'}")
     frame.add_value("tool", str(call.get("tool", "")))
     if "action" in call:

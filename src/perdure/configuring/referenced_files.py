@@ -21,7 +21,7 @@ UNREADABLE: Final = "cannot be read"
 
 
 def compute_trust_digest(place: str, digests: Mapping[str, str]) -> str:
-    """Compute the digest that trust is bound to, from the path of a configuration file and its files' hashes."""
+    """Compute the digest under which a configuration file is trusted, from its path and its files' hashes."""
     return combine_hashes({"": os.path.realpath(os.path.expanduser(place)), **digests})
 
 

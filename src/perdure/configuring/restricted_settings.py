@@ -95,12 +95,12 @@ _AMOUNTS: Final = tuple(name for name in Limits.__struct_fields__ if name != "al
 
 
 def list_raised_limits(limits: Limits, own: Limits = DEFAULT_LIMITS) -> list[str]:
-    """Return the names of the limits that are higher than the user's own."""
+    """Return the names of the run limits in a project's configuration that are higher than the user's own."""
     return [name for name in _AMOUNTS if getattr(limits, name) != _lower(getattr(limits, name), getattr(own, name))]
 
 
 def tighten_limits(limits: Limits, own: Limits = DEFAULT_LIMITS) -> Limits:
-    """Return the limits, each lowered to the user's own where that is stricter.
+    """Return the run limits of a project, each lowered to the user's own limit where that is stricter.
 
     A project can only ever tighten what a user set.
     """

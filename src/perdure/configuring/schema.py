@@ -1,4 +1,4 @@
-"""Build the JSON Schema of `perdure.toml` from the classes in `tables.py`.
+"""Build the JSON Schema of `perdure.toml` from the classes in `table_classes.py`.
 
 Editors use it as well as validation, so each key has the description found under its field in the source.
 """

@@ -1,4 +1,7 @@
-"""Record of the configuration files that the user trusts, by SHA-256 of their content, place, and files they name."""
+"""Record of the configuration files that the user trusts, each identified by a SHA-256 digest.
+
+The digest covers the content of the file, its path, and the files that it names.
+"""
 
 import os
 from collections.abc import Mapping

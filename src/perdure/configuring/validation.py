@@ -1,4 +1,4 @@
-"""Validate a parsed `perdure.toml`, and convert its values to the classes in `tables.py`.
+"""Validate a parsed `perdure.toml`, and convert its values to the classes in `table_classes.py`.
 
 Values are checked in three steps: that JSON can represent them, that they fit the schema, and that together they make
 sense. Each step reports all errors it finds, with their lines.

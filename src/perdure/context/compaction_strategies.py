@@ -1,5 +1,6 @@
-"""Strategies of compaction: how the start of a conversation becomes one message, by a model, by omission, or by your
-own function.
+"""Compaction strategies: build the one message that replaces the start of a conversation.
+
+A model summarizes it, older messages are left out, or a function of your own builds the message.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -92,8 +93,9 @@ class SummaryMessageBuilder:
 
 
 async def keep_recent(run: Run, replaced: Sequence[Message]) -> Message:
-    """Compaction strategy without a model: leave out older messages, with a note that says so and lists files and
-    tasks.
+    """Build a note that replaces older messages, without asking a model: a compaction strategy.
+
+    The note says that they were left out, and lists files and tasks.
     """
     fresh = [each for each in replaced if not is_summary(each)]
     room = max(min(estimate_messages_tokens(replaced) // 2, MAX_SUMMARY_TOKENS), MIN_SUMMARY_TOKENS)

@@ -58,8 +58,9 @@ class BadFrontMatter(ConfigError):
 
 
 def parse_front_matter(text: str) -> FrontMatter:
-    """Split a Markdown file into the fields of its front matter and its body. Without `---` at its start, all of the
-    file is body.
+    """Split a Markdown file into the fields of its front matter and its body.
+
+    Without `---` at its start, all of the file is body.
     """
     text = text.removeprefix(_BOM).replace("\r\n", "\n").replace("\r", "\n")
     if "\0" in text:

@@ -78,8 +78,9 @@ def read_history(context: ToolContext[Any], start: int, count: int = 5) -> str:
 
 
 def rank_messages(messages: Sequence[Message], query: str) -> list[int]:
-    """Return the indexes of the messages that match a query, best first: by number, rarity and frequency of the terms,
-    then the latest.
+    """Return the indexes of the messages that match a search query, best match first.
+
+    They are ranked by number, rarity and frequency of the terms, then the latest first.
     """
     words = set(_split_words(query.casefold())[:MAX_SEARCH_TERMS])
     counts: dict[int, dict[str, int]] = {}

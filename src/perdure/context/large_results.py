@@ -39,16 +39,18 @@ class LargeResults(Struct, frozen=True):
 
 
 def large_results(max_characters: int = MAX_CHARACTERS) -> LargeResults:
-    """Return the tools and the tool wrapper that send results longer than `max_characters` as a preview, and let the
-    model read the rest.
+    """Return the tools and the tool wrapper that send long tool results to the model as previews.
+
+    A result is long if it has more than `max_characters` characters. The tools let the model read the rest.
     """
     _check_max_characters("large_results", max_characters)
     return LargeResults((read_result, grep_result), lambda each: previewed(each, max_characters))
 
 
 def previewed(tool: Tool[..., Any], max_characters: int = MAX_CHARACTERS) -> Tool[..., Any]:
-    """Wrap a tool so that the model is sent only the beginning and end of a long result, with a note on how to read
-    the rest. The log keeps the whole result.
+    """Wrap a tool so that the model is sent only the beginning and the end of a long result.
+
+    A note between them says how to read the rest. The log keeps the whole result.
 
     Media in such a result are named in the preview and not sent.
     """
@@ -158,8 +160,9 @@ def _build_substring_matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def build_regex_matcher(pattern: str) -> Callable[[str], bool]:
-    """Return a function that searches a line for a regular expression in linear time. Raise `ValueError` for an
-    unsupported one.
+    """Return a function that searches a line for a regular expression in linear time.
+
+    Raises `ValueError` for an unsupported expression.
 
     Patterns are written by a model, and Python's engine needs exponential time for some. The engine that validates
     schemas does not: it has no back-references and no look-around, and so never backtracks.

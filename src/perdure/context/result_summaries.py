@@ -19,8 +19,9 @@ VIEW_CHANGE_CAUSE = "summaries"
 
 
 def summarize_old_results(*, min_tokens: int = 2_000, min_fraction: float = 0.1) -> Callable[[Run], Awaitable[None]]:
-    """Return a function that makes later runs send old tool results as their short summaries, once that saves
-    `min_tokens` and `min_fraction` of the context.
+    """Make a `between_turns` function that sends tool results of earlier runs as their short summaries.
+
+    It does so once that saves `min_tokens` and `min_fraction` of the context.
 
     Pass it to an extension as `between_turns`, before the compaction: shortened results need not be summarized.
     """

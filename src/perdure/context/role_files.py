@@ -63,7 +63,7 @@ def find_role(roles: Iterable[Role], name: str) -> Role:
 
 
 def list_markdown_files(folder: ConfinedFolder, problems: list[str]) -> list[str]:
-    """Return the sorted names of the `*.md` files of a folder, up to the limit."""
+    """Return the sorted names of the `*.md` files of a folder, at most `MOST_FILES` of them."""
     try:
         names = sorted(name for name in folder.list_names() if name.endswith(".md") and not name.startswith("."))
     except FileNotFoundError:

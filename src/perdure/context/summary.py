@@ -39,7 +39,10 @@ END_NOTE = "[End of the summary. The conversation goes on from here.]"
 
 
 class SummaryCarryOver(Struct, frozen=True):
-    """State that the next summary needs from this one, stored in its message: snapshot, touched files, skill texts."""
+    """Data that one summary message carries over to the next: summary text, touched files, skill texts.
+
+    It is stored in the metadata of the message.
+    """
 
     snapshot: str = ""
     files: TouchedFiles = TouchedFiles()
@@ -50,7 +53,7 @@ class SummaryCarryOver(Struct, frozen=True):
 
 
 def read_summary_data(messages: Sequence[Message]) -> SummaryCarryOver:
-    """Return the data of the earlier summary if these messages start with one; else empty data."""
+    """Return the data stored in the summary message at the start of these messages; empty without a summary."""
     first = messages[0] if messages else None
     if first is None or first.origin != SUMMARY_ORIGIN:
         return SummaryCarryOver()
@@ -69,8 +72,9 @@ def is_summary(message: Message) -> bool:
 def build_summary_message(
     run: Run, replaced: Sequence[Message], replaced_count: int, room: int, snapshot: str | None
 ) -> Message:
-    """Build the message that replaces these messages, with about `room` tokens at most. Without a `snapshot` it says
-    how many messages are missing.
+    """Build the summary message that replaces these messages, of about `room` tokens at most.
+
+    Without a `snapshot`, the text of the summary, it says how many messages are missing.
     """
     before = read_summary_data(replaced)
     fresh = replaced[1:] if replaced and is_summary(replaced[0]) else replaced

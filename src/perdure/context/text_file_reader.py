@@ -20,8 +20,9 @@ _UNSEEN: Final = re.compile(  # but not NUL, which no text file has, nor the joi
 
 
 def read_text_file(path: str, max_bytes: int) -> str:
-    """Read a UTF-8 file that the user named or trusts, with all line ends as newlines. Raise `UnreadableFile` if it is
-    too long or not UTF-8.
+    """Read a UTF-8 text file that the user named or trusts, with all line ends as newlines.
+
+    Raises `UnreadableFile` if it is too long or not UTF-8.
     """
     found = read_file_head(path, max_bytes)
     if found.is_truncated:
@@ -30,8 +31,9 @@ def read_text_file(path: str, max_bytes: int) -> str:
 
 
 def read_confined_text(folder: ConfinedFolder, path: str, max_bytes: int) -> str:
-    """Read a UTF-8 file below a folder, as `read_text_file` does. Raise `UnreadableFile` with its path and the reason,
-    also if it leads out of the folder.
+    """Read a UTF-8 text file inside a confined folder, with all line ends as newlines.
+
+    Raises `UnreadableFile` with its path and the reason, also if it leads out of the folder.
     """
     shown = os.path.join(folder.root, path)
     try:
@@ -52,7 +54,10 @@ def decode_strictly(path: str, data: bytes) -> str:
 
 
 def decode_leniently(found: FileHead) -> tuple[str, bool]:
-    """Decode the bytes as text; the second value is True if invalid ones were replaced by U+FFFD."""
+    """Decode the start of a file as UTF-8; return the text, and True if invalid bytes were replaced.
+
+    They are replaced by U+FFFD, and so are NUL characters.
+    """
     import codecs
 
     decoder = codecs.getincrementaldecoder("utf-8")

@@ -172,7 +172,7 @@ class LearnedContextWindow(Struct, frozen=True):
 
 
 def read_learned_window(view: MessagesSnapshot) -> LearnedContextWindow:
-    """Return the learned context window that is stored with the summary at the start of the view.
+    """Return the learned context window stored with the summary that opens the messages sent to the model.
 
     It is empty if the view does not start with a summary.
     """
@@ -211,7 +211,5 @@ def get_token_counter(run: Run) -> ContextTokenCounter:
 
 
 def count_context_tokens(run: Run) -> int:
-    """Return about how many tokens the next model request would have: as the provider reported for the last reply,
-    plus newer messages.
-    """
+    """Estimate the tokens of the next model request: the count reported for the last reply, plus newer messages."""
     return get_token_counter(run).count_context_tokens(run)

@@ -44,7 +44,7 @@ class TouchedFiles(Struct, frozen=True):
 
 
 def collect_touched_files(messages: Iterable[Message]) -> TouchedFiles:
-    """Collect the files named by the calls in these messages. Calls that failed or never started do not count."""
+    """Collect the file paths in the tool calls of these messages, without calls that failed or never started."""
     modified: list[str] = []
     read: list[str] = []
     calls: Sequence[ToolCall] = ()

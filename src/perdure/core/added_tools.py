@@ -88,7 +88,7 @@ def build_added_tools_event(run: "Run", added: Sequence[AddedTool]) -> ValueKept
 
 
 def find_added_tools(state: "State", agent: str, run_id: str, spare: Toolbox) -> list[Tool[..., Any]]:
-    """Return the tools that were added to this run or session earlier, as far as this process has them."""
+    """Return the tools that were added to this run or session earlier, if this process can find them."""
     return [
         tool
         for each in _read_added_tools(state)

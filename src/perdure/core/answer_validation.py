@@ -23,7 +23,10 @@ def validate_answer(question: QuestionAsked, answer: Any, by: str = "") -> Any:
 
 
 def build_decline_body(question: QuestionAsked, reason: str) -> dict[str, Any]:
-    """Build the body of a post that declines a question: the tool gets `NotAnswered`, and a tool call is denied."""
+    """Build the body of the post (a stored message to a session) that declines a question.
+
+    A tool that asked gets `NotAnswered`; a tool call that needed permission is denied.
+    """
     answer: Any = None
     if question.about == "permission":
         answer = validate_answer(question, {"allow": False, "reason": reason})

@@ -108,7 +108,10 @@ def identify_store(store: Any) -> str:
 
 
 def build_session_key(session_id: str, state: "State") -> str:
-    """Build the key of a session in bindings from its full id. A later session that reuses the id has another key."""
+    """Build the key that identifies a session in approval bindings, from its full id and its first run.
+
+    A later session that reuses the id has another key.
+    """
     return f"{session_id}@{state.first_run_id}"
 
 

@@ -18,8 +18,9 @@ _SENTENCE_END = re.compile(r"[.!]\s|…|\n")
 
 
 def auto_continue(*, max_times: int = 2, text: str = "Please continue.") -> OutputValidator:
-    """Make an output validator that asks the model to go on when its reply announces an action without doing it, at
-    most `max_times` times a run.
+    """Make an output validator that asks the model to go on when its reply only announces an action.
+
+    It asks at most `max_times` times a run.
     """
     if not isinstance(max_times, int) or max_times < 1 or not isinstance(text, str) or not text.strip():
         message = f"auto_continue(max_times={max_times!r}, text={text!r}): give a number from 1 on, and non-empty text"

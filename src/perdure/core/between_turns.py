@@ -13,8 +13,9 @@ from .run import Run
 
 
 async def run_between_turns(run: Run) -> None:
-    """Do the work between two turns: store closed slots and revoked grants, then call the run's `upkeep` functions
-    (compaction, …).
+    """Store closed display slots and revoked grants, then call the run's `between_turns` functions.
+
+    Compaction is such a function. Events of the host program are stored too.
     """
     if run.mailbox.log_only_events:
         await store_log_only_events(run)

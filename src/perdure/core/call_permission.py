@@ -64,7 +64,7 @@ async def filter_permitted(run: Run, prepared_calls: list[PreparedCall]) -> list
 def build_permission_request(
     prepared: PreparedCall, session_id: str, run_id: str, binding: ApprovalBinding
 ) -> PermissionRequest:
-    """Build the permission request for a call, bound to these arguments."""
+    """Build the permission request for a prepared tool call, with its target, arguments and their hash."""
     prepared.freeze()
     required = prepared.needs_permission()
     try:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """A scheduled call that can be cancelled."""
+    """Protocol of a scheduled function call that can be cancelled, as `Clock.call_later` returns it."""
 
     def cancel(self) -> None:
         """Cancel the call."""
@@ -39,7 +39,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clock of the machine."""
+    """The `Clock` that uses the system's time and the timers of asyncio."""
 
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)

@@ -130,8 +130,9 @@ def encode_events_as_msgpack(events: Sequence[Event]) -> bytes:
 
 
 def decode_events(raw: bytes, *, critical: Collection[str] = (), version: int = VERSION) -> list[Event]:
-    """Decode a list of events, as JSON or as msgpack. Unknown kinds become `Unknown`, or an error if `critical` has
-    them.
+    """Decode a list of events from JSON or MessagePack; unknown kinds become `Unknown`.
+
+    A kind that is unknown and in `critical` is an error.
     """
     known = decode_events_if_known(raw, version=version)
     if known is not None:

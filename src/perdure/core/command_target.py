@@ -1,5 +1,6 @@
-"""Shell commands as targets of permission rules: the words of one simple command, or text that only a shell can
-interpret.
+"""Shell commands as targets of permission rules, and the patterns that match them.
+
+A target has the words of one simple command, or text that only a shell can interpret.
 
 A command line is taken apart only if every POSIX shell would take it apart in the same way: plain words, and words in
 quotes. Everything else (a pipe, a variable, a substitution, a redirection, a pattern, an assignment) leaves the command
@@ -29,7 +30,7 @@ _ANY_REST = "*"
 
 
 class CommandPart(Struct, frozen=True, omit_defaults=True):
-    """A simple command of a command line that a parser has taken apart."""
+    """A simple command of a parsed command line: its argv, and why it needs no permission, if so."""
 
     argv: tuple[str, ...]
     """The words of the command."""
@@ -148,7 +149,7 @@ class CommandPattern(Struct, frozen=True, tag_field="kind", tag="command"):
 
 
 def list_argvs(target: CommandTarget) -> list[tuple[str, ...]]:
-    """Return the argv of each simple command that the target is proved to run; empty if nothing is proved."""
+    """Return the argv of each simple command that a parsed shell command runs; empty if it was not parsed."""
     return [target.argv] if target.argv else [each.argv for each in target.parts]
 
 
@@ -228,7 +229,7 @@ def quote_words(words: Sequence[str]) -> str:
 
 
 def build_subcommand_pattern(target: CommandTarget) -> CommandPattern | None:
-    """Return a pattern for all commands with the same program and subcommand as this one; `None` if there is none.
+    """Return a pattern for all commands with the same program and subcommand; `None` without a subcommand.
 
     A program without a subcommand gets no pattern: `rm` alone would cover every use of it. A line with several parts
     gets one if all parts that do not only read begin alike.

@@ -1,4 +1,4 @@
-"""Direct tool calls, which no model reply requested: calls by an engine (`run.call_tool`) or a caller (`session.call`).
+"""Direct tool calls, by an engine (`run.call_tool`) or a caller (`session.call`), not by a model's reply.
 
 They are validated, gated, stored and carried out like the calls of a reply, and count towards the same limits. Only the
 conversation does not have them: the result goes to the code that called.

@@ -85,14 +85,20 @@ class SessionBusy(UsageError):
 
 
 class ShuttingDown(UsageError):
-    """This process was asked to end, and begins no more runs. Nothing was stored: ask the next process."""
+    """This process is shutting down and starts no more runs; nothing was stored.
+
+    Send the request to the next process.
+    """
 
     exit_code = 75
     retryable = True
 
 
 class ModelError(PerdureError):
-    """The model could not answer. Errors of other libraries are converted to one of these, once, where they occur."""
+    """Base class of the errors with which a model, or its provider, fails to answer.
+
+    Errors of other libraries are converted to one of these, once, where they occur.
+    """
 
     exit_code = 69
 
@@ -246,6 +252,7 @@ class Unsupported(StoreError):
 
 
 class UnreadableEntry(StoreError):
-    """The log has an entry that only a newer Perdure can read and that must not be skipped: upgrade to run the
-    session.
+    """The log has an entry that only a newer Perdure can read, and that must not be skipped.
+
+    Upgrade to run the session.
     """

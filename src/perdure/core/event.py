@@ -431,8 +431,9 @@ class AutoContinued(Event, frozen=True):
 
 
 class PostTaken(Event, frozen=True):
-    """A post (a stored message to the session) was dropped because it arrived too late: a second answer, a late
-    cancel.
+    """A post (a stored message to the session) was dropped because it arrived too late.
+
+    Such as a second answer to a question, or a late cancel.
     """
 
     durable = True
@@ -478,7 +479,10 @@ class InboxResolved(Event, frozen=True):
 
 
 class HookInvoked(Event, frozen=True):
-    """A `/name` in a user's message called the command of that name. (The event keeps an older word for it.)"""
+    """A command was called because a user's message contains its `/name`.
+
+    The event keeps an older word for commands.
+    """
 
     structural = frozenset({"name"})
 
@@ -498,7 +502,7 @@ class SkillLoaded(Event, frozen=True):
 
 
 class SubagentStarted(Event, frozen=True):
-    """Another agent was given a task."""
+    """A subagent was given a task."""
 
     durable = True
     replay = "copied"
@@ -512,7 +516,7 @@ class SubagentStarted(Event, frozen=True):
 
 
 class SubagentFinished(Event, frozen=True):
-    """Another agent finished its task; follows each start exactly once."""
+    """A subagent finished its task. Each `SubagentStarted` is followed by exactly one of these."""
 
     durable = True
     replay = "copied"
@@ -600,7 +604,10 @@ class GrantRevoked(Event, frozen=True):
 
 
 class SessionConfigured(Event, frozen=True):
-    """Settings of the session, such as its model or role, were changed; `for` names the only agent they apply to."""
+    """Settings of the session, such as its model or role, were changed.
+
+    The key `for` in `changes` names the only agent that they apply to.
+    """
 
     durable = True
     critical = True

@@ -59,8 +59,9 @@ def check_event_class(kind: type[Event]) -> None:
 
 
 def list_event_kinds(parent: type[Event]) -> dict[str, type[Event]]:
-    """Return the direct subclasses of an event class by their names in JSON. Raises `TypeError` for an invalid
-    declaration.
+    """Return the direct subclasses of an event class, by their names in JSON.
+
+    Raises `TypeError` for an invalid declaration.
     """
     kinds = parent.__subclasses__()
     for kind in kinds:

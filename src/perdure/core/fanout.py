@@ -1,5 +1,4 @@
-"""Publishing of events to watchers (functions called with each) and subscriptions (iterators); none delays the
-publisher.
+"""Publish events to watchers (functions) and subscriptions (async iterators) that do not delay the publisher.
 
 A watcher is a function that is called with each event; a subscription is an async iterator over them. Each has its own
 bounded buffer. One that falls far behind gets events merged where they merge; then it loses the oldest, and a marker

@@ -52,7 +52,7 @@ class GateDecision(Struct, frozen=True, eq=False):
 
 
 class BackgroundTaskOrigin(Struct, frozen=True):
-    """Origin of a background task: the session, agent and run that gave it to the agent.
+    """Origin of a background agent's task: the session, agent and run that gave it the task.
 
     Their remembered denials apply to the background agent too.
     """
@@ -166,7 +166,7 @@ class RestrictedGate:
 
 
 def gate_depth(gate: Gate | None) -> int:
-    """Return the number of gates in a chain, not counting one that only denies."""
+    """Return the number of gates in a permission gate chain; a `DenyOnlyGate` is not counted."""
     return (
         gate.depth if isinstance(gate, RestrictedGate) else int(gate is not None and not isinstance(gate, DenyOnlyGate))
     )
@@ -212,7 +212,10 @@ def _choose_stricter(above: GateDecision, own: GateDecision) -> GateDecision:
 
 
 def add_rules_to_gate(gate: Gate | None, rules: Sequence[Rule]) -> Gate | None:
-    """Return a gate that also applies these rules. A gate that cannot apply rules only gets their denials."""
+    """Return a permission gate that applies these rules in addition to its own.
+
+    A gate that cannot apply rules only gets their denials.
+    """
     if gate is None:
         return Permissions(*rules)
     if isinstance(gate, SupportsRules):
@@ -223,7 +226,7 @@ def add_rules_to_gate(gate: Gate | None, rules: Sequence[Rule]) -> Gate | None:
 
 
 def narrow_gate(gate: Gate, rules: Sequence[Rule]) -> Gate:
-    """Return a gate that also asks about and denies what these rules do, and allows nothing more than this one does.
+    """Return a stricter permission gate: it also denies and asks as these rules do, and allows nothing more.
 
     So an agent that has its gate from the one above applies the rules of its own extensions. A gate that cannot apply
     rules only gets their denials.

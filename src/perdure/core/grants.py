@@ -182,9 +182,7 @@ def _narrow_binding(decision: PermissionDecided) -> ApprovalBinding | None:
 
 
 class Offer(Struct, frozen=True, omit_defaults=True):
-    """A choice that a person has when approving a call: for which calls the answer is remembered, and the resulting
-    rule.
-    """
+    """A choice of how widely an approval is remembered: for which calls, and the rule that it would add."""
 
     covers: Covers
     """The value for `Verdict(covers=…)`."""
@@ -227,7 +225,7 @@ def make_grant(request: PermissionRequest, verdict: Verdict, at: float = 0.0) ->
 
 
 def describe_rule(request: PermissionRequest, covers: Covers) -> str:
-    """Return as text the rule that an approval of this width (`covers`) would add."""
+    """Return the text of the rule that an approval would add if it is remembered for `covers`."""
     rule = str(make_grant(request, Verdict(allow=True, scope="session", covers=covers)).rule)
     return f"{rule} with exactly these arguments" if covers == "arguments" else rule
 

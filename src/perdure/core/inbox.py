@@ -58,8 +58,9 @@ class InboxItem(Struct, frozen=True):
 
 
 def build_resolution_post(item_id: str, response: Any, at: float, labels: Sequence[str] = ()) -> Post:
-    """Build the post (a stored message to a session) that resolves an inbox item. Its fixed id makes a second one
-    ineffective.
+    """Build the post (a stored message to a session) that resolves an inbox item.
+
+    Its id is fixed, so that a second one has no effect.
     """
     body = {"item_id": item_id, "response": response, **({"labels": list(labels)} if labels else {})}
     return Post(f"{INBOX_POST}-{item_id}", INBOX_POST, body, at)

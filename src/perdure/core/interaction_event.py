@@ -65,8 +65,9 @@ class QuestionWithdrawn(Event, frozen=True):
 
 
 class SlotOpened(Event, frozen=True):
-    """A tool or the host program shows content to people in a new display slot. (A question of a tool is a
-    `QuestionAsked`.)
+    """A tool or the host program opened a display slot, in which it shows content to people.
+
+    The host program may also ask a question in it; a question of a tool is a `QuestionAsked` instead.
     """
 
     durable = True

@@ -316,7 +316,10 @@ async def close_stream(stream: AsyncIterator[ModelEvent]) -> None:
 
 
 async def record_discarded_reply(run: Run, reason: str, partial: Message) -> None:
-    """Store that a reply, of which watchers may have seen a part, does not belong to the conversation."""
+    """Store a `ReplyDiscarded` event for a reply that does not belong to the conversation.
+
+    Watchers may have seen a part of it.
+    """
     kept = sanitize_reply(partial)
     await run.emit(ReplyDiscarded(run.state.turns, reason, kept, run_id=run.run_id, path=run.path))
 

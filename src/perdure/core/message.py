@@ -368,7 +368,7 @@ def user(
     author: str = "",
     labels: Sequence[str] = (),
 ) -> Message:
-    """Build a message from a person (or on behalf of one: then `origin` names the sender).
+    """Build a user message: from a person, or on behalf of one from the sender that `origin` names.
 
     `author` is the person, as the program knows them. `labels` say what has to be known of the text, such as
     `untrusted` for a mail that somebody else wrote: gates see them with every later call.

@@ -294,7 +294,7 @@ def model_info(model: Model) -> ModelInfo:
 
 
 def assemble_reply(events: Sequence[ModelEvent], finished: ReplyFinished | None = None) -> Message:
-    """Build the message from the events of a model's stream; incomplete if that was cut off (`finished` is None)."""
+    """Build the reply message from a model's stream events; without `finished`, from a stream that was cut off."""
     if finished is None:
         return Message(
             "assistant", _join_deltas(events, ReplyFinished()), stop=StopReason.CANCELLED, usage=_partial_usage(events)

@@ -1,5 +1,6 @@
-"""File paths as targets of permission rules: resolved, compared folder by folder, and opened without following new
-links.
+"""File paths as targets of permission rules, and the patterns that match them.
+
+Paths are resolved, compared folder by folder, and opened without following new links.
 
 A path is resolved as the kernel would: `..` and links are followed, so `drafts/../../etc/x` is `/etc/x`. A pattern in
 an allowing rule is read as narrowly as possible, and in a denying or asking one as widely as possible: there it ignores

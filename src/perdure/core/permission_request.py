@@ -123,7 +123,7 @@ TOOL_NEEDS_PERMISSION = "the tool needs permission"
 
 
 def explain_no_one_to_ask(why: str) -> str:
-    """Return why a call is denied that would be asked about for the reason `why`."""
+    """Return why a call that needs approval (reason: `why`) is denied when there is no one to ask."""
     if why == TOOL_NEEDS_PERMISSION:
         return NO_ONE_TO_ASK.reason
     return f"permission denied: {why}, and there is no one to ask; do not try it again in this run"

@@ -40,9 +40,7 @@ def hash_instructions(instructions: str) -> PartHash:
 
 
 class PrefixChange(Struct, frozen=True):
-    """A miss of the provider's prompt cache: the request that no longer began like the one before, and its first
-    change.
-    """
+    """A miss of the provider's prompt cache: the request that caused it, and the first part that changed."""
 
     turn: int
     """Turn of the run whose request it was."""
@@ -112,7 +110,11 @@ class PrefixComparer:
 
 
 def find_first_change(before: Request, after: Request) -> tuple[str, int]:
-    """Return the first part that differs between two requests, such as `tools`, and how many messages they share."""
+    """Return the first part in which two requests differ, and how many earlier messages must be read again.
+
+    The part is `instructions`, `tools` or a message such as `messages[3]`; empty if the second request begins like the
+    first.
+    """
     sent, sent_now = before.messages, after.messages
     is_grown = type(sent) is MessagesSnapshot and type(sent_now) is MessagesSnapshot and sent_now.is_extension_of(sent)
     if is_grown and before.tools is after.tools and before.instructions == after.instructions:
@@ -145,8 +147,9 @@ def _count_shared_messages(before: Sequence[Message], after: Sequence[Message], 
 
 
 def describe_prefix_change(before: ModelRequested, now: ModelRequested, segment: str) -> str:
-    """Describe why a request does not begin like the one before; empty if it does. `segment` is the first part that
-    differs.
+    """Return the cause of a prompt cache miss: `model`, `instructions`, `tools` or `messages`; empty if none.
+
+    `segment` is the first part that differs from the request before.
     """
     if before.model != now.model or before.provider != now.provider:
         return "model"

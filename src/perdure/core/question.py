@@ -33,8 +33,9 @@ FROM_POST, FROM_HANDLER, EXPIRED_SOURCE = "post", "handler", "expired"
 
 
 async def ask_about_interrupted_call(run: "Run", call: ToolCall) -> ToolResult | None:
-    """Ask a person whether a tool call that a crash interrupted had its effect; return its result, or `None` to repeat
-    it.
+    """Ask a person whether a tool call that a crash interrupted had its effect; return its result or `None`.
+
+    `None` means that the call is to be repeated.
     """
     attempt = run.state.started_calls[call.call_id].attempt  # an answer about one attempt does not apply to the next
     calls = ({"call_id": call.call_id, "tool": call.name, "arguments": call.arguments, "attempt": attempt},)
@@ -57,8 +58,9 @@ async def ask_about_interrupted_call(run: "Run", call: ToolCall) -> ToolResult |
 
 
 async def ask_slot_question(context: "ToolContext[Any]", asked: "Askable[Any]", timeout_seconds: float | None) -> Any:
-    """Ask people a tool's question in a display slot; return the answer. Raises `NotAnswered`, or `RunSuspended` if the
-    call can restart.
+    """Ask people a tool's question in a display slot, and return the answer.
+
+    Raises `NotAnswered`, or `RunSuspended` if the call can restart.
     """
     run = context.run
     if not run.options.interactive:

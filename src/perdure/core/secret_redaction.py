@@ -2,9 +2,6 @@
 
 Agents that hand over to one another share it too. Secrets are redacted in what is stored, shown and sent.
 
-Related are the runs of an agent, its subagents and its handoffs. Secrets are redacted in what is stored, shown and
-sent.
-
 A secret given to one of these agents may appear in the output of any other, so all of them use the same redactor.
 Unrelated sessions have separate ones.
 """
@@ -55,7 +52,9 @@ class SecretRedactor(Protocol):
 
 
 class RelatedRunsRedaction:
-    """Redaction of secrets that is shared by related runs. Until a redactor is set, nothing is changed.
+    """Redaction of secrets that the runs of an agent, its subagents and its handoffs share.
+
+    These runs are called related. Until a redactor is set, nothing is changed.
 
     All related runs share one object, so that the redactor of the first agent with a vault applies to all of them at
     once.

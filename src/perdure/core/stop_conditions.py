@@ -101,7 +101,10 @@ async def evaluate_condition(condition: StopCondition, step: Step) -> bool:
 
 
 def max_turns(count: int) -> StopCondition:
-    """Stop the run after `count` turns. (At `Limits(max_turns=…)` it ends with status `limit` instead of `stopped`.)"""
+    """Stop the run after `count` turns, with status `stopped`.
+
+    At `Limits(max_turns=…)` it ends with status `limit` instead.
+    """
     if not isinstance(count, int) or count < 1:
         message = f"max_turns({count!r}): give a whole number above zero"
         raise ConfigError(message)
@@ -192,8 +195,9 @@ count.
 
 
 def repeated_calls(*, nudge_at: int = 3, halt_at: int = 5) -> Callable[[], Guardrail]:
-    """Make a guardrail against a model that repeats the same tool call in each turn: it nudges the model, then ends the
-    run.
+    """Make a guardrail against repeated tool calls: it nudges the model, then ends the run.
+
+    It counts consecutive turns with the same single call.
     """
     _check_thresholds("repeated_calls", nudge_at, halt_at, first=2)
 

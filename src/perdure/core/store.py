@@ -67,7 +67,7 @@ class SessionInfo(Struct, frozen=True):
 
 
 class InterruptedSession(Struct, frozen=True):
-    """A session that no living process drives, and that has a run to continue, or posts that no run has consumed."""
+    """A session that no process is running, with a run to continue or unread posts (stored messages to it)."""
 
     session_id: str
     progress: RunProgress
@@ -335,7 +335,7 @@ id of the session there. It may contain a password: it is never shown."""
 
 @runtime_checkable
 class SessionLocatingStore(Protocol):
-    """Protocol of a store that gives a session the same key through every store object in the process."""
+    """Protocol of a store that identifies a session across several store objects of one process."""
 
     def locate_session(self, session_id: str) -> SessionPlace:
         """Return a key of a session that is the same for all store objects through which this process reaches it."""
@@ -343,7 +343,7 @@ class SessionLocatingStore(Protocol):
 
 
 def identify_session(store: Store, session_id: str) -> SessionPlace:
-    """Return the key of a session in this process; all store objects that reach the session give the same key."""
+    """Return a key for a session that is the same for all store objects through which this process reaches it."""
     locate: Callable[[str], SessionPlace] | None = getattr(store, "locate_session", None)
     return (id(store), session_id) if locate is None else locate(session_id)
 
@@ -365,7 +365,7 @@ async def read_events(store: Store, session_id: str, *, after: int = 0) -> tuple
 
 
 class EntryIds:
-    """Ids for the entries of one writer: a random stem, and a number that is never used twice.
+    """Id source for the log entries of one writer: a random stem, and a number that is never used twice.
 
     A store compares consecutive ids of one stem quickly, so the runs of a session in one process share them.
     """
@@ -557,7 +557,7 @@ class Log:
 
 
 async def restart_until_completed(work: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
-    """Await repeatable work to its end even if the caller is cancelled; start it again if the work itself is cancelled.
+    """Await `work()` to its end even if the caller is cancelled; call it again if the work itself is cancelled.
 
     That happens when an event loop is closed, for then each of its tasks is cancelled.
     """

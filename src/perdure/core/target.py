@@ -72,7 +72,7 @@ def is_pattern(value: object) -> bool:
 
 
 def to_target(value: object) -> Target:
-    """Convert what a tool's `target` function returned to a target; other values become text."""
+    """Convert the return value of a tool's `target` function to a target; other values become text targets."""
     return cast("Target", value) if isinstance(value, _TARGETS) else TextTarget(str(value))
 
 
@@ -82,8 +82,9 @@ def matches_everything(pattern: Pattern) -> bool:
 
 
 def matches_allow_rule(pattern: Pattern, target: Target) -> bool:
-    """Return True if an allowing rule with this pattern matches the target. Patterns for other kinds of targets never
-    do.
+    """Return True if an allow rule with this pattern matches the target of a tool call.
+
+    Patterns for other kinds of targets never do.
     """
     if isinstance(target, UncomputableTarget):
         return False
@@ -120,7 +121,7 @@ def match_restricting_rule(pattern: Pattern, target: Target, arguments: Mapping[
 
 
 def convert_to_kind(pattern: Pattern, target: Target) -> Pattern | None:
-    """Convert a pattern to the kind of a target; `None` if it is of another kind, or invalid as that kind.
+    """Convert a text pattern to the kind of a target (path, command, URL); `None` if it does not fit.
 
     A text pattern is parsed as a pattern of the target's kind; one of that kind is returned as it is.
     """
@@ -184,7 +185,7 @@ def _same_kind(narrow: Pattern, wide: Pattern) -> tuple[Any, Any] | None:
 
 
 def list_wider_patterns(target: Target) -> list[tuple[Pattern, str]]:
-    """Return patterns that match more than a target, each with a description: its folder, its host, its subcommand."""
+    """Return patterns that match a target and others like it, each described: by folder, host or subcommand."""
     if isinstance(target, PathTarget):
         folder = build_folder_pattern(target)
         return [(folder, f"every file and folder below {folder.pattern.removesuffix('/**') or '/'}")]

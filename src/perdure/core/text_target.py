@@ -34,8 +34,9 @@ class UncomputableTarget(Struct, frozen=True, tag_field="kind", tag="unknown"):
 
 
 class TextPattern(Struct, frozen=True, tag_field="kind", tag="text"):
-    """A pattern for plain text: `*`, `?` and `[…]`. For a target of another kind, it is parsed as a pattern of that
-    kind.
+    """A pattern for plain text, with the wildcards `*`, `?` and `[…]`.
+
+    For a target of another kind, it is parsed as a pattern of that kind.
     """
 
     pattern: str

@@ -74,8 +74,9 @@ _MAX_NAME_LENGTH = 64  # the limit of providers
 
 
 class ToolOutput(Struct, frozen=True):
-    """The return value of a tool that returns more than text: data for a screen, a summary, labels, or a request to end
-    the run.
+    """Return value of a tool that returns more than text: data for a screen, a summary or labels.
+
+    It can also ask to end the run.
     """
 
     content: Any = ""

@@ -263,7 +263,7 @@ class ToolContext(Generic[D]):
 
 
 def check_value_name(call: str, name: str) -> None:
-    """Raise `ConfigError` for a name under which no value can be stored: an empty one, or one of the runtime's own."""
+    """Raise `ConfigError` if the name of a stored value is empty, or has a prefix reserved for the runtime."""
     argument_checks.require_text(call, "name", name, non_empty=True)
     for prefix in RESERVED_PREFIXES:
         if name.startswith(prefix):

@@ -318,7 +318,7 @@ async def add_result_summary(run: "Run", prepared: PreparedCall, result: ToolRes
 
 
 def to_tool_result(prepared: PreparedCall, value: Any) -> ToolResult:
-    """Convert the return value of a tool to a result."""
+    """Convert the return value of a tool's function to a `ToolResult`."""
     call = prepared.call
     if type(value) is str:
         return ToolResult(
@@ -367,7 +367,7 @@ def add_tool_labels(prepared: PreparedCall, result: ToolResult) -> ToolResult:
 
 
 def to_result_parts(value: Any) -> tuple[ResultPart, ...]:
-    """Convert a value to result parts: parts stay as they are, everything else becomes text."""
+    """Convert a tool's return value to message parts: parts are kept, any other value becomes text."""
     values = cast("Sequence[Any]", value if type(value) is list or type(value) is tuple else (value,))
     if values and all(isinstance(each, RESULT_TYPES) for each in values):
         parts = [sanitize_part(each) for each in values]

@@ -82,7 +82,7 @@ def estimate_validation_cost(schema: JsonSchema) -> ValidationCost:
 
 
 def count_values(value: Any, limit: int) -> int:
-    """Count the values in a JSON value, itself included; stop at `limit` + 1."""
+    """Count a JSON value and all values nested in it; stop once the count exceeds `limit`."""
     count = 1
     pending: list[Any] = [value]
     while pending and count <= limit:
@@ -94,7 +94,7 @@ def count_values(value: Any, limit: int) -> int:
 
 
 def is_nested_deeper(value: Any, depth: int) -> bool:
-    """Return True if a JSON value has containers nested deeper than this; the value itself is at depth 0."""
+    """Return True if a JSON value has values nested deeper than `depth`; it is itself at depth 0."""
     level: list[Any] = [value]
     for _ in range(depth + 1):
         below: list[Any] = []

@@ -52,7 +52,7 @@ class Invalid(Exception):
 
 
 def prefix_problem_paths(name: str, problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems with `name` put before each path: problems of a part become problems of the whole."""
+    """Return validation problems with `name` in front of each path, as for a part of a larger value."""
     first = format_path([name])
     return [
         Problem(f"{first}{'.' if each.path and not each.path.startswith('[') else ''}{each.path}", each.message)

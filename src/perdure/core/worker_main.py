@@ -95,7 +95,7 @@ async def _await_value(value: Any) -> Any:
 
 
 def answer_request(request: tuple[str, str, dict[str, Any]]) -> tuple[bool, Any]:
-    """Return True and the value of a call, or False and its error."""
+    """Call the function that a request names; return True and its value, or False and its exception."""
     try:
         return True, call_function(*request)
     except BaseException as error:  # noqa: BLE001 - every error is the result of the call
@@ -103,7 +103,10 @@ def answer_request(request: tuple[str, str, dict[str, Any]]) -> tuple[bool, Any]
 
 
 def serve(requests: BinaryIO, replies: BinaryIO) -> None:
-    """Answer requests until the host closes the pipe. The first frame prepares the process."""
+    """Answer function-call requests from the host process until it closes the pipe.
+
+    The first frame prepares the process.
+    """
     try:
         prepare_process(read_frame(requests))
         while True:

@@ -22,8 +22,9 @@ ToolCallback: TypeAlias = Callable[[Mapping[str, str], ToolContext[Any]], Awaita
 
 
 def credentialed(tool: Tool[..., Any], vault: Vault, *, redactor: Redactor | None = None) -> Tool[..., Any]:
-    """Wrap a tool so that `{{name}}` in its arguments becomes the secret of that name in the vault, and is redacted
-    from all its output.
+    """Wrap a tool so that `{{name}}` in its arguments becomes the secret of that name in a vault.
+
+    The secret is redacted from all output of the tool.
 
     Values are inserted after validation and permission, and redacted from its result, errors, progress, questions and
     stored data, in every form of `perdure.credentials.secret_forms`. Tools that share a `redactor` redact each other's

@@ -62,7 +62,10 @@ def check_name(call: str, name: object) -> None:
 
 
 def check_value(name: str, value: object) -> str:
-    """Return a secret as text. Raises `ConfigError`, without the secret, if it is too short or unfit to be redacted."""
+    """Check a secret and return it as text; raise `ConfigError` if it is too short or not valid text.
+
+    The error does not contain the secret.
+    """
     plain = value.reveal() if isinstance(value, Secret) else value
     if not isinstance(plain, str):
         _raise_bad_value(name, f"is a {type(plain).__name__}, not text", "keep it as text")

@@ -1,4 +1,6 @@
-"""Find the known forms (plain or encoded) of many secrets in a text, in one pass, also if the text arrives in pieces.
+"""Find the plain and encoded forms of many secrets in a text, in one pass.
+
+The text may arrive in pieces.
 
 One pattern finds the possible beginnings of forms; the forms with that beginning are then compared. (One pattern of all
 forms would take long to compile: a key has thousands of characters.)

@@ -18,7 +18,7 @@ from .secret import Secret, check_name, check_value
 
 
 class Vault(Protocol):
-    """Protocol of a source of secrets: its method `resolve` returns the secret with a name.
+    """Protocol of a source of secrets: its method `resolve` returns a secret by its name.
 
     It may have a method `names()`, plain or async, that lists its names: they are shown to a model that uses an unknown
     name.

@@ -32,8 +32,9 @@ class FileHead(NamedTuple):
 
 
 def read_file_head(path: str, max_bytes: int) -> FileHead:
-    """Read at most `max_bytes` from the start of a regular file, wherever its path leads. Raise `UnreadableFile` if it
-    is missing or not regular.
+    """Read at most `max_bytes` from the start of a regular file; links are followed.
+
+    Raises `UnreadableFile` if it is missing or not regular.
     """
     try:
         _check_regular_file(path, os.stat(path))  # opening a device may do something already

@@ -24,7 +24,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class RemovedSnapshots(Struct, frozen=True):
-    """The number of contents that were removed, and of their bytes."""
+    """Number and total size of the file snapshots that were deleted."""
 
     count: int = 0
     size_bytes: int = 0

@@ -52,7 +52,7 @@ def parse_rules(text: str) -> tuple[IgnoreRule, ...]:
 
 
 def is_ignored(steps: Sequence[str], rules: Sequence[IgnoreRules], *, is_folder: bool) -> bool:
-    """Return True if a path is ignored, by the rules of the folders above it, the innermost last."""
+    """Return True if the `.gitignore` rules of the folders above a path ignore it; the innermost is last."""
     for each in reversed(rules):
         decided = each.decide(steps, is_folder=is_folder)
         if decided is not None:

@@ -331,7 +331,7 @@ def _describe_entry(entry: os.DirEntry[str]) -> FolderEntry:
 
 
 def describe_os_error(error: OSError, *, verb: str = "read", kind: str = "file") -> str:
-    """Return the reason why a file cannot be opened, as a clause for the model."""
+    """Return why a file cannot be opened, from its `OSError`, as a clause of a message to the model."""
     match error.errno:
         case errno.ENOENT:
             return f"there is no such {kind}"

@@ -105,7 +105,7 @@ class NewFile:
 
 @contextlib.contextmanager
 def open_new_file(folder: int, name: str) -> Generator[NewFile]:
-    """Open a file that is to be called `name` in an open folder, for the duration of a `with` block."""
+    """Open a new file for a `with` block; it appears in the folder as `name` only when it is complete."""
     file = NewFile(folder, name)
     try:
         yield file

@@ -70,7 +70,10 @@ def find_system_program(name: str) -> str | None:
 
 
 class SandboxCovers(Struct, frozen=True):
-    """What is mounted read-only over the names that a command must not create, made by `make_covers`."""
+    """The folder and the file mounted read-only over paths that a sandboxed command must not create.
+
+    Made by `make_covers`.
+    """
 
     folder: str
     """A folder in which git ignores everything."""
@@ -79,7 +82,7 @@ class SandboxCovers(Struct, frozen=True):
 
 
 def make_covers(place: str) -> SandboxCovers:
-    """Make, in a new folder, what is mounted over names that a command must not create.
+    """Create the folder and the file that are mounted over paths which a sandboxed command must not create.
 
     Over a name in the working folder it is a folder. An empty one outside, and one in which everything is ignored
     inside, are nothing to git: it neither lists, adds, stashes nor removes them. A file it would do all this to.
@@ -117,7 +120,7 @@ def build_sandbox(
 
 
 def announce_start(env: Mapping[str, str]) -> list[str]:
-    """Return the words in front of a command that write `START_MARK` to its standard error, and then become it.
+    """Return the argv prefix that writes `START_MARK` to standard error, and then executes the command.
 
     The sandbox ends with its parent only once it has asked the kernel for that. If the host dies before, this write
     fails, because nobody reads any more, and the command never starts. A shell would drop variables whose names are not
@@ -141,7 +144,7 @@ def _hide_secrets(paths: Iterable[str]) -> Iterator[str]:
 
 
 def protect_configuration(root: str, covers: SandboxCovers) -> Iterator[str]:
-    """Yield the options that make the configuration of the runtime and of git read-only, existing or not.
+    """Yield bubblewrap options that make the configuration of Perdure and git read-only, even if missing.
 
     For a name that does not exist, bubblewrap creates an empty folder or file to mount over; `remove_placeholders`
     removes it afterwards. `.git` itself is mounted too: a folder that something is mounted on cannot be renamed away.
@@ -168,7 +171,7 @@ def _protect(path: str, cover: str) -> Iterator[str]:
 
 
 def list_placeholders(root: str) -> list[str]:
-    """Return the protected paths for which bubblewrap creates placeholders while a command runs: those not there.
+    """Return the protected paths that do not exist, for which bubblewrap creates placeholders.
 
     What a host has left behind that was killed is among them, and what another host uses now.
     """
@@ -193,7 +196,7 @@ def is_leftover_placeholder(path: str) -> bool:
 
 
 def remove_placeholders(paths: Iterable[str]) -> None:
-    """Remove the empty files and folders that a sandbox was given as placeholders, unless they have content now."""
+    """Remove the empty files and folders that a sandbox used as placeholders, unless they have content now."""
     for path in paths:
         with contextlib.suppress(OSError):
             found = os.lstat(path)

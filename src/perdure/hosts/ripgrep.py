@@ -41,7 +41,7 @@ def find_ripgrep(outside: str) -> str:
 
 
 class Ripgrep:
-    """The program `rg`, used for searches below a jail."""
+    """Interface to ripgrep (`rg`), which lists and searches files inside a `Jail` folder."""
 
     def __init__(self, program: str, jail: Jail, seconds: float) -> None:
         self._program = program

@@ -53,7 +53,7 @@ def guard_placeholders(root: str) -> PlaceholderGuard:
 
 
 def remove_leftover_placeholders(root: str) -> None:
-    """Remove the placeholders that a host has left in a working folder which was killed, unless another uses them."""
+    """Remove the sandbox placeholders that a killed host left in a working folder, unless another uses them."""
     guard_placeholders(root).release()
 
 

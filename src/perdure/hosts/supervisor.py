@@ -22,7 +22,7 @@ _DEATH_SIGNAL = 1
 
 
 def main(argv: list[str]) -> int:
-    """Run the command, and return its exit code."""
+    """Run the command in `argv`, end all processes that it started, and return its exit code."""
     control, variables, command = int(argv[0]), read_variables(int(argv[1])), argv[2:]
     adopt_orphans()
     wake, write = os.pipe()
@@ -76,17 +76,17 @@ def wait_for_end(child: int, control: int, wake: int) -> int | None:
 
 
 def choose_grace(control: int) -> float:
-    """Return the grace period in seconds: shorter if the host has closed the pipe without asking for an end."""
+    """Return the seconds from SIGTERM to SIGKILL: fewer if the host closed the pipe without a request to end."""
     return GRACE_SECONDS if os.read(control, 1) else ORPHANED_GRACE_SECONDS
 
 
 def ignore_signal(number: int, frame: object) -> None:
-    """Do nothing about a signal."""
+    """Do nothing: a handler for SIGCHLD, installed so that the signal wakes the supervisor."""
     del number, frame
 
 
 def reap_one() -> tuple[int, int] | None:
-    """Return an ended child with its exit code, if there is one."""
+    """Reap one child process that has ended; return its pid and exit code, or `None` if there is none."""
     try:
         pid, status = os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
@@ -141,7 +141,7 @@ def signal_descendants(group: int, number: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Make orphaned descendants children of this process, where the system can."""
+    """Make orphaned descendants children of this process, where the system supports it (Linux)."""
     call_prctl(_SUBREAPER, 1)
 
 

@@ -22,8 +22,9 @@ _URL: Final = re.compile(r"https?://(?P<host>[^/?#\s\\]+)[^\s\\]*", re.IGNORECAS
 
 
 class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
-    """Settings of an MCP server: the command that starts it, or its URL, with environment or headers. It is not started
-    here.
+    """Settings of an MCP server: the command that starts it, or its URL, with environment or headers.
+
+    The server is not started here.
     """
 
     name: str

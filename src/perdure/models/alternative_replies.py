@@ -1,4 +1,4 @@
-"""Collect the alternative candidates of a response, besides the first one, which is the reply. No I/O.
+"""Collect the alternative replies in a provider's response: its candidates after the first. No I/O.
 
 They become metadata of the message: each as a dict with its `text`, its `tool_calls` and the `finish_reason`.
 """
@@ -11,7 +11,7 @@ from perdure.core.model import assemble_reply
 
 
 class CandidateCollector:
-    """Collects the stream events of the candidates after the first, by their index."""
+    """Collects the stream events of alternative replies (candidates after the first), by candidate index."""
 
     __slots__ = ("_events", "_finish_reasons")
 

@@ -98,8 +98,9 @@ class CommandContext(Struct, frozen=True):
 
 
 class Rewrite(Struct, frozen=True):
-    """Returned by a command to replace the text of the message. Skills and files named in the new text are expanded;
-    commands in it are not run.
+    """Returned by a command to replace the text of the user's message.
+
+    Skills and files named in the new text are expanded; commands in it are not run.
     """
 
     text: str
@@ -178,7 +179,10 @@ class Command(Struct, frozen=True, eq=False, metaclass=OptionClass):
 
 
 def index_commands(commands: Iterable[Command]) -> dict[str, Command]:
-    """Return the commands in a dict by name. Raise `ConfigError` for other objects, and for two with the same name."""
+    """Return the commands in a dict by name. Raises `ConfigError` if two of them have the same name.
+
+    An object that is not a `Command` raises it too.
+    """
     named: dict[str, Command] = {}
     for hook in commands:
         if not isinstance(hook, Command):

@@ -28,8 +28,9 @@ class SlashToken(NamedTuple):
 
 
 def mark_slash_names(text: str, is_bound: Callable[[str], bool]) -> tuple[str, list[SlashToken]]:
-    """Replace each `/name` that names a command or skill by `[/name]`; return the new text and the names with their
-    arguments.
+    """Mark each `/name` of a command or skill in a text as `[/name]`; return the new text and the names.
+
+    Each name is returned with its arguments.
 
     The mark shows the model, and later readers, what was requested, and is not a token itself.
     """
@@ -53,8 +54,9 @@ def _get_rest_of_line(text: str, place: int) -> str:
 
 
 def parse_mentions(text: str) -> tuple[str, list[str]]:
-    """Return the paths mentioned as `@path` in a text, without duplicates, and the text with `@@name` unescaped to
-    `@name`.
+    """Return the text with `@@name` unescaped, and the paths that it mentions as `@path`, without duplicates.
+
+    `@@name` becomes `@name`.
 
     A mention starts where a word does, so an e-mail address is not one; it ends with the word, or is quoted. The files
     are not checked here.

@@ -32,8 +32,9 @@ _IGNORED_FOLDERS: Final = frozenset({"node_modules", "__pycache__"})
 
 
 def load_skills(workdir: str, *, home: str | None = None, trust: Trust | None = None) -> Skills:
-    """Load the skills of a project and of the user's home. Skills of the project cannot be used before the user has
-    trusted them.
+    """Load the skills of a project and of the user's home directory.
+
+    Skills of the project cannot be used before the user has trusted them.
 
     `home` is the user's home directory. `trust` records what the user has trusted; `None` trusts no skill of a project.
     """

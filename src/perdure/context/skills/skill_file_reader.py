@@ -32,8 +32,9 @@ def is_inside_directory(directory: str, path: str) -> bool:
 
 
 def read_file_inside(directory: str, name: str, limit: int = MAX_FILE_BYTES) -> bytes:
-    """Read a regular file inside the directory. Raise `ConfigError` for a link that leads outside, for other kinds of
-    files, and if it is too large.
+    """Read a regular file inside a directory. Raises `ConfigError` if a link leads outside of it.
+
+    It also raises `ConfigError` for other kinds of files, and for one that is too large.
     """
     folder = ConfinedFolder(directory)
     if not is_inside_directory(directory, os.path.join(directory, name)):

@@ -1,4 +1,4 @@
-"""Decode the response of a Messages call into events. No I/O.
+"""Decode responses of the Messages API (Anthropic) into model events. No I/O.
 
 A stream sends a message block by block: each block starts, grows by deltas, and stops. Thinking, text and tool calls
 are emitted as they arrive; a block of any other type is collected and emitted whole, so that it can be sent back to its

@@ -1,4 +1,4 @@
-"""Encode a request as the body of a Messages call. No I/O.
+"""Encode a model request as the body of a Messages API call (Anthropic). No I/O.
 
 The fields around the messages (model, instructions, tools, settings) are encoded for each request; the messages are
 cached in the memo as bytes. The marker for the provider's prompt cache is inserted into the bytes of the last message,

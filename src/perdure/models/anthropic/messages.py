@@ -47,7 +47,9 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 def build_message_encoder(
     messages: Sequence[Message], profile: Profile, *, echo: bool, signed: bool, citations: bool = False
 ) -> Callable[[Message], Sequence[Item]]:
-    """Return a function that encodes messages for this model. Unless `echo`, its earlier thinking is left out.
+    """Return a function that encodes messages for a model of the Messages API.
+
+    Unless `echo`, the model's earlier thinking is left out.
 
     With it, all thinking is sent back, on turns without calls too: the provider needs the blocks as it wrote them, uses
     what it needs, and would miss its prompt cache if they were left out later. With `citations`, the model is asked to

@@ -45,7 +45,7 @@ _BY_MODEL: tuple[tuple[str, str], ...] = (
 
 
 def get_model_features(name: str, model: str) -> AnthropicModelFeatures:
-    """Return the parameters of the table row `name`; without such a row, those of the generation of `model`."""
+    """Return the features of the dialect `name`; if there is none, those of the generation of `model`."""
     return DIALECTS.get(name) or _get_dialect_by_model(model)
 
 

@@ -1,4 +1,4 @@
-"""Accumulate the token counts of one response. No I/O.
+"""Accumulate the token counts that one response of the Messages API reports. No I/O.
 
 Input is reported in three numbers, uncached, written to the cache and read from it, and none includes another. The
 start of a stream has a first estimate; later numbers replace it.
