@@ -397,6 +397,15 @@ async def test_what_could_not_be_tried_is_told_with_the_reason():
     assert "the same object each time" in (await check_store(lambda: store))["two stores of one place agree"]
 
 
+async def test_a_store_that_cannot_be_backed_up_in_this_way_says_why(tmp_path):
+    class Elsewhere(SqliteStore):
+        async def backup(self, path):
+            raise Unsupported("its server makes the backups")
+
+    left_out = await check_store(lambda: Elsewhere(tmp_path / "sessions.db"), restored=SqliteStore)
+    assert left_out["a backup is whole"] == ("the store cannot be backed up in this way: its server makes the backups")
+
+
 async def test_stores_of_one_place_are_tried_against_each_other():
     left_out = await check_store(Shared)
     assert all(reason.startswith(IN_MEMORY) for reason in left_out.values())
