@@ -285,6 +285,15 @@ class Once(MemoryStore):
         await super().release(lease)
 
 
+class Strict(MemoryStore):
+    """Does not bear that a lease of a session that is not there is given back."""
+
+    async def release(self, lease):
+        if lease.session_id not in self._sessions:
+            raise ValueError("there is no such session")
+        await super().release(lease)
+
+
 class Swollen(MemoryStore):
     async def size(self):
         return StoreSize(0, 0, 0, {})
@@ -332,6 +341,7 @@ class Swollen(MemoryStore):
         (Searching, "search\\('harbour'\\) finds what holds all the words"),
         (Swollen, "a store that holds something takes bytes"),
         (Once, "it was given back before"),
+        (Strict, "release\\(\\) of a lease of a session that is not there does not fail"),
     ],
 )
 async def test_a_store_that_breaks_a_promise_is_told_which(kind, promise):
