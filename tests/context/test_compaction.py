@@ -569,3 +569,20 @@ async def test_a_strategy_that_returns_something_else_is_told(made, caplog):
 def test_what_cannot_work_is_refused(given):
     with pytest.raises(ConfigError, match=rf"Compaction\({next(iter(given))}="):
         Compaction(**given)
+
+
+@pytest.mark.parametrize(
+    ("field", "least"),
+    [
+        ("at_tokens", 1),
+        ("at_messages", 4),
+        ("at_turns", 1),
+        ("keep_recent_tokens", 0),
+        ("keep_recent_messages", 0),
+        ("reserve_tokens", 0),
+    ],
+)
+def test_a_number_may_be_exactly_the_least_that_makes_sense(field, least):
+    assert getattr(Compaction(**{field: least}), field) == least
+    with pytest.raises(ConfigError, match=field):
+        Compaction(**{field: least - 1})

@@ -1,6 +1,7 @@
 """Who writes to an SQLite file when: what is committed together, and who waits for whom."""
 
 import asyncio
+import os
 import sys
 import threading
 
@@ -308,10 +309,15 @@ async def test_an_id_of_an_earlier_run_is_refused(store):
         await store.append(lease, [Entry(4, 1.0, again.event, again.id)], sync=False)
 
 
-async def test_the_ids_of_only_so_many_sessions_are_remembered(store, monkeypatch):
+@pytest.mark.parametrize("size", [10, 12_000], ids=["nothing to tidy up", "rows to merge"])
+async def test_the_ids_of_only_so_many_sessions_are_remembered_and_no_sizes_of_any(store, monkeypatch, size):
     monkeypatch.setattr(sqlite_log, "MAX_NOTED_SESSIONS", 2)
     for number in range(5):
         lease = await store.acquire(f"s{number}")
-        await store.append(lease, entries(1), sync=False)
+        for seq in range(1, 13):
+            text = Entry(seq, 1.0, Custom("data", os.urandom(size // 2).hex()), f"e-{seq}")
+            await store.append(lease, [text], sync=False)
+        assert list(store._writer.notes.loose_bytes) == [f"s{number}"]
         await store.release(lease)
     assert list(store._writer.notes.highest_ids) == ["s3", "s4"]
+    assert store._writer.notes.loose_bytes == {}

@@ -285,6 +285,15 @@ class Once(MemoryStore):
         await super().release(lease)
 
 
+class Strict(MemoryStore):
+    """Does not bear that a lease of a session that is not there is given back."""
+
+    async def release(self, lease):
+        if lease.session_id not in self._sessions:
+            raise ValueError("there is no such session")
+        await super().release(lease)
+
+
 class Swollen(MemoryStore):
     async def size(self):
         return StoreSize(0, 0, 0, {})
@@ -332,6 +341,7 @@ class Swollen(MemoryStore):
         (Searching, "search\\('harbour'\\) finds what holds all the words"),
         (Swollen, "a store that holds something takes bytes"),
         (Once, "it was given back before"),
+        (Strict, "release\\(\\) of a lease of a session that is not there does not fail"),
     ],
 )
 async def test_a_store_that_breaks_a_promise_is_told_which(kind, promise):
@@ -395,6 +405,15 @@ async def test_what_could_not_be_tried_is_told_with_the_reason():
     assert left_out["what was acknowledged survives a crash"].startswith(ALONE)
     store = MemoryStore()
     assert "the same object each time" in (await check_store(lambda: store))["two stores of one place agree"]
+
+
+async def test_a_store_that_cannot_be_backed_up_in_this_way_says_why(tmp_path):
+    class Elsewhere(SqliteStore):
+        async def backup(self, path):
+            raise Unsupported("its server makes the backups")
+
+    left_out = await check_store(lambda: Elsewhere(tmp_path / "sessions.db"), restored=SqliteStore)
+    assert left_out["a backup is whole"] == ("the store cannot be backed up in this way: its server makes the backups")
 
 
 async def test_stores_of_one_place_are_tried_against_each_other():
