@@ -63,5 +63,5 @@ def figures(effort: Effort) -> Iterator[Figure]:
         "memory that a turn leaves",
         kept / 1024,
         "KiB",
-        "growth of the log, the transcript and the scripted model's requests, with the memory store",
+        "the entries, which the outcome keeps, the transcript and the scripted model's requests",
     )

@@ -597,3 +597,28 @@ def test_words_of_the_assistant_that_a_host_has_sent_are_no_answer():
     assert state.answer is None
     assert state.last_reply is None
     assert state.is_steered
+
+
+def test_a_new_run_begins_without_the_direct_results_and_the_requests_aside_of_the_run_before():
+    aside = ModelRequested(1, 1, "m", "p", {}, "", 1, aside=True, run_id="r1")
+    before = (RunStarted("agent", run_id="r1"), aside, finished("direct"))
+    state = folded(*before)
+    assert (list(state.aside_requests), list(state.direct_results)) == ([1], ["direct"])
+    ended = folded(*before, RunEnded("done", run_id="r1"))
+    assert (ended.aside_requests, list(ended.direct_results)) == ({}, ["direct"])
+    again = folded(*before, RunStarted("agent", run_id="r2"))
+    assert (again.aside_requests, again.direct_results) == ({}, {})
+
+
+def test_a_call_is_settled_by_its_result_whether_it_is_alone_or_one_of_several():
+    one = folded(MessageAdded(reply("a")), finished("a"))
+    several = folded(MessageAdded(reply("a", "b")), finished("b"), finished("a"))
+    half = folded(MessageAdded(reply("a", "b")), finished("b"))
+    assert [[each.call_id for each in state.latest_results] for state in (one, several, half)] == [
+        ["a"],
+        ["a", "b"],
+        [],
+    ]
+    assert [len(state.messages) for state in (one, several, half)] == [2, 2, 0]
+    assert [list(state.results) for state in (one, several, half)] == [[], [], ["b"]]
+    assert [len(state.unsettled_calls) for state in (one, several, half)] == [0, 0, 1]
