@@ -37,6 +37,12 @@ from tests.core.material import torn_texts
 YES = Verdict(allow=True)
 NO = Verdict(allow=False, reason="not today")
 
+ASKED_IN_VAIN = (
+    "permission denied: the rule ask('shell') requires approval, and there is no one to ask; do not try it again in "
+    "this run"
+)
+"""Why a call is denied that a rule would ask about."""
+
 
 def request(tool="shell", *, action="run", target="ls", required=True, call_id="c1", session_id="s1"):
     return PermissionRequest(call_id, tool, action, target, {"x": 1}, "hash", required, session_id, "r1")
@@ -183,7 +189,10 @@ async def test_a_rule_to_ask_holds_for_tools_that_need_no_permission_too():
 
 @pytest.mark.parametrize("required", [True, False])
 async def test_when_nobody_can_be_asked_asking_is_denying(required):
-    assert await decide(Permissions(ask("shell")), required=required) == NO_ONE_TO_ASK
+    verdict = await decide(Permissions(ask("shell")), required=required)
+    assert not verdict.allow
+    assert verdict.reason == ASKED_IN_VAIN
+    assert await decide(Permissions(), required=True) == NO_ONE_TO_ASK
     assert "do not try it again" in NO_ONE_TO_ASK.reason
 
 
@@ -483,7 +492,8 @@ def test_what_held_for_ever_and_is_taken_back_is_restored_by_no_other_log():
             False,
             Explanation("ask", "the rule ask('shell') requires approval", "ask('shell')"),
         ),
-        (Permissions(ask("shell")), False, Explanation("deny", NO_ONE_TO_ASK.reason, "ask('shell')")),
+        (Permissions(ask("shell")), False, Explanation("deny", ASKED_IN_VAIN, "ask('shell')")),
+        (Permissions(), True, Explanation("deny", NO_ONE_TO_ASK.reason)),
         (
             Permissions(grants=Grants([Grant("session", True, "shell", "run", "", "s1")])),
             True,

@@ -32,10 +32,12 @@ from .permission_request import (
     NO_ANSWER,
     NO_ONE_TO_ASK,
     NOTHING_ALLOWED,
+    TOOL_NEEDS_PERMISSION,
     PermissionRequest,
     Verdict,
     build_permission_decided_event,
     complete_verdicts,
+    explain_no_one_to_ask,
     list_part_requests,
 )
 from .rule import Policy, Rule, allow, ask, decide_by_layers, deny
@@ -157,7 +159,7 @@ class Permissions:
         if explanation.verdict == "ask" and (parts := list_part_requests(request)):
             explanation = _combine_parts(explanation, parts, [self._decide(each) for each in parts])
         if explanation.verdict == "ask" and self.handler is None:
-            return replace(explanation, verdict="deny", why=NO_ONE_TO_ASK.reason)
+            return replace(explanation, verdict="deny", why=explain_no_one_to_ask(explanation.why))
         return explanation
 
     def _decide(self, request: PermissionRequest) -> Explanation:
@@ -179,7 +181,7 @@ class Permissions:
             return Explanation("allow", request.reads_only or "the tool needs no permission")
         if grant is not None:
             return Explanation("allow", grant.reason or f"allowed before, for {grant.scope}", rule, grant, beaten)
-        why = "the tool needs permission"
+        why = TOOL_NEEDS_PERMISSION
         if decided.is_uncertain:
             why = f"it cannot be ruled out that the rule {rule} denies this"
         elif rule:

@@ -118,6 +118,16 @@ NO_ONE_TO_ASK = Verdict(
     reason="permission denied: this tool needs permission and there is no one to ask; do not try it again in this run",
 )
 
+TOOL_NEEDS_PERMISSION = "the tool needs permission"
+"""Why a call is asked about if no rule is about it."""
+
+
+def explain_no_one_to_ask(why: str) -> str:
+    """Return why a call is denied that would be asked about for the reason `why`."""
+    if why == TOOL_NEEDS_PERMISSION:
+        return NO_ONE_TO_ASK.reason
+    return f"permission denied: {why}, and there is no one to ask; do not try it again in this run"
+
 
 def list_part_requests(request: PermissionRequest) -> list[PermissionRequest]:
     """Return a request for each simple command of a command line that a parser has taken apart; else none."""
