@@ -15,7 +15,7 @@ from perdure.files.jail import Jail
 from perdure.hosts import LocalFiles, LocalSearch
 from perdure.toolkits.search_backend import GlobQuery, SearchQuery
 
-SECONDS = 30.0 if os.environ.get("PERDURE_SEARCH") == "long" else 1.5
+SECONDS = 30.0 if os.environ.get("PERDURE_SEARCH") == "long" else 3.0
 ATTACKER = """
 import ctypes, os, sys
 place, leads_to, parent = sys.argv[1], sys.argv[2], os.getppid()
