@@ -24,7 +24,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class RemovedSnapshots(Struct, frozen=True):
-    """How many contents were removed, and how many bytes they had."""
+    """The number and the size of the contents that were removed."""
 
     count: int = 0
     size_bytes: int = 0
