@@ -265,11 +265,11 @@ class BackgroundAgents:
         except ShuttingDown:  # before it could begin
             return
         except StoreError as unusable:  # the task is not over: it is resumed when that session runs again
-            logger.warning("agent %s of session %s cannot be driven: %s", job.handle, run.session_id, unusable)
+            logger.warning("agent %s of session %s cannot be driven: %s", job.handle, run.full_session_id, unusable)
             return
         except Exception as failure:  # reported to the session that gave the task
             error = run.redaction.redact_error(failure)
-            logger.warning("agent %s of session %s failed", job.handle, run.session_id, exc_info=error)
+            logger.warning("agent %s of session %s failed", job.handle, run.full_session_id, exc_info=error)
             text = f"{job.agent} failed ({error_message(error)})."
             await self._record_failure(run, job, error)
         labels = tuple((await _read_task_state(run, job)).labels)
@@ -279,14 +279,16 @@ class BackgroundAgents:
             if await run.log.store.post(run.session_id, post):
                 pass_post_to_run(_locate_run(run), post)
         except PerdureError as error:  # it is posted when that session runs again
-            logger.warning("the end of agent %s cannot be posted: %s", job.handle, error)
+            words = "the end of agent %s of session %s cannot be posted: %s"
+            logger.warning(words, job.handle, run.full_session_id, error)
 
     async def _record_failure(self, run: Run, job: BackgroundJob, error: BaseException) -> None:
         """Store that a task could not begin, so that no other process tries it again."""
         try:
             await self._record_end_before_begin(run, job, "failed", type(error).__name__, error_message(error))
         except (SessionBusy, StoreError) as unusable:
-            logger.warning("the end of agent %s cannot be stored: %s", job.handle, unusable)
+            words = "the end of agent %s of session %s cannot be stored: %s"
+            logger.warning(words, job.handle, run.full_session_id, unusable)
 
     async def _record_end_before_begin(
         self, run: Run, job: BackgroundJob, status: str, reason: str, error: str = ""
