@@ -219,7 +219,7 @@ class SessionDriver(ChannelUser):
                         return await self._run_to_end(*prepared, channel)
                     finally:
                         if channel.fanout.is_watched or release is not release_nothing:
-                            await release_watchers(channel, release, self._list_background_tasks)
+                            await release_watchers(channel, release, self.list_background_tasks)
             except BaseException:
                 self._state, self._head = State(), 0  # it may differ from the log: read that again
                 raise
@@ -230,7 +230,7 @@ class SessionDriver(ChannelUser):
             self.run = self.command = channel.driver = None
             self._cancelled_run_ids.discard(command.run_id)
 
-    def _list_background_tasks(self) -> "list[asyncio.Task[Any]]":
+    def list_background_tasks(self) -> "list[asyncio.Task[Any]]":
         """Return the asyncio tasks in which agents work for this session in the background."""
         if not (self.agent.extensions or self.agent.handoffs):
             return []

@@ -390,6 +390,45 @@ async def test_watchers_hear_how_the_background_ends_when_the_block_of_the_agent
     assert [type(each) for each in ends] == [RunWaiting]
 
 
+async def test_a_program_waits_for_the_background_before_it_leaves_the_block_of_the_agent():
+    store, one, two = MemoryStore(), Held("one"), Held("two")
+    scout = Agent(following(call("one"), call("two"), "It is x."), name="scout", tools=[one.tool, two.tool])
+    both = calls(in_background("One."), in_background("Two."))
+    replies = (both, "Given.", "Told.")
+    async with asyncio.timeout(SECONDS), team_of(*replies, scout=scout, store=store, most_at_once=1) as agent:
+        session = agent.session("s")
+        assert await session.wait_for_agents() is True  # nobody works for it
+        await session.run("Go")
+        waiting = asyncio.ensure_future(agent.session("s").wait_for_agents())
+        await one.started.wait()
+        assert not waiting.done()
+        one.released.set()
+        two.released.set()
+        assert await waiting is True
+        assert len(await store.posts("s")) == 2
+        outcome = await session.wake()
+    assert outcome is not None
+    assert outcome.new_messages[0].text.count("Response: It is x.") == 2
+    assert (one.cancelled, two.cancelled) == (0, 0)
+
+
+async def test_a_program_waits_for_the_background_for_so_many_seconds():
+    clock, held = FakeClock(), Held()
+    scout = Agent(following(call("held"), "It is x."), name="scout", tools=[held.tool])
+    session = chief(in_background(), "Given.", agents=[scout], clock=clock).session("s")
+    async with asyncio.timeout(SECONDS):
+        await session.run("Go")
+        await held.started.wait()
+        waiting = asyncio.ensure_future(session.wait_for_agents(5))
+        await clock.wait_for_sleepers()
+        await clock.advance(6)
+        assert await waiting is False
+        held.released.set()
+        assert await session.wait_for_agents(5) is True
+    with pytest.raises(ConfigError, match="seconds"):
+        await session.wait_for_agents("long")  # type: ignore[arg-type]
+
+
 # -- tasks that have not begun -----------------------------------------------------------------------------------------
 
 
