@@ -900,6 +900,8 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _DELEGATION + "a_background_task_outlives_the_run_and_its_end_wakes_the_session",
         _DELEGATION + "what_a_crash_cut_off_is_taken_up_and_told_once",
         _DELEGATION + "whoever_waits_for_agents_is_told_once",
+        _DELEGATION + "a_task_that_had_not_begun_when_its_process_ended_is_taken_up_by_a_worker",
+        _DELEGATION + "a_task_whose_process_died_before_its_log_began_is_taken_up_by_a_worker",
         _FAMILIES + "agents_that_work_for_agents_survive_kills",
     ),
     "subagents:questions": (

@@ -251,7 +251,7 @@ async def test_background_tasks_that_wait_for_their_turn_are_left_to_the_next_pr
 
 async def until_done(session: Session[Any]) -> None:
     """Wait until no background agent works for the session any more."""
-    await until(lambda: not session._driver._list_background_tasks())
+    await until(lambda: not session._driver.list_background_tasks())
 
 
 async def test_leaving_the_block_waits_until_the_runs_have_stored_how_far_they_came(store):

@@ -1,7 +1,7 @@
 """The progress of a session's last run, from the events that stores see."""
 
-from perdure.core.event import Custom, Entry, RunEnded, RunResumed, RunStarted, RunWaiting
-from perdure.core.last_run_progress import NO_RUN, LastRunProgress, find_last_run_progress
+from perdure.core.event import Custom, Entry, RunEnded, RunResumed, RunStarted, RunWaiting, SessionConfigured
+from perdure.core.last_run_progress import GIVEN_BY_SETTING, NO_RUN, LastRunProgress, find_last_run_progress
 
 
 def entries(*events):
@@ -18,6 +18,14 @@ def test_a_run_is_cut_off_until_it_ends():
 def test_a_waiting_run_tells_when_it_is_due():
     assert find_last_run_progress(entries(RunStarted("a"), RunWaiting(("q",), 7.0))) == LastRunProgress("waiting", 7.0)
     assert find_last_run_progress(entries(RunWaiting(("q",)))) == LastRunProgress("waiting")
+
+
+def test_a_task_is_to_be_done_from_the_entry_on_that_says_who_gave_it():
+    given = SessionConfigured({GIVEN_BY_SETTING: "above"})
+    assert find_last_run_progress(entries(given)) == LastRunProgress("cut_off")
+    assert find_last_run_progress(entries(given, Custom("note"))) == LastRunProgress("cut_off")
+    assert find_last_run_progress(entries(given, RunStarted("a"), RunEnded("done"))) == NO_RUN
+    assert find_last_run_progress(entries(SessionConfigured({"title": "x"}))) is None
 
 
 def test_other_events_and_the_runs_of_subagents_change_nothing():

@@ -297,6 +297,60 @@ async def test_a_run_that_a_crash_cut_off_is_resumed_in_a_stream(folder):
     assert page.ids == after.ids
 
 
+@pytest.mark.parametrize("first", ["other", "own", "both"])
+async def test_messages_that_come_back_in_any_order_after_a_crash_are_all_answered(folder, first):
+    """That of the run which the crash cut off is answered first, as it was before."""
+    with Server(folder) as server:
+        async with Client(server) as client, client.post("messages", **SHIP) as response:
+            await Frames(response).read_until("tool")
+            server.kill()
+
+    async def send(client: Client, **message: str) -> list[dict[str, Any]]:
+        async with client.post("messages", **message) as response:
+            return await Frames(response).read_until()
+
+    other = {"text": "hello", "input_id": "8"}
+    with Server(folder) as server:
+        async with Client(server) as client:
+            if first == "both":
+                told = [*await asyncio.gather(send(client, **other), send(client, **SHIP))]
+            else:
+                order = [other, SHIP] if first == "other" else [SHIP, other]
+                told = [await send(client, **each) for each in order]
+            async with client.watch() as page:
+                seen = [*await page.read_until("ended"), *await page.read_until("ended")]
+    assert [each[-1] for each in told] == [{"type": "ended", "status": "done"}] * 2
+    assert types(seen) == ["user", "tool", "assistant", "ended", "user", "assistant", "ended"]
+    assert [each["text"] for each in seen if each["type"] == "user"] == [SHIP["text"], "hello"]
+
+
+async def test_a_message_that_waits_for_its_turn_when_the_server_is_asked_to_end_is_refused(folder):
+    page = folder / "backend.py"
+    page.write_text(page.read_text(encoding="utf-8").replace("tool_seconds=10", "tool_seconds=0.2"), encoding="utf-8")
+    with Server(folder) as server:
+        async with Client(server) as client, client.post("messages", **SHIP) as response:
+            frames = Frames(response)
+            await frames.read_until("tool")
+            waiting = asyncio.ensure_future(send_and_get_status(client, text="hello", input_id="8"))
+            async with client.watch() as other_page:  # the server has read by then what was sent before
+                await other_page.read_until("tool")
+            stopping = asyncio.get_running_loop().run_in_executor(None, server.stop)
+            assert (await frames.read_until())[-1]["type"] == "waiting"
+            assert await waiting == 503
+            await stopping
+    with Server(folder) as server:
+        async with Client(server) as client:
+            async with client.post("messages", text="hello", input_id="8") as response:
+                assert types(await Frames(response).read_until()) == ["user", "delta", "assistant", "ended"]
+            async with client.post("messages", **SHIP) as response:
+                assert (await Frames(response).read_until())[-1] == {"type": "ended", "status": "done"}
+
+
+async def send_and_get_status(client: Client, **message: str) -> int:
+    async with client.post("messages", **message) as response:
+        return response.status
+
+
 async def test_what_cannot_be_done_has_a_status_and_says_why(client):
     async with client.post("resume") as response:
         assert (response.status, "use run() to begin it" in await response.text()) == (404, True)

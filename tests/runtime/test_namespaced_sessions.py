@@ -10,7 +10,7 @@ import pytest
 
 from perdure import Agent, Permissions, Session, ToolContext, Verdict, allow_all, tool
 from perdure.core.approval_binding import identify_store
-from perdure.core.event import GrantRevoked, PermissionDecided, ToolStarted
+from perdure.core.event import GrantRevoked, PermissionDecided, RunStarted, ToolStarted
 from perdure.core.store import Store
 from perdure.core.thread_pool import set_tool_threads
 from perdure.runtime.subagents.delegation import delegation
@@ -322,3 +322,46 @@ async def test_a_worker_resumes_a_background_agent_whose_session_was_begun_in_a_
             assert (outcome.session_id, outcome.text) == (WHOLE_ID, "Told.")
             break
     assert len(await after.list()) == 2
+
+
+# -- log lines ---------------------------------------------------------------------------------------------------------
+
+
+async def test_log_lines_name_the_session_with_its_tenant(caplog):
+    """Sessions of two tenants may have the same id."""
+    caplog.set_level("INFO", "perdure")
+
+    @tool
+    async def fail() -> str:
+        """Fail."""
+        raise RuntimeError("no")
+
+    async def broken(_: Any) -> Any:
+        raise RuntimeError("no engine")
+
+    store = MemoryStore()
+    session = Agent(ScriptedModel(call("fail"), "Done."), tools=[fail], name="clerk").session("k", store=part_of(store))
+    await session.run("One.", input_id="1")
+    await session.run("Other.", input_id="1")
+    await session.run("Two.", engine=broken)
+    lines = [each.getMessage() for each in caplog.records]
+    assert [line for line in lines if "session" in line and WHOLE_ID not in line] == []
+    assert {getattr(each, "session_id", WHOLE_ID) for each in caplog.records} == {WHOLE_ID}
+    said = "".join(lines)
+    for words in ("begins", ": done", "failed in run", "sent before with another prompt", "failed in the engine"):
+        assert words in said
+
+
+async def test_a_worker_of_a_part_of_a_store_names_sessions_with_their_tenant(caplog):
+    store = MemoryStore()
+    await crashed(store, WHOLE_ID, RunStarted("clerk", {"engine": "gone"}, run_id="r"))
+
+    async def refuse(_: str) -> Any:
+        raise RuntimeError("not now")
+
+    agent = Agent(ScriptedModel(), name="clerk")
+    async for outcome in agent.attend_all(store=part_of(store), overrides_for=refuse):
+        assert outcome.session_id == "k"
+        break
+    assert f"session {WHOLE_ID} cannot be continued" in caplog.text
+    assert [getattr(each, "session_id", "") for each in caplog.records] == [WHOLE_ID]

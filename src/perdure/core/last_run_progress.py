@@ -1,7 +1,8 @@
 """Progress of a session's last run (over, waiting, cut off), which stores record to find interrupted sessions.
 
 A store that records the last value for each session, in the same transaction as the append, can list the sessions whose
-last run is not over without reading their logs.
+last run is not over without reading their logs. The session of a background agent is cut off from its first entry on,
+which names the session that gave the task: the task has to be done even if no run of it has begun.
 """
 
 from collections.abc import Sequence
@@ -9,11 +10,15 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from .event import Entry, Event, RunEnded, RunResumed, RunStarted, RunWaiting
+from .event import Entry, Event, RunEnded, RunResumed, RunStarted, RunWaiting, SessionConfigured
 
 RunProgress: TypeAlias = Literal["over", "cut_off", "waiting"]
-"""Progress of a session's last run. `over`: it has ended, or there was none. `cut_off`: it has begun and not ended, so
-if no process drives the session, it was interrupted. `waiting`: it waits for answers."""
+"""Progress of a session's last run. `over`: it has ended, or there was none. `cut_off`: it has begun and not ended, or
+was given as a task and not begun, so if no process drives the session, it was interrupted. `waiting`: it waits for
+answers."""
+
+GIVEN_BY_SETTING = "given_by"
+"""The setting in which the session of a background agent names the session that gave the task."""
 
 
 class LastRunProgress(Struct, frozen=True):
@@ -37,6 +42,8 @@ def find_last_run_progress(entries: Sequence[Entry]) -> LastRunProgress | None:
         event = entry.event
         if type(event) in _RUN_EVENTS and not event.path:
             return _progress_after(event)
+        if type(event) is SessionConfigured and GIVEN_BY_SETTING in event.changes:
+            return _CUT_OFF
     return None
 
 

@@ -457,7 +457,7 @@ class Run:
             "%s failed in run %s of session %s: %s: %s",
             where,
             self.run_id,
-            self.session_id,
+            self.full_session_id,
             kind,
             text,
             exc_info=error,
@@ -467,8 +467,8 @@ class Run:
 
     @property
     def log_fields(self) -> dict[str, str]:
-        """The session and run ids, as `extra` fields of log records."""
-        return {"session_id": self.session_id, "run_id": self.run_id}
+        """The ids of the session, in the whole store, and of the run, as `extra` fields of log records."""
+        return {"session_id": self.full_session_id, "run_id": self.run_id}
 
     # -- the next request ----------------------------------------------------------------------------------------------
 
@@ -738,7 +738,7 @@ class Run:
             name = "" if self.engine is None else get_engine_name(self.engine)
             error.add_note(f"raised in the engine {name!r} of run {self.run_id}")
             words = "run %s of session %s failed in the engine %r"
-            logger.error(words, self.run_id, self.session_id, name, exc_info=error, extra=self.log_fields)
+            logger.error(words, self.run_id, self.full_session_id, name, exc_info=error, extra=self.log_fields)
         return self.outcome("failed", type(error).__name__, error)
 
     def outcome(self, status: OutcomeStatus, reason: str = "", error: Exception | None = None) -> Outcome[Any]:

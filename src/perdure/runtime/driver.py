@@ -53,6 +53,7 @@ from perdure.core.store import (
     Post,
     SessionPlace,
     Store,
+    find_full_session_id,
     finish_before_cancel,
     read_events,
     run_to_completion,
@@ -218,7 +219,7 @@ class SessionDriver(ChannelUser):
                         return await self._run_to_end(*prepared, channel)
                     finally:
                         if channel.fanout.is_watched or release is not release_nothing:
-                            await remove_watchers_when_done(channel, release, self._list_background_tasks)
+                            await remove_watchers_when_done(channel, release, self.list_background_tasks)
             except BaseException:
                 self._state, self._head = State(), 0  # it may differ from the log: read that again
                 raise
@@ -229,7 +230,7 @@ class SessionDriver(ChannelUser):
             self.run = self.command = channel.driver = None
             self._cancelled_run_ids.discard(command.run_id)
 
-    def _list_background_tasks(self) -> "list[asyncio.Task[Any]]":
+    def list_background_tasks(self) -> "list[asyncio.Task[Any]]":
         """Return the asyncio tasks in which agents work for this session in the background."""
         if not (self.agent.extensions or self.agent.handoffs):
             return []
@@ -310,7 +311,7 @@ class SessionDriver(ChannelUser):
                 "input %r of session %r was sent before with another prompt: that one counts, and this one is not "
                 "answered; give each prompt an input_id of its own",
                 command.input_id,
-                self.session_id,
+                find_full_session_id(self.store, self.session_id),
             )
 
     async def _close_hopeless_run(self, run: Run, command: DriverCommand) -> Outcome[Any] | None:
@@ -350,7 +351,7 @@ class SessionDriver(ChannelUser):
         """
         refuse_after_shutdown(self.agent.engine, self.session_id)  # nothing of it is stored yet
         if logger.isEnabledFor(logging.INFO):
-            logger.info("run %s of session %s begins", run.run_id, self.session_id, extra=run.log_fields)
+            logger.info("run %s of session %s begins", run.run_id, run.full_session_id, extra=run.log_fields)
         _active_drivers[self.place] = driving = (self, channel.loop)
         poller = PostPoller(self.store, self.session_id, self.deliver_post)
         is_cancelled = False
@@ -382,7 +383,7 @@ class SessionDriver(ChannelUser):
             await poller.close()
         if logger.isEnabledFor(logging.INFO):
             ending = (outcome.status, outcome.reason)
-            logger.info("run %s of session %s: %s %s", run.run_id, self.session_id, *ending, extra=run.log_fields)
+            logger.info("run %s of session %s: %s %s", run.run_id, run.full_session_id, *ending, extra=run.log_fields)
         if is_cancelled:
             raise asyncio.CancelledError
         return outcome

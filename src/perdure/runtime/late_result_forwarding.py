@@ -11,15 +11,13 @@ from perdure.core.error import ConfigError, Fenced, SessionBusy
 from perdure.core.event import InboxResolved
 from perdure.core.fold import State, fold_events
 from perdure.core.inbox import INBOX_POST, build_inbox_message
+from perdure.core.last_run_progress import GIVEN_BY_SETTING
 from perdure.core.message import check_labels
 from perdure.core.run_mailbox import FOLLOW_UP_POST, STEER_POST, build_message_post
 from perdure.core.store import Lease, Log, Post, Store, finish_before_cancel, identify_session, read_events
 
 from .driver import pass_post_to_run
 from .session_channel import delay_commands, get_or_create_channel
-
-GIVEN_BY_SETTING = "given_by"
-"""The setting in which the session of a background agent names the session that gave the task."""
 
 
 async def forward_inbox_results(store: Store, session_id: str, clock: Clock) -> None:

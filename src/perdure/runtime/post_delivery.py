@@ -13,7 +13,7 @@ from perdure.core.event import Entry, InboxAdded
 from perdure.core.fold import State
 from perdure.core.inbox import INBOX_POST
 from perdure.core.run_mailbox import ANSWER_POST, CANCEL_POST, Mailbox, list_posted_events
-from perdure.core.store import Post, Store, wait_despite_cancel
+from perdure.core.store import Post, Store, find_full_session_id, wait_despite_cancel
 
 logger = logging.getLogger("perdure")
 
@@ -80,7 +80,8 @@ class PostPoller:
                 for post in await self._store.posts(self._session_id):
                     self._deliver(post)
             except StoreError as error:  # the next append fails too, and ends the run
-                logger.warning("posts to session %s cannot be read: %s", self._session_id, error)
+                named = find_full_session_id(self._store, self._session_id)
+                logger.warning("posts to session %s cannot be read: %s", named, error)
             await asyncio.sleep(_choose_interval())
 
     async def close(self) -> None:

@@ -17,7 +17,7 @@ from perdure.core.clock import Clock
 from perdure.core.error import Fenced, SessionBusy, StoreError, Unsupported
 from perdure.core.outcome import Outcome
 from perdure.core.run_callbacks import ShutdownSignal
-from perdure.core.store import InterruptedSession, Store, wait_despite_cancel
+from perdure.core.store import InterruptedSession, Store, find_full_session_id, wait_despite_cancel
 
 logger = logging.getLogger("perdure")
 
@@ -180,13 +180,14 @@ class StoreWorker:
             self._pause(row, has_failed=False)
             return None
         seconds = self._pause(row, has_failed=True)
+        full_id = find_full_session_id(self._store, session_id)
         logger.warning(
             "session %s cannot be continued, which will be tried again in %.1f s: %s: %s",
-            session_id,
+            full_id,
             seconds,
             type(error).__name__,
             error,
-            extra={"session_id": session_id},
+            extra={"session_id": full_id},
         )
         if not isinstance(error, Exception):
             return Outcome(status="cancelled", reason="cancelled", session_id=session_id)

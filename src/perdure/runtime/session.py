@@ -640,6 +640,28 @@ class Session(StoredSession[D]):
         """
         return await self._wake_for_reasons(add_output(overrides, output), self._find_new_reasons)
 
+    async def wait_for_agents(self, seconds: float | None = None) -> bool:
+        """Wait until the background agents that work for this session in this process are done; return False if some
+        are not after so many seconds.
+
+        Their results are in the inbox then: `wake` passes them to the model. An agent that waits for an answer is not
+        done. Use it before the end of `async with agent`, which stops them. Tasks that another process has left are
+        waited for once `wake`, `attend` or a run has taken them up.
+        """
+        if seconds is not None:
+            argument_checks.require_number("session.wait_for_agents", "seconds", seconds)
+        timers = [] if seconds is None else [asyncio.ensure_future(self.agent.clock.sleep(seconds))]
+        try:
+            while tasks := self._driver.list_background_tasks():
+                await asyncio.wait((*tasks, *timers), return_when=asyncio.FIRST_COMPLETED)
+                if any(timer.done() for timer in timers):
+                    return not self._driver.list_background_tasks()
+        finally:
+            for timer in timers:
+                timer.cancel()
+            await wait_despite_cancel(timers)
+        return True
+
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _build_run_command(

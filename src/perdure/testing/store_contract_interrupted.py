@@ -3,7 +3,18 @@
 from collections.abc import Sequence
 
 from perdure.core.error import ConfigError
-from perdure.core.event import Entry, Event, MessageAdded, QuestionAsked, RunEnded, RunResumed, RunStarted, RunWaiting
+from perdure.core.event import (
+    Entry,
+    Event,
+    MessageAdded,
+    QuestionAsked,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    RunWaiting,
+    SessionConfigured,
+)
+from perdure.core.last_run_progress import GIVEN_BY_SETTING
 from perdure.core.message import user
 from perdure.core.store import InterruptedSession, Post, Store
 
@@ -61,6 +72,22 @@ async def _a_session_is_interrupted_until_its_run_ends(trial: StoreTrial) -> Non
     )
     await _store_events(store, name, RunEnded("done", run_id="q"), MessageAdded(user("between two runs")))
     expect_equal(await _find(store, name), [], "a session whose run has ended is not interrupted")
+
+
+async def _a_task_is_interrupted_until_its_run_ends(trial: StoreTrial) -> None:
+    store, name = trial.store, trial.name
+    await _store_events(store, name, SessionConfigured({"title": "other"}))
+    expect_equal(await _find(store, name), [], "a setting of a session is no task")
+    await _store_events(store, name, SessionConfigured({"depth": 1, GIVEN_BY_SETTING: "above"}), at=3.0)
+    expect_equal(
+        await store.list_interrupted(prefix=name),
+        [InterruptedSession(name, "cut_off", 2, 3.0)],
+        "list_interrupted() lists a session that was given a task and has not begun it",
+    )
+    await _store_events(store, name, SessionConfigured({"title": "other"}), _STARTED)
+    expect_equal(await _find(store, name), [("", "cut_off", 0, None)], "a task that has begun is not over")
+    await _store_events(store, name, _ENDED)
+    expect_equal(await _find(store, name), [], "a task is over with its run")
 
 
 async def _a_driven_session_is_not_interrupted(trial: StoreTrial) -> None:
@@ -161,6 +188,7 @@ async def _interrupted_sessions_are_listed_longest_idle_first(trial: StoreTrial)
 
 CHECKS: tuple[StoreCheck, ...] = (
     _a_session_is_interrupted_until_its_run_ends,
+    _a_task_is_interrupted_until_its_run_ends,
     _a_driven_session_is_not_interrupted,
     _a_waiting_session_is_listed_when_it_can_continue,
     _sessions_with_posts_are_listed_on_request,

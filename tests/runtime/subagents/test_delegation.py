@@ -1,7 +1,8 @@
 """Tasks for agents that are known by name: in the foreground, in the background, and across the death of a process."""
 
 import asyncio
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from perdure.core.event import (
     RunEnded,
     RunStarted,
     RunWaiting,
+    SessionConfigured,
     SubagentFinished,
     SubagentStarted,
     ValueKept,
@@ -28,9 +30,10 @@ from perdure.interaction.displays import PlainText
 from perdure.runtime.extension import Extension
 from perdure.runtime.subagents.background_agents import RESUME_PROMPT
 from perdure.runtime.subagents.delegation import delegation, orchestrator
+from perdure.stores import open_store
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
-from tests.doubles import SECONDS, Held, log_of, of, rounds, until
+from tests.doubles import SECONDS, Held, WaitingStore, log_of, of, rounds, until
 from tests.runtime.subagents.family import act_tool, cancel_background_tasks, following, left_behind
 
 pytestmark = pytest.mark.resumed
@@ -251,7 +254,8 @@ async def test_a_task_that_waits_for_its_turn_can_be_cancelled_too():
     session = Agent(model, extensions=[delegation([scout], most_at_once=1)]).session("s")
     outcome = await session.run("Go")
     assert results_in(outcome)[2].endswith("is cancelled.")
-    assert [line.partition(": ")[2] for line in results_in(outcome)[3].splitlines()] == ["idle", "running", "cancelled"]
+    states = [line.partition(": ")[2].partition(":")[0] for line in results_in(outcome)[3].splitlines()]
+    assert states == ["idle", "running", "cancelled"]
     held.released.set()
     await rounds(100)
 
@@ -384,6 +388,203 @@ async def test_watchers_hear_how_the_background_ends_when_the_block_of_the_agent
             await held.started.wait()
         ends = [each for each in recorder.events if isinstance(each, RunEnded | RunWaiting) and each.path]
     assert [type(each) for each in ends] == [RunWaiting]
+
+
+async def test_a_program_waits_for_the_background_before_it_leaves_the_block_of_the_agent():
+    store, one, two = MemoryStore(), Held("one"), Held("two")
+    scout = Agent(following(call("one"), call("two"), "It is x."), name="scout", tools=[one.tool, two.tool])
+    both = calls(in_background("One."), in_background("Two."))
+    replies = (both, "Given.", "Told.")
+    async with asyncio.timeout(SECONDS), team_of(*replies, scout=scout, store=store, most_at_once=1) as agent:
+        session = agent.session("s")
+        assert await session.wait_for_agents() is True  # nobody works for it
+        await session.run("Go")
+        waiting = asyncio.ensure_future(agent.session("s").wait_for_agents())
+        await one.started.wait()
+        assert not waiting.done()
+        one.released.set()
+        two.released.set()
+        assert await waiting is True
+        assert len(await store.posts("s")) == 2
+        outcome = await session.wake()
+    assert outcome is not None
+    assert outcome.new_messages[0].text.count("Response: It is x.") == 2
+    assert (one.cancelled, two.cancelled) == (0, 0)
+
+
+async def test_a_program_waits_for_the_background_for_so_many_seconds():
+    clock, held = FakeClock(), Held()
+    scout = Agent(following(call("held"), "It is x."), name="scout", tools=[held.tool])
+    session = chief(in_background(), "Given.", agents=[scout], clock=clock).session("s")
+    async with asyncio.timeout(SECONDS):
+        await session.run("Go")
+        await held.started.wait()
+        waiting = asyncio.ensure_future(session.wait_for_agents(5))
+        await clock.wait_for_sleepers()
+        await clock.advance(6)
+        assert await waiting is False
+        held.released.set()
+        assert await session.wait_for_agents(5) is True
+    with pytest.raises(ConfigError, match="seconds"):
+        await session.wait_for_agents("long")  # type: ignore[arg-type]
+
+
+# -- tasks that have not begun -----------------------------------------------------------------------------------------
+
+
+def team_of(*replies: Any, scout: Any, store: Store | str, most_at_once: int = 4) -> Agent[Any]:
+    """A chief with one scout; each of them says these replies."""
+    crew = [delegation([scout], most_at_once=most_at_once)]
+    return Agent(ScriptedModel(*replies), name="chief", extensions=crew, store=store)
+
+
+async def told_by_worker(store: Store | str, count: int = 1) -> str:
+    """What the chief is told of its tasks, by a worker in another process."""
+    told = ""
+    scout = Agent(ScriptedModel(lambda request: f"Did {request.messages[0].text}", repeat_last=True), name="scout")
+    worker = Agent(
+        ScriptedModel("Told.", repeat_last=True), name="chief", extensions=[delegation([scout])], store=store
+    )
+    async with asyncio.timeout(SECONDS), worker, aclosing(worker.attend_all(seconds=0.01)) as outcomes:
+        while told.count("Response:") < count:
+            outcome = await anext(outcomes)
+            told += "".join([each.text for each in outcome.new_messages if each.origin == "inbox"])
+    return told
+
+
+@asynccontextmanager
+async def occupied(agent: Agent[Any]) -> AsyncGenerator[None]:
+    """As many tasks are at work as may be, so that no other begins, until the agent is left."""
+    (crew,) = [each.background for each in agent.extensions]
+    for _ in range(4):
+        await crew._get_semaphore().acquire()  # type: ignore[union-attr]
+    yield
+
+
+@pytest.mark.parametrize("kind", ["memory:", "file:", "sqlite:"])
+async def test_a_task_that_had_not_begun_when_its_process_ended_is_taken_up_by_a_worker(kind, tmp_path):
+    store = MemoryStore() if kind == "memory:" else open_store(f"{kind}{tmp_path / 'sessions'}")
+    scout = Agent(ScriptedModel("Never said."), name="scout")
+    two = calls(in_background("One."), in_background("Two."))
+    async with team_of(two, "Given.", scout=scout, store=store) as agent, occupied(agent):
+        await agent.session("s").run("Go")
+    rows = await store.list_interrupted()
+    assert [(row.session_id.partition("-")[0], row.progress) for row in rows] == [("s/scout", "cut_off")] * 2
+    told = await told_by_worker(store, 2)
+    assert (told.count("Response: Did One."), told.count("Response: Did Two.")) == (1, 1)
+    assert await store.list_interrupted(include_posts=True) == []
+    await store.aclose()
+
+
+async def test_a_task_whose_process_died_before_its_log_began_is_taken_up_by_a_worker():
+    store = MemoryStore()
+    scout = Agent(ScriptedModel("Never said."), name="scout")
+    async with team_of(in_background("One."), "Given.", scout=scout, store=store) as agent:
+        await agent.session("s").run("Go")
+    entries = await store.read("s")
+    given = next(place for place, each in enumerate(entries, 1) if isinstance(each.event, ValueKept))
+    lost = await left_behind(entries[:given])
+    assert await told_by_worker(lost) == "[Inbox: 1 resolved]\n- [agent:scout] Request: One. -> Response: Did One."
+    assert await lost.list_interrupted(include_posts=True) == []
+
+
+async def test_a_task_without_a_log_gets_one_when_another_prompt_closes_the_run_that_gave_it():
+    store = MemoryStore()
+    scout = Agent(ScriptedModel("Never said."), name="scout")
+    async with team_of(in_background("One."), "Given.", scout=scout, store=store) as agent:
+        await agent.session("s").run("Go")
+    entries = await store.read("s")
+    given = next(place for place, each in enumerate(entries, 1) if isinstance(each.event, ValueKept))
+    lost = await left_behind(entries[:given])
+    async with team_of("Else.", scout=scout, store=lost) as agent, occupied(agent):
+        await agent.session("s").run("Something else")
+    assert [row.progress for row in await lost.list_interrupted()] == ["cut_off"]
+    assert "Response: Did One." in await told_by_worker(lost)
+
+
+async def test_a_run_that_is_cancelled_while_it_gives_a_task_leaves_the_task_to_be_found():
+    slow = WaitingStore()
+    slow.holds_back = SessionConfigured
+    slow.open.clear()
+    scout = Agent(ScriptedModel("Never said."), name="scout")
+    async with asyncio.timeout(SECONDS), team_of(in_background("One."), scout=scout, store=slow) as agent:
+        session = agent.session("s")
+        running = asyncio.ensure_future(session.run("Go"))
+        await slow.waiting.wait()
+        await session.cancel()
+        await rounds()
+        slow.open.set()
+        assert (await running).status == "cancelled"
+    assert [row.progress for row in await slow.list_interrupted()] == ["cut_off"]
+    assert "Response: Did One." in await told_by_worker(slow)
+
+
+async def test_a_task_that_ends_before_it_begins_is_not_taken_up_again(caplog):
+    def wrap(_: Any) -> Any:
+        raise RuntimeError("no model")
+
+    store, held = MemoryStore(), Held()
+    broken = Agent(ScriptedModel(), name="scout", extensions=[Extension(name="broken", wrap_model=wrap)])
+    async with team_of(in_background(), call("wait_for_agents"), "Top.", scout=broken, store=store) as agent:
+        assert "(failed)" in results_in(await agent.session("s").run("Go"))[1]
+    assert await store.list_interrupted() == []
+
+    def cancel_the_second(request: Any) -> Any:
+        return call("cancel_agent", handle=request.messages[-1].tool_results[1].render["handle"])
+
+    busy = Agent(following(call("held"), "Done."), name="scout", tools=[held.tool])
+    two = calls(in_background("One."), in_background("Two."))
+    replies = (two, cancel_the_second, call("wait_for_agents"), "Top.")
+    async with asyncio.timeout(SECONDS), team_of(*replies, scout=busy, store=store, most_at_once=1) as agent:
+        held.released.set()
+        await agent.session("t").run("Go")
+    assert await store.list_interrupted() == []
+    children = [await log_of(store, row.session_id) for row in await store.list(prefix="t/")]
+    ends = [each.reason for events in children for each in of(events, RunEnded)]
+    assert sorted(ends) == ["", "withdrawn"]
+
+
+async def test_a_task_that_was_cancelled_before_it_began_does_not_begin_in_another_process():
+    """The other process has it in its queue, and does not hear of the cancel."""
+    store, held, done = MemoryStore(), Held(), list[str]()
+    busy = Agent(
+        following(call("held"), call("act", what="x"), "Done."), name="scout", tools=[held.tool, act_tool(done)]
+    )
+    two = calls(in_background("One."), in_background("Two."))
+    async with asyncio.timeout(SECONDS), team_of(two, "Given.", scout=busy, store=store, most_at_once=1) as agent:
+        await agent.session("s").run("Go")
+        await held.started.wait()
+        (row,) = await store.list_interrupted()
+        other = team_of(call("cancel_agent", handle=row.session_id[2:]), "Stopped.", scout=busy, store=store)
+        async with occupied(other):
+            await other.session("s").run("Stop it.")
+            await cancel_background_tasks(other.session("s"))
+        held.released.set()
+        await agent.session("s").run("And?", model=ScriptedModel(call("wait_for_agents"), "Done."))
+        await rounds(100)
+    assert (len(done), await store.list_interrupted()) == (1, [])
+
+
+async def test_a_task_whose_log_cannot_begin_yet_begins_later(caplog):
+    class Refusing(MemoryStore):
+        refuses = 2
+
+        async def acquire(self, session_id: str, *, take_over: bool = False) -> Lease:
+            if session_id != "s" and self.refuses:
+                self.refuses -= 1
+                raise StoreError("not now")
+            return await super().acquire(session_id, take_over=take_over)
+
+    store, clock = Refusing(), FakeClock()
+    scout = Agent(ScriptedModel("It is x."), name="scout")
+    session = chief(in_background(), "Given.", "Told.", agents=[scout], store=store, clock=clock).session("s")
+    await session.run("Go")
+    assert "has no log yet: not now" in caplog.text
+    async with asyncio.timeout(SECONDS):
+        while (outcome := await session.wake()) is None:
+            await clock.advance(4)
+            await rounds()
+    assert "Response: It is x." in outcome.new_messages[0].text
 
 
 async def test_a_resumed_session_takes_up_its_background_before_the_calls_that_it_has_to_make():
@@ -529,9 +730,11 @@ async def test_a_question_from_the_background_is_answered_where_the_task_was_giv
 
 
 async def test_what_the_background_shows_is_shown_and_closed_where_the_task_was_given():
-    session = chief(in_background(), "Given.", agents=[asking()]).session("s")
+    scout = asking()
+    session = chief(in_background(), "Given.", agents=[scout]).session("s")
     await session.run("Go")
     question = await asked_below(session)
+    await scout.clock.wait_for_sleepers()  # type: ignore[attr-defined] # it waits, and would go on at once otherwise
     line, asked = await session.display.slots()
     assert (line.renderer, asked.slot_id, asked.path, asked.waits) == ("text", question.ask_id, question.path, True)
     async with aclosing(session.display.subscribe()) as changes:

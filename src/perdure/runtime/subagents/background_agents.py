@@ -16,13 +16,23 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from perdure.core.approval_binding import build_session_key, format_agent_chain
+from perdure.core.clock import new_id
 from perdure.core.error import ConfigError, Fenced, PerdureError, SessionBusy, ShuttingDown, StoreError
-from perdure.core.event import Entry, Event, InboxResolved, SessionConfigured, SubagentFinished
+from perdure.core.event import (
+    Entry,
+    Event,
+    InboxResolved,
+    RunEnded,
+    RunStarted,
+    SessionConfigured,
+    SubagentFinished,
+)
 from perdure.core.event_erasure import REDACTED
 from perdure.core.fold import State, fold_events
 from perdure.core.gate_chain import BackgroundTaskOrigin, restrict_gate
 from perdure.core.inbox import build_resolution_post
 from perdure.core.jsonable import error_message
+from perdure.core.last_run_progress import GIVEN_BY_SETTING
 from perdure.core.message import NO_USAGE, Message, Text
 from perdure.core.outcome import Outcome
 from perdure.core.run import Run
@@ -41,7 +51,7 @@ from perdure.core.store import (
 from perdure.runtime.agent_spec import AgentSpec
 from perdure.runtime.background_job_record import BackgroundJob, is_result_unreported, list_background_jobs
 from perdure.runtime.driver import detach_current_task, is_inside_run, leave_run_for_others, pass_post_to_run
-from perdure.runtime.late_result_forwarding import GIVEN_BY_SETTING, forward_inbox_results
+from perdure.runtime.late_result_forwarding import forward_inbox_results
 from perdure.runtime.past_outcome import rebuild_outcome
 from perdure.runtime.session import Session
 from perdure.runtime.session_channel import DRAIN_SECONDS
@@ -53,6 +63,8 @@ logger = logging.getLogger("perdure")
 
 RESUME_PROMPT = "Your work was interrupted. Continue where you were, and complete the task that you were given."
 """The prompt for an agent whose run was cancelled, by an older version, when its process ended in good order."""
+WITHDRAWN_REASON = "withdrawn"
+"""The reason in the log of a task that was cancelled before it began."""
 _MIN_COST_USD = 1e-9
 BUSY_RETRY_SECONDS = 1.0
 """Seconds between attempts to run a session that another process drives."""
@@ -93,6 +105,23 @@ class BackgroundAgents:
             task.add_done_callback(lambda _: self._remove_task(key))
         return task
 
+    async def record_task(self, run: Run, job: BackgroundJob) -> None:
+        """Store the task in a log of its own, so that a worker finds it even if this process ends before it begins.
+
+        A cancel is raised once it is stored. If it cannot be stored now, the task tries that again when it begins.
+        """
+        try:
+            await finish_before_cancel(lambda: self._begin_log(run, job))
+        except (SessionBusy, StoreError) as error:
+            logger.warning("agent %s of session %s has no log yet: %s", job.handle, run.full_session_id, error)
+
+    async def _begin_log(self, run: Run, job: BackgroundJob) -> None:
+        """Store the first entry of the task's log, which names the session that gave it, unless it is there."""
+        if not (await _read_task_state(run, job)).settings:
+            note = SessionConfigured({DEPTH_SETTING: delegation_depth(run) + 1, GIVEN_BY_SETTING: run.session_id})
+            session = self._build_session(run, job)
+            await session._append_events(note, begin=True)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the same package
+
     def _remove_task(self, key: TaskKey) -> None:
         """Remove a finished task."""
         del self._tasks[key], self._parent_runs[key]
@@ -118,6 +147,10 @@ class BackgroundAgents:
             task.cancel()
             await wait_despite_cancel((task,))
             await self._build_session(run, job).cancel()  # stops it in another process, if one works on it
+        try:
+            await self._record_end_before_begin(run, job, "cancelled", WITHDRAWN_REASON)
+        except (SessionBusy, StoreError):  # another process works on it, and has been told
+            return
 
     async def get_task_status(self, run: Run, job: BackgroundJob) -> tuple[str, str]:
         """Return the status of a task, and its agent's answer (empty until the task is over)."""
@@ -155,6 +188,9 @@ class BackgroundAgents:
         """Before each request, resume tasks that a crash interrupted, and emit `SubagentFinished` for ended ones."""
         if run.path or run.state.unsettled_reply is not None:
             return
+        for job in self._list_pending_tasks(run.state, run.log.store):
+            if _task_key(run.log.store, job) not in self._tasks:
+                await self.record_task(run, job)
         self.resume_tasks(run)
         for job in list_background_jobs(run.state, run.log.store):
             if not is_result_unreported(run, job) and job.call_id in run.state.subagents:
@@ -229,12 +265,13 @@ class BackgroundAgents:
         except ShuttingDown:  # before it could begin
             return
         except StoreError as unusable:  # the task is not over: it is resumed when that session runs again
-            logger.warning("agent %s of session %s cannot be driven: %s", job.handle, run.session_id, unusable)
+            logger.warning("agent %s of session %s cannot be driven: %s", job.handle, run.full_session_id, unusable)
             return
         except Exception as failure:  # reported to the session that gave the task
             error = run.redaction.redact_error(failure)
-            logger.warning("agent %s of session %s failed", job.handle, run.session_id, exc_info=error)
+            logger.warning("agent %s of session %s failed", job.handle, run.full_session_id, exc_info=error)
             text = f"{job.agent} failed ({error_message(error)})."
+            await self._record_failure(run, job, error)
         labels = tuple((await _read_task_state(run, job)).labels)
         post = build_resolution_post(job.item_id, text, run.clock.now(), labels)
         try:
@@ -242,7 +279,27 @@ class BackgroundAgents:
             if await run.log.store.post(run.session_id, post):
                 pass_post_to_run(_locate_run(run), post)
         except PerdureError as error:  # it is posted when that session runs again
-            logger.warning("the end of agent %s cannot be posted: %s", job.handle, error)
+            words = "the end of agent %s of session %s cannot be posted: %s"
+            logger.warning(words, job.handle, run.full_session_id, error)
+
+    async def _record_failure(self, run: Run, job: BackgroundJob, error: BaseException) -> None:
+        """Store that a task could not begin, so that no other process tries it again."""
+        try:
+            await self._record_end_before_begin(run, job, "failed", type(error).__name__, error_message(error))
+        except (SessionBusy, StoreError) as unusable:
+            words = "the end of agent %s of session %s cannot be stored: %s"
+            logger.warning(words, job.handle, run.full_session_id, unusable)
+
+    async def _record_end_before_begin(
+        self, run: Run, job: BackgroundJob, status: str, reason: str, error: str = ""
+    ) -> None:
+        """Store the end of a task whose log has no run yet: it would be taken for one that is still to be done."""
+        state = await _read_task_state(run, job)
+        if state.settings and state.run is None:
+            started = RunStarted(job.agent, input_id=job.handle, run_id=new_id())
+            ended = RunEnded(status, reason, error, run_id=started.run_id)
+            session = self._build_session(run, job)
+            await session._append_events(started, ended)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the same package
 
     async def _run_until_over(self, run: Run, job: BackgroundJob) -> Outcome[Any]:
         """Run a task until it is over: retry while another process runs it, and wait for answers it needs.
@@ -254,6 +311,8 @@ class BackgroundAgents:
         failures = 0
         while True:
             try:
+                if self._get_semaphore().locked():
+                    await self.record_task(run, job)  # a worker may find it while it waits for its turn
                 async with self._get_semaphore():
                     outcome = await self._run_session_once(session, run, job)
                 if outcome.status != "waiting" or not outcome.questions:
@@ -275,14 +334,14 @@ class BackgroundAgents:
         """Start the task in its session or resume it; return the recorded outcome if it is over."""
         state = await _read_task_state(run, job)
         if not state.settings:
-            note = SessionConfigured({DEPTH_SETTING: delegation_depth(run) + 1, GIVEN_BY_SETTING: run.session_id})
-            await session._append_events(note, begin=True)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the same package
+            await self._begin_log(run, job)
         name, *later = [*state.runs_by_input_id] or [job.handle]
         if job.task == REDACTED and not state.runs_by_input_id:
             raise ConfigError("the task was redacted from the log before it was started")
         last = later[-1] if later else name
         past = state.runs_by_input_id.get(last)
-        if past is not None and past.run_ended_event is not None and past.run_ended_event.status == "cancelled":
+        ended = None if past is None else past.run_ended_event
+        if ended is not None and ended.status == "cancelled" and ended.reason != WITHDRAWN_REASON:
             await forward_inbox_results(run.log.store, job.session_id, run.clock)  # if it died while it did that
             return await session.run(RESUME_PROMPT, input_id=f"{name}.{len(later) + 1}")
         return await session.run(_build_task_message(run, job), input_id=last)

@@ -155,6 +155,7 @@ async def _start_in_background(crew: BackgroundAgents, context: ToolContext[Any]
     if job is None:
         job = build_background_job(run, context.call_id, name, task)
         await run.emit(*map(run.stamp_event, build_job_started_events(job)), sync=True)
+    await crew.record_task(run, job)  # before this run can end, after which nothing else would tell of the task
     crew.start_task(run, job)
     return ToolOutput(f"{name} works on it as {job.handle!r}.", render={"handle": job.handle, "child": job.session_id})
 

@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.core.codec import decode_entry
 from perdure.core.error import StoreError
-from perdure.core.last_run_progress import NO_RUN, LastRunProgress, find_last_run_progress
+from perdure.core.last_run_progress import GIVEN_BY_SETTING, NO_RUN, LastRunProgress, find_last_run_progress
 
 from .file_io import close_file, open_file
 from .file_scan import decode_header, decode_seq
@@ -22,8 +22,8 @@ _CHUNK: Final = 16 * 1024
 """The number of bytes that are read first from the end of a file."""
 _GROWTH: Final = 8
 """By how much more is read each time that was too little."""
-_RUN: Final = b'"kind":"run_'
-"""What the JSON of every event contains that begins, suspends or ends a run."""
+_MARKS: Final = (b'"kind":"run_', f'"{GIVEN_BY_SETTING}"'.encode())
+"""What the JSON of every event contains that begins, suspends or ends a run, or gives a task."""
 
 
 class FileRunProgress(msgspec.Struct, frozen=True):
@@ -156,7 +156,7 @@ def _find_in_file(descriptor: int, size: int, place: SessionPaths) -> FileRunPro
             last = _labels.decode(lines[-1].body)
         for line in reversed(lines):
             if (
-                _RUN in line.body
+                any(mark in line.body for mark in _MARKS)
                 and (run := find_last_run_progress([decode_entry(line.body)])) is not None
                 and last is not None
             ):

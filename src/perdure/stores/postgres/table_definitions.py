@@ -213,7 +213,8 @@ CREATE INDEX session_unfinished ON perdure.session(tenant, id) WHERE progress > 
 """
 _RUN_EVENTS: Final = """
 SELECT session, seq, at, critical, version, body FROM perdure.entry
-WHERE (session, seq) > ($1, $2) AND kind IN ('run_started', 'run_resumed', 'run_waiting', 'run_ended')
+WHERE (session, seq) > ($1, $2)
+    AND kind IN ('run_started', 'run_resumed', 'run_waiting', 'run_ended', 'session_configured')
 ORDER BY session, seq LIMIT $3"""
 _SET_PROGRESS: Final = """
 UPDATE perdure.session SET progress = given.progress, due_at = given.due_at

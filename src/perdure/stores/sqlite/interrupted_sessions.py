@@ -9,7 +9,13 @@ The functions here run inside a transaction that the caller has begun.
 from typing import Final
 
 from perdure.core.error import StoreError
-from perdure.core.last_run_progress import NO_RUN, LastRunProgress, RunProgress, find_last_run_progress
+from perdure.core.last_run_progress import (
+    GIVEN_BY_SETTING,
+    NO_RUN,
+    LastRunProgress,
+    RunProgress,
+    find_last_run_progress,
+)
 from perdure.core.store import InterruptedSession, Lease
 from perdure.stores.lease_holder import LeaseHolder, parse_holder
 
@@ -18,6 +24,8 @@ from .log import PROGRESS_NUMBERS, SET_PROGRESS, make_long_text_reader
 from .pack_rows import PackRow, decode_row_entries
 
 _PROGRESS: Final[dict[int, RunProgress]] = {number: name for name, number in PROGRESS_NUMBERS.items()}
+_MARKS: Final = (b"run_", GIVEN_BY_SETTING.encode())
+"""What all events contain that begin or end a run, or give a task."""
 # A session that was posted to need not exist yet. The parts of the union use the index, and the posts' key.
 _INTERRUPTED: Final = """
 SELECT id, progress, head, updated_at, posts, due_at, fence, holder FROM (
@@ -78,7 +86,7 @@ def _read_last_run(connection: Connection, key: int, at: int) -> LastRunProgress
     text_of = make_long_text_reader(connection)
     for columns in connection.execute(_ROWS_BACKWARDS, (key, at)):
         row = PackRow._make(columns)
-        if b"run_" not in row.body:  # the kinds of all events that begin or end a run contain this
+        if not any(mark in row.body for mark in _MARKS):
             continue
         try:
             run = find_last_run_progress(decode_row_entries(row, at + 1, row.last, text_of, ""))
