@@ -319,4 +319,4 @@ def test_a_program_that_does_not_work_here_is_no_sandbox(monkeypatch, tmp_path):
     assert bubblewrap.find_bubblewrap.__wrapped__() == ((), "bubblewrap does not work here: no namespaces")
     monkeypatch.setattr(bubblewrap, "find_bubblewrap", bubblewrap.find_bubblewrap.__wrapped__)
     with pytest.raises(ConfigError, match="no namespaces"):
-        bubblewrap.build_sandbox(str(tmp_path), bubblewrap.make_covers(str(tmp_path / "covers")), network=False)
+        bubblewrap.build_sandbox(str(tmp_path), network=False)

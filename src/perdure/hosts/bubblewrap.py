@@ -1,12 +1,13 @@
 """The sandbox of commands on Linux: bubblewrap, with everything read-only but the working folder, and no network."""
 
-# ruff: noqa: PTH103, PTH106, PTH108, PTH111, PTH112, PTH114, PTH118, PTH119, PTH123 - before every command, where pathlib would cost milliseconds
+# ruff: noqa: PTH103, PTH105, PTH106, PTH108, PTH111, PTH110, PTH112, PTH114, PTH116, PTH118, PTH119 - before every command, where pathlib would cost milliseconds
 import contextlib
 import os
 import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Final
@@ -75,24 +76,34 @@ class SandboxCovers(Struct, frozen=True):
     """An empty file."""
 
 
-def make_covers(place: str) -> SandboxCovers:
-    """Make, in a new folder, what is mounted over names that a command must not create.
+def make_covers() -> SandboxCovers:
+    """Return what is mounted over names that a command must not create; it is made where it is missing.
 
     Over a name in the working folder it is a folder. An empty one outside, and one in which everything is ignored
     inside, are nothing to git: it neither lists, adds, stashes nor removes them. A file it would do all this to.
     """
-    covers = SandboxCovers(os.path.join(place, "folder"), os.path.join(place, "file"))
-    os.makedirs(covers.folder)
+    place = make_own_folder()
+    covers = SandboxCovers(os.path.join(place, "covers", "folder"), os.path.join(place, "covers", "file"))
+    os.makedirs(covers.folder, exist_ok=True)
     for path, content in ((os.path.join(covers.folder, ".gitignore"), _COVER_TEXT), (covers.file, b"")):
-        with open(path, "xb") as file:
-            file.write(content)
-            os.fchmod(file.fileno(), 0o444)
+        if not os.path.exists(path):
+            with tempfile.NamedTemporaryFile(dir=place, delete=False) as file:
+                file.write(content)
+                os.fchmod(file.fileno(), 0o444)
+            os.replace(file.name, path)
     return covers
 
 
-def build_sandbox(
-    root: str, covers: SandboxCovers, *, network: bool, readable: Sequence[str] = (), writable: Sequence[str] = ()
-) -> list[str]:
+def make_own_folder() -> str:
+    """Return the folder of this user for what several processes share, in the system's folder for temporary files."""
+    folder = os.path.join(tempfile.gettempdir(), f"perdure-locks-{os.getuid()}")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if os.stat(folder, follow_symlinks=False).st_uid != os.getuid():
+        raise PermissionError(f"{folder} belongs to another user")
+    return folder
+
+
+def build_sandbox(root: str, *, network: bool, readable: Sequence[str] = (), writable: Sequence[str] = ()) -> list[str]:
     """Return the command line prefix that runs a command in the sandbox. Raises `ConfigError` without bubblewrap."""
     start, problem = find_bubblewrap()
     if not start:
@@ -109,7 +120,7 @@ def build_sandbox(
     for folder in (root, *writable):
         words += ["--bind", folder, folder]
     words += _hide_secrets(find_secrets(root))
-    words += protect_configuration(root, covers)
+    words += protect_configuration(root, make_covers())
     return [*words, "--"]
 
 

@@ -4,7 +4,7 @@ A command gets exactly the environment that is given, a session of its own, and 
 it: not its end, not its deadline, not the death of this process.
 """
 
-# ruff: noqa: PTH102, PTH112, PTH117, PTH118 - before every command, where pathlib would cost time
+# ruff: noqa: PTH112, PTH117, PTH118 - before every command, where pathlib would cost time
 import asyncio
 import os
 import shutil
@@ -21,7 +21,7 @@ from perdure.core.clock import new_id
 from perdure.core.error import ConfigError, ToolError
 from perdure.toolkits.shell_backend import Confinement, JobOutput, ShellCommand, ShellResult
 
-from .bubblewrap import build_sandbox, find_bubblewrap, find_homes, find_system_program, is_real_folder, make_covers
+from .bubblewrap import build_sandbox, find_bubblewrap, find_homes, find_system_program, is_real_folder
 from .output_capture import trim_folder
 from .running_command import RunningCommand, SpoolLimits
 
@@ -95,27 +95,24 @@ class LocalShell:
         self._root = _check_root(root)
         self._limits = limits or CommandLimits()
         self._env = default_environment(self._root) if env is None else _check_environment(env)
-        own = tempfile.mkdtemp(prefix="perdure-")
-        self._remove_own = weakref.finalize(self, shutil.rmtree, own, ignore_errors=True)
-        self._spool = os.path.join(own, "spool")
-        os.mkdir(self._spool, 0o700)
-        self._covers = make_covers(os.path.join(own, "covers"))
+        self._spool = tempfile.mkdtemp(prefix="perdure-")
+        self._remove_spool = weakref.finalize(self, shutil.rmtree, self._spool, ignore_errors=True)
         self._readable = tuple([os.path.realpath(each) for each in readable])
         self._writable = tuple([os.path.realpath(each) for each in writable])
         self._jobs: dict[str, RunningCommand] = {}
         problem = "the sandbox is switched off" if sandbox == "off" else find_bubblewrap()[1]
         if problem and sandbox == "require":
             raise ConfigError(f"LocalShell(sandbox='require'): {problem}")
+        if not problem:
+            from .placeholder_guard import remove_leftover_placeholders  # which imports what Windows does not have
+
+            remove_leftover_placeholders(self._root)
         self._confinement = Confinement(
             sandbox="" if problem else "bubblewrap",
             network=network or bool(problem),
             reason=problem,
             readable=(self._spool,),
         )
-        if not problem:
-            from .placeholder_guard import remove_leftover_placeholders  # which imports what Windows does not have
-
-            remove_leftover_placeholders(self._root)
 
     @property
     def root(self) -> str:
@@ -161,7 +158,7 @@ class LocalShell:
     async def close(self) -> None:
         """End all background commands, and remove the spool files."""
         await asyncio.gather(*[each.end("stopped") for each in self._jobs.values()])
-        self._remove_own()
+        self._remove_spool()
 
     async def __aenter__(self) -> Self:
         return self
@@ -193,7 +190,6 @@ class LocalShell:
         try:
             sandbox = build_sandbox(
                 self._root,
-                self._covers,
                 network=self._confinement.network,
                 readable=(*self._readable, self._spool),
                 writable=self._writable,
