@@ -17,6 +17,8 @@ from msgspec import Struct
 from perdure.core.error import ConfigError
 from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
 
+from .secret_covers import cover_secrets
+
 CONFIG_NAMES: Final = ("perdure.toml", ".mcp.json", ".perdure")
 """Names in the working folder that the runtime reads as configuration: never writable, also while they do not exist."""
 GIT_FILES: Final = ("config",)
@@ -68,12 +70,14 @@ def find_system_program(name: str) -> str | None:
 
 
 class SandboxCovers(Struct, frozen=True):
-    """What is mounted read-only over the names that a command must not create, made by `make_covers`."""
+    """What is mounted read-only over names that a command must not create, or see; made by `make_covers`."""
 
     folder: str
     """A folder in which git ignores everything."""
     file: str
     """An empty file."""
+    closed: str
+    """A file that cannot be read."""
 
 
 def make_covers() -> SandboxCovers:
@@ -83,13 +87,14 @@ def make_covers() -> SandboxCovers:
     inside, are nothing to git: it neither lists, adds, stashes nor removes them. A file it would do all this to.
     """
     place = make_own_folder()
-    covers = SandboxCovers(os.path.join(place, "covers", "folder"), os.path.join(place, "covers", "file"))
+    covers = SandboxCovers(*[os.path.join(place, "covers", name) for name in ("folder", "file", "closed")])
     os.makedirs(covers.folder, exist_ok=True)
-    for path, content in ((os.path.join(covers.folder, ".gitignore"), _COVER_TEXT), (covers.file, b"")):
+    files = (os.path.join(covers.folder, ".gitignore"), _COVER_TEXT, 0o444), (covers.file, b"", 0o444)
+    for path, content, mode in (*files, (covers.closed, b"", 0)):
         if not os.path.exists(path):
             with tempfile.NamedTemporaryFile(dir=place, delete=False) as file:
                 file.write(content)
-                os.fchmod(file.fileno(), 0o444)
+                os.fchmod(file.fileno(), mode)
             os.replace(file.name, path)
     return covers
 
@@ -116,18 +121,19 @@ def build_sandbox(root: str, *, network: bool, readable: Sequence[str] = (), wri
         words += ["--ro-bind", "/run/systemd/resolve", "/run/systemd/resolve"]
     for folder in readable:
         words += ["--ro-bind", folder, folder]
-    words += _hide_secrets(find_home_secrets())
+    covers = make_covers()
+    words += _hide_secrets(find_home_secrets(), covers)
     for folder in (root, *writable):
         words += ["--bind", folder, folder]
-    words += _hide_secrets(find_secrets(root))
-    words += protect_configuration(root, make_covers())
+    words += cover_secrets(root, find_secrets(root), covers)
+    words += protect_configuration(root, covers)
     return [*words, "--"]
 
 
-def _hide_secrets(paths: Iterable[str]) -> Iterator[str]:
+def _hide_secrets(paths: Iterable[str], covers: SandboxCovers) -> Iterator[str]:
     for path in paths:
         is_folder = os.path.isdir(path)
-        yield from ["--tmpfs", path] if is_folder else ["--ro-bind", "/dev/null", path]
+        yield from ["--tmpfs", path] if is_folder else ["--ro-bind", covers.file, path]
 
 
 def protect_configuration(root: str, covers: SandboxCovers) -> Iterator[str]:
