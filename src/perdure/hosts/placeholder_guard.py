@@ -25,6 +25,8 @@ class PlaceholderGuard:
             paths = list_placeholders(root)
             _users[root] = _users.get(root, 0) + 1
             _placeholders.setdefault(root, set()).update(paths)
+            self.descriptor = _files[root]
+            """The locked file, for the sandbox: its command may live for a moment longer than this process."""
 
     def release(self) -> None:
         """Give up the use; the last command of all processes that use the folder removes the empty files."""
