@@ -163,10 +163,13 @@ async def test_background_agents_have_histories_of_their_own(place, tmp_path):
         extensions=[coding(place, snapshots=snapshots)],
         permission=allow_all,
     )
-    given = [call("delegate", agent="coder", task="Write.", background=True), call("wait_for_agents"), "Done."]
     boss = Agent(
         ScriptedModel(
-            call("read", path="old.py"), call("edit", path="old.py", old_string="one", new_string="1"), *given
+            call("read", path="old.py"),
+            call("edit", path="old.py", old_string="one", new_string="1"),
+            call("delegate", agent="coder", task="Write.", background=True),
+            call("wait_for_agents"),
+            "Done.",
         ),
         extensions=[coding(place, snapshots=snapshots)],
         permission=allow_all,
