@@ -1,7 +1,5 @@
 """Changes of files in a session: shown, undone, redone, forked with, and never at the cost of later work."""
 
-from typing import Any
-
 import pytest
 
 from perdure import Agent, allow_all, orchestrator
@@ -185,14 +183,13 @@ async def test_background_agents_have_histories_of_their_own(place, tmp_path):
         extensions=[coding(place, snapshots=snapshots)],
         permission=allow_all,
     )
-    given: list[Any] = [
-        call("delegate", agent="coder", task="Write.", background=True),
-        call("wait_for_agents"),
-        "Done.",
-    ]
     boss = Agent(
         ScriptedModel(
-            call("read", path="old.py"), call("edit", path="old.py", old_string="one", new_string="1"), *given
+            call("read", path="old.py"),
+            call("edit", path="old.py", old_string="one", new_string="1"),
+            call("delegate", agent="coder", task="Write.", background=True),
+            call("wait_for_agents"),
+            "Done.",
         ),
         extensions=[coding(place, snapshots=snapshots)],
         permission=allow_all,
@@ -208,6 +205,21 @@ async def test_background_agents_have_histories_of_their_own(place, tmp_path):
     assert files_in(place) == {"old.py": "1\n"}
     fork = await session.fork("other")
     assert await FileHistory(fork, snapshots).list_background_histories() == []
+
+
+async def test_a_subagent_s_changes_are_those_of_the_session_and_a_run_of_their_own(place, tmp_path):
+    snapshots = SnapshotFolder(tmp_path / "snapshots")
+    model = ScriptedModel(call("write", path="new.txt", content="x\n"), "Written.")
+    coder = Agent(model, name="coder", extensions=[coding(place, snapshots=snapshots)], permission=allow_all)
+    boss = Agent(ScriptedModel(call("coder", task="Write."), "Done."), tools=[coder.as_tool()], permission=allow_all)
+    session = boss.session()
+    outcome = await session.run("Go.")
+    history = FileHistory(session, snapshots)
+    (change,) = await history.changes()
+    assert (change.path, change.run_id.startswith(f"{outcome.run_id}/")) == ("new.txt", True)
+    assert await history.list_background_histories() == []
+    assert [each.status for each in await history.undo()] == ["restored"]
+    assert files_in(place) == {"old.py": "one\n"}
 
 
 async def test_a_session_without_changes_has_no_history(tmp_path):

@@ -168,7 +168,6 @@ OWN_FILES = {
     "core.path_target": "the target that a gate has seen",
     "core.worker_main": "the null device, in the place of standard input",
     "credentials.file_vault": "the vault",
-    "hosts.bubblewrap": "what it mounts over names, in a folder of its own",
     "hosts.output_capture": "spool files, in a folder of its own",
     "hosts.sandbox_placeholder_lock": "lock files, in a folder of its own",
     "hosts.process_tree": "what the kernel says about processes",

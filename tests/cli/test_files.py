@@ -1,11 +1,14 @@
 """`perdure run` changes files of a project, and `perdure files` shows the changes and takes them back."""
 
+import asyncio
 import json
 import os
 
 import pytest
 
-from perdure import models
+from perdure import Agent, allow_all, models
+from perdure.extensions import coding
+from perdure.hosts import SnapshotFolder
 from perdure.testing import ScriptedModel, call
 
 
@@ -142,6 +145,34 @@ def test_runs_are_undone_and_redone(changed, tmp_path):
     assert "there is nothing to undo" in changed("files", "undo", "s").stderr
     assert json.loads(changed("files", "redo", "s", "--json").stdout)["status"] == "restored"
     assert (tmp_path / "boat.py").read_text() == "two\n"
+
+
+def test_contents_in_a_folder_of_ones_own_are_found_there(perdure, tmp_path):
+    (tmp_path / "boat.py").write_text("one\n")
+    snapshots = SnapshotFolder(tmp_path / "mine")
+
+    async def change():
+        agent = Agent(
+            ScriptedModel(call("read", path="boat.py"), edit("one", "two"), "Done."),
+            extensions=[coding(tmp_path, snapshots=snapshots)],
+            permission=allow_all,
+            store=f"sqlite:{tmp_path}/log.db",
+        )
+        async with agent:
+            await agent.session("s").run("Go.")
+
+    asyncio.run(change())
+    named = ["s", "--store", f"sqlite:{tmp_path}/log.db"]
+    there = ["--snapshots", f"{tmp_path}/mine"]
+    elsewhere = perdure("files", "changes", *named, "--diff")
+    assert "changed  boat.py\n    no diff: the content " in elsewhere.stdout
+    assert "name that one: SnapshotFolder(…), or --snapshots on the command line" in elsewhere.stdout
+    refused = perdure("files", "undo", *named)
+    assert (refused.exit_code, refused.stdout.split(":")[0]) == (3, "refused  boat.py")
+    assert "--snapshots" in refused.stdout
+    assert "-one\n+two\n" in perdure("files", "changes", *named, "--diff", *there).stdout
+    assert perdure("files", "undo", *named, *there).stdout == "restored  boat.py\n"
+    assert perdure("files", "redo", *named, *there).stdout == "restored  boat.py\n"
 
 
 def test_work_of_others_is_not_lost(changed, tmp_path):

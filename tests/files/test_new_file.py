@@ -10,7 +10,7 @@ import pytest
 
 from perdure.files import new_file
 from perdure.files.jail import FileChanged, Jail
-from perdure.files.new_file import open_new_file
+from perdure.files.new_file import open_new_file, remove_stale_files
 
 
 @pytest.fixture(params=["without a name", "with a name"])
@@ -64,44 +64,43 @@ def test_a_name_of_any_length_can_be_replaced(folder, tmp_path):
     assert names_in(folder) == [name]
 
 
-def find_usual_name(folder, tmp_path):
-    """Return the name that a new file `a` has for a moment."""
-    with open_new_file(folder, "a") as new:
-        beside = new._beside or new._link_beside()
-        assert names_in(folder) == [beside]
-        if not new._beside:
-            (tmp_path / beside).unlink()
-    assert names_in(folder) == []
-    return beside
+@pytest.mark.parametrize("kind", ["locked", "folder", "link", "other name"])
+def test_only_what_a_killed_process_left_is_removed(folder, tmp_path, kind):
+    stale, other = tmp_path / ".perdure-0123456789abcdef.tmp", tmp_path / ".perdure-fedcba9876543210.tmp"
+    stale.write_bytes(b"half")
+    with open(tmp_path / "a", "wb") as file:
+        if kind == "locked":
+            os.link(tmp_path / "a", other)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        elif kind == "folder":
+            other.mkdir()
+        elif kind == "link":
+            other.symlink_to("a")
+        else:
+            other = tmp_path / ".perdure-notes.tmp"
+            other.touch()
+        remove_stale_files(folder)
+    assert names_in(folder) == sorted([other.name, "a"])
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next_write(folder, tmp_path):
-    beside = find_usual_name(folder, tmp_path)
-    (tmp_path / "a").write_bytes(b"old")
-    (tmp_path / beside).write_bytes(b"half")
+def test_a_file_that_is_being_written_is_not_stale(folder):
     with open_new_file(folder, "a") as new:
-        new.replace()
+        before = names_in(folder)
+        remove_stale_files(folder)
+        assert names_in(folder) == before
+        new.take_name()
     assert names_in(folder) == ["a"]
 
 
-@pytest.mark.parametrize("kind", ["locked", "folder", "link"])
-def test_what_is_not_left_over_stays_and_is_in_nobodys_way(folder, tmp_path, kind):
-    beside = tmp_path / find_usual_name(folder, tmp_path)
-    (tmp_path / "a").write_bytes(b"old")
-    with open(tmp_path / "other", "wb") as other:
-        if kind == "locked":
-            os.link(tmp_path / "other", beside)
-            fcntl.flock(other, fcntl.LOCK_EX)
-        elif kind == "folder":
-            beside.mkdir()
-        else:
-            beside.symlink_to("other")
-        with open_new_file(folder, "a") as new:
-            os.write(new.descriptor, b"new")
-            new.replace()
-    assert names_in(folder) == sorted([beside.name, "a", "other"])
-    assert (tmp_path / "a").read_bytes() == b"new"
-    assert (tmp_path / "other").read_bytes() == b""
+def test_the_first_write_to_a_folder_removes_what_was_left_there(tmp_path):
+    (tmp_path / "sub").mkdir()
+    for place in (tmp_path, tmp_path / "sub"):
+        (place / ".perdure-0123456789abcdef.tmp").write_bytes(b"half")
+    jail = Jail(tmp_path)
+    jail.write(jail.resolve("sub/a"), b"one")
+    assert sorted(each.name for each in tmp_path.rglob("*")) == [".perdure-0123456789abcdef.tmp", "a", "sub"]
+    jail.write(jail.resolve("b"), b"one")
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["a", "b", "sub"]
 
 
 def test_a_file_system_that_needs_names_is_written_with_them(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """The sandbox of commands: what they cannot reach, change, see or use up."""
 
 import asyncio
+import fcntl
 import os
 import socket
 import subprocess
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from perdure.core.error import ConfigError
-from perdure.hosts import bubblewrap
+from perdure.hosts import bubblewrap, sandbox_placeholder_lock
 from perdure.hosts.local_shell import CommandLimits, LocalShell
+from perdure.hosts.process_tree import list_descendants
 from perdure.hosts.sandbox_placeholder_lock import guard_placeholders
 from perdure.toolkits.shell_backend import ShellCommand
 
@@ -22,6 +24,13 @@ IDENTITY = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what
 async def run(root, line, **options):
     async with LocalShell(root, sandbox="require", **options) as shell:
         return await asyncio.wait_for(shell.run(ShellCommand(line=line, timeout_seconds=20)), 30)
+
+
+def await_end_of_commands(root):
+    """Wait until no sandbox has the lock of a working folder: SIGKILL ends one a little after its host."""
+    lock = sandbox_placeholder_lock._open_lock(str(root))
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.close(lock)
 
 
 def make_repository(folder):
@@ -247,8 +256,26 @@ asyncio.run(main())
     assert names == {".git", "perdure.toml", ".mcp.json", ".perdure"}
     for words in (["status", "--short", "--untracked-files=all"], ["add", "--all", "--verbose", "."]):
         assert subprocess.run(["git", *words], cwd=tmp_path, capture_output=True, check=True).stdout == b""
+    await_end_of_commands(tmp_path)
     LocalShell(tmp_path, sandbox="require")
     assert [each.name for each in tmp_path.iterdir()] == [".git"]
+
+
+async def test_the_sandbox_has_the_lock_that_protects_the_names_and_its_command_does_not(tmp_path):
+    async with LocalShell(tmp_path, sandbox="require") as shell:
+        job = await shell.start(ShellCommand(line="ls -l /proc/self/fd | grep -c locks; cat /dev/zero > /dev/null"))
+        async with asyncio.timeout(20):
+            while not (found := (await shell.poll(job, wait_seconds=0.02)).stdout):
+                pass
+        holders = [each for each in list_descendants(os.getpid()) if has_lock_file(each)]
+        assert (found, len(holders) >= 1) == ("0\n", True)
+
+
+def has_lock_file(pid):
+    try:
+        return any("perdure-locks" in str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
 
 
 async def test_a_person_s_own_files_are_no_leftovers(tmp_path):
@@ -319,4 +346,4 @@ def test_a_program_that_does_not_work_here_is_no_sandbox(monkeypatch, tmp_path):
     assert bubblewrap.find_bubblewrap.__wrapped__() == ((), "bubblewrap does not work here: no namespaces")
     monkeypatch.setattr(bubblewrap, "find_bubblewrap", bubblewrap.find_bubblewrap.__wrapped__)
     with pytest.raises(ConfigError, match="no namespaces"):
-        bubblewrap.build_sandbox(str(tmp_path), bubblewrap.make_covers(str(tmp_path / "covers")), network=False)
+        bubblewrap.build_sandbox(str(tmp_path), network=False)

@@ -10,6 +10,7 @@ import pytest
 
 from perdure import Agent, Permissions, allow, allow_all
 from perdure.extensions import coding
+from perdure.files import new_file
 from perdure.testing import ScriptedModel
 
 
@@ -189,6 +190,7 @@ async def test_cve_2025_68145_a_path_that_is_not_checked_against_the_repository(
 
 async def test_cve_2026_46406_temporary_files_have_names_that_nobody_can_guess(place, monkeypatch):
     """Files with fixed names in a shared folder let another user put a link there first."""
+    monkeypatch.setattr(new_file, "_UNNAMED", 0)  # as where every file has a name
     seen: list[tuple[str, int]] = []
     really_open = os.open
 
@@ -204,6 +206,25 @@ async def test_cve_2026_46406_temporary_files_have_names_that_nobody_can_guess(p
         (place / "root" / "same.txt").unlink()
     assert len({path for path, _ in seen}) == len(seen) == 2
     assert all(flags & os.O_EXCL and flags & os.O_NOFOLLOW for _, flags in seen)
+    assert not [each for each in (place / "root").iterdir() if each.name.endswith(".tmp")]
+
+
+@pytest.mark.skipif(not new_file._UNNAMED, reason="the system cannot open files without a name")
+async def test_cve_2026_46406_a_file_without_a_name_gets_one_that_nobody_can_guess(place, monkeypatch):
+    seen: list[str] = []
+    really_link = os.link
+
+    def watch(source, name, **options):
+        seen.append(name)
+        return really_link(source, name, **options)
+
+    monkeypatch.setattr(os, "link", watch)
+    session = open_session(place)
+    for content in ("one", "two", "three"):
+        await session.call("write", {"path": "same.txt", "content": content, "overwrite": True})
+    assert (place / "root" / "same.txt").read_text() == "three"
+    assert seen[0] == "same.txt"  # a free name is taken at once
+    assert len({*seen}) == 3
     assert not [each for each in (place / "root").iterdir() if each.name.endswith(".tmp")]
 
 

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from perdure.core.error import ConfigError
+
 from .perdure_home import resolve_store_spec, run_with_session, snapshots_path, store_option
 from .session_choice import session_argument
 from .terminal_output import TerminalOutput, escape_controls, to_ascii_json, to_one_line
@@ -23,12 +25,20 @@ def files() -> None:
     """Show, undo and redo the changes that the tools of a session have made to files."""
 
 
+_snapshots_option = click.option(
+    "--snapshots",
+    metavar="DIR",
+    help="The folder with the contents, if the tools of the session had another.  [default: ~/.perdure/snapshots]",
+)
+
+
 def _add_restore_options(command: Any) -> Any:
     for option in (
         click.option("--run", "run_id", default="", metavar="RUN", help="The run.  [default: the last]"),
         click.option("--dry-run", is_flag=True, help="Only print what would be done."),
         click.option("--overwrite", is_flag=True, help="Restore also files that others have changed since."),
         click.option("--workdir", metavar="PATH", help="The working folder.  [default: the one in the log]"),
+        _snapshots_option,
         click.option("--json", "as_json", is_flag=True, help="Print each file as a line of JSON."),
         store_option,
     ):
@@ -40,9 +50,12 @@ def _add_restore_options(command: Any) -> Any:
 @session_argument()
 @click.option("--run", "run_id", default="", metavar="RUN", help="Only the changes of this run.")
 @click.option("--diff", is_flag=True, help="Print the changes as diffs.")
+@_snapshots_option
 @click.option("--json", "as_json", is_flag=True, help="Print each change as a line of JSON.")
 @store_option
-def changes(session_id: str, *, run_id: str, diff: bool, as_json: bool, store: str | None) -> None:
+def changes(
+    session_id: str, *, run_id: str, diff: bool, snapshots: str | None, as_json: bool, store: str | None
+) -> None:
     """List the changes that the tools of session ID have made to files, and commands that may have made more."""
     import msgspec
 
@@ -50,7 +63,7 @@ def changes(session_id: str, *, run_id: str, diff: bool, as_json: bool, store: s
         found = await history.changes(run_id)
         return found, await history.commands(run_id), [await _build_diff(history, each) for each in found if diff]
 
-    changed, commands, diffs = _use_history(store, session_id, None, read)
+    changed, commands, diffs = _use_history(store, session_id, None, read, snapshots)
     entries: list[FileChange | CommandEntry] = sorted([*changed, *commands], key=lambda each: each.seq)
     screen = TerminalOutput()
     if as_json:
@@ -96,8 +109,8 @@ def redo(context: click.Context, /, session_id: str, **options: Any) -> None:
 
 
 def _restore(
-    session_id: str, way: str, *, run_id: str, dry_run: bool, overwrite: bool, workdir: str | None, as_json: bool,
-    store: str | None,
+    session_id: str, way: str, *, run_id: str, dry_run: bool, overwrite: bool, workdir: str | None,
+    snapshots: str | None, as_json: bool, store: str | None,
 ) -> int:  # fmt: skip
     import msgspec
 
@@ -106,7 +119,7 @@ def _restore(
         done = await work(run_id, dry_run=dry_run, overwrite=overwrite)
         return done, await _list_commands_since(history, done) if way == "undo" else []
 
-    done, commands = _use_history(store, session_id, workdir, restore)
+    done, commands = _use_history(store, session_id, workdir, restore, snapshots)
     screen = TerminalOutput()
     for each in done:
         if as_json:
@@ -136,14 +149,15 @@ def _has_failed(done: "Sequence[RestoredFile]") -> bool:
 
 
 def _use_history(
-    store: str | None, session_id: str, workdir: str | None, work: "Callable[[FileHistory], Awaitable[T]]"
-) -> T:
+    store: str | None, session_id: str, workdir: str | None, work: "Callable[[FileHistory], Awaitable[T]]",
+    snapshots: str | None,
+) -> T:  # fmt: skip
     async def with_history(session: "Session") -> T:
         from perdure.file_history import FileHistory
         from perdure.hosts import SnapshotFolder
 
-        snapshots = SnapshotFolder(snapshots_path(resolve_store_spec(store)))
-        return await work(FileHistory(session, snapshots, workdir=workdir))
+        folder = SnapshotFolder(snapshots or snapshots_path(resolve_store_spec(store)))
+        return await work(FileHistory(session, folder, workdir=workdir))
 
     return run_with_session(store, session_id, with_history)
 
@@ -151,9 +165,12 @@ def _use_history(
 async def _build_diff(history: "FileHistory", change: "FileChange") -> str:
     import difflib
 
-    before, after = [
-        (await history.load(each)).decode("utf-8", "replace").splitlines(keepends=True)
-        for each in (change.before, change.after)
-    ]
+    try:
+        before, after = [
+            (await history.load(each)).decode("utf-8", "replace").splitlines(keepends=True)
+            for each in (change.before, change.after)
+        ]
+    except ConfigError as error:
+        return f"    no diff: {error}\n"
     lines = difflib.unified_diff(before, after, f"a/{change.path}", f"b/{change.path}")
     return "".join([each if each.endswith("\n") else f"{each}\n" for each in lines])

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from perdure.core.error import ConfigError
 
-from .file_head import read_file_head
+from .file_head import UnreadableFile, read_file_head
 from .jail import MOST_READ_BYTES, digest_of
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -62,7 +62,10 @@ class SnapshotFolder:
 
     def load(self, digest: str) -> bytes:
         """Return a content. Raises `ConfigError` if it is not there, or is not what was stored."""
-        found = read_file_head(self._place_of(digest), MOST_READ_BYTES)
+        try:
+            found = read_file_head(self._place_of(digest), MOST_READ_BYTES)
+        except UnreadableFile as error:
+            raise ConfigError(_describe_missing(self.folder, digest)) from error
         if digest_of(found.data) != digest:
             raise ConfigError(f"the snapshot {digest[:12]} in {self.folder!r} is damaged, and is not used")
         return found.data
@@ -121,3 +124,11 @@ class SnapshotFolder:
         if not _DIGEST.fullmatch(digest):
             raise ConfigError(f"{digest!r} is no digest of a snapshot")
         return os.path.join(self.folder, digest[:2], digest[2:])
+
+
+def _describe_missing(folder: str, digest: str) -> str:
+    """Return the message about a content that is not there: it was pruned, or the tools had another folder."""
+    return (
+        f"the content {digest[:12]} is not in the snapshots of {folder!r}: it was removed, or the tools stored it in "
+        f"another folder; name that one: SnapshotFolder(…), or --snapshots on the command line"
+    )

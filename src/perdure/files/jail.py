@@ -22,7 +22,7 @@ from perdure.core.path_target import PathTarget
 from .confined_folder import FileRefused, Steps
 from .file_head import FileHead, read_descriptor
 from .folder_handle import PATH_FLAG, FolderHandle
-from .new_file import open_new_file
+from .new_file import open_new_file, remove_stale_files
 from .protected_names import PROTECTED_NAMES
 from .sensitive_names import SENSITIVE_NAMES, BlockedNames, find_blocking_pattern
 
@@ -89,6 +89,8 @@ class Jail:
         """The folder, with links resolved."""
         self._blocked = BlockedNames((*SENSITIVE_NAMES, *blocked))
         self._protected = (*PROTECTED_NAMES, *protected)
+        self._cleaned: set[Steps] = set()
+        """Folders from which it has removed what killed processes had left."""
         try:
             self._folder = FolderHandle(self.root)
         except (OSError, ValueError) as error:
@@ -234,6 +236,9 @@ class Jail:
             raise FileRefused(f"it would have {len(data):,} bytes, and the limit is {MOST_WRITTEN_BYTES:,}")
         try:
             with self._folder.open_folder(steps[:-1], create=True) as folder:
+                if steps[:-1] not in self._cleaned:  # once, for it reads the whole folder
+                    remove_stale_files(folder)
+                    self._cleaned.add(steps[:-1])
                 return _replace(folder, steps[-1], data, expected, mode)
         except OSError as error:
             raise FileRefused(describe_os_error(error, verb="written")) from error

@@ -2,15 +2,15 @@
 
 Where the system can (Linux, on most file systems), the file is opened without a name: a process that is killed while it
 writes leaves nothing behind. A free name is taken in one step. To replace a file, the new one needs another name for
-the moment before it is renamed; elsewhere it has one from the beginning. That name follows from the name of the file,
-and the file is locked: what a killed process has left is recognised, and removed when the same file is written again.
+the moment before it is renamed; elsewhere it has one from the beginning. Nobody can guess that name, and the file is
+locked: what a killed process has left is recognised by `remove_stale_files`.
 """
 
 # ruff: noqa: PTH112 - descriptors and `dir_fd` are the point
 import contextlib
 import errno
-import hashlib
 import os
+import re
 import secrets
 import stat
 from collections.abc import Generator
@@ -19,6 +19,8 @@ from typing import Final
 _DESCRIPTORS: Final = "/proc/self/fd"
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 _UNNAMED: Final = getattr(os, "O_TMPFILE", 0)
+_NAME: Final = re.compile(r"\.perdure-[0-9a-f]{16}\.tmp")
+"""The name that a file has for the time being."""
 
 
 class NewFile:
@@ -46,7 +48,9 @@ class NewFile:
     def replace(self) -> None:
         """Give the file its name, instead of the file that has it, in one step."""
         if not self._beside:
-            self._beside = self._link_beside()
+            beside = _build_name()
+            self._link(beside)
+            self._beside = beside
         os.rename(self._beside, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         self._beside = ""
 
@@ -71,32 +75,16 @@ class NewFile:
         return descriptor
 
     def _open_named(self) -> int:
-        for beside in self._choose_names():
-            with contextlib.suppress(FileExistsError):
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
-                descriptor = os.open(beside, flags, 0o666, dir_fd=self._folder)
-                _try_lock(descriptor)
-                self._beside = beside
+        while True:
+            self._beside = _build_name()
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
+            descriptor = os.open(self._beside, flags, 0o666, dir_fd=self._folder)
+            if _try_lock(descriptor) and os.fstat(descriptor).st_nlink:
                 return descriptor
-        raise FileExistsError(errno.EEXIST, "another process is writing it")
+            os.close(descriptor)  # another process has removed it as stale, before it was locked
 
     def _link(self, name: str) -> None:
         os.link(f"{_DESCRIPTORS}/{self.descriptor}", name, dst_dir_fd=self._folder, follow_symlinks=True)
-
-    def _link_beside(self) -> str:
-        for beside in self._choose_names():
-            with contextlib.suppress(FileExistsError):
-                self._link(beside)
-                return beside
-        raise FileExistsError(errno.EEXIST, "another process is writing it")
-
-    def _choose_names(self) -> Generator[str]:
-        """Yield names for the time being: the usual one, again if a dead process had it, and one that nobody knows."""
-        usual = f".perdure-{hashlib.blake2b(os.fsencode(self._name), digest_size=8).hexdigest()}"
-        yield f"{usual}.tmp"
-        if _remove_stale(self._folder, f"{usual}.tmp"):
-            yield f"{usual}.tmp"
-        yield f"{usual}-{secrets.token_hex(8)}.tmp"
 
     def _remove_beside(self) -> None:
         beside, self._beside = self._beside, ""
@@ -113,24 +101,26 @@ def open_new_file(folder: int, name: str) -> Generator[NewFile]:
         file.close()
 
 
-def _remove_stale(folder: int, beside: str) -> bool:
-    """Remove a file that a killed process has left; return False if it is in use, or is no such file."""
+def remove_stale_files(folder: int) -> None:
+    """Remove the files from an open folder that killed processes have left: those that no process has locked."""
+    with os.scandir(folder) as entries:
+        names = [each.name for each in entries if _NAME.fullmatch(each.name)]
+    for name in names:
+        with contextlib.suppress(OSError):
+            _remove_if_stale(folder, name)
+
+
+def _remove_if_stale(folder: int, name: str) -> None:
+    descriptor = os.open(name, os.O_RDONLY | _NO_LINK | getattr(os, "O_NONBLOCK", 0), dir_fd=folder)
     try:
-        descriptor = os.open(beside, os.O_RDONLY | _NO_LINK | getattr(os, "O_NONBLOCK", 0), dir_fd=folder)
-    except OSError:
-        return False
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or not _try_lock(descriptor):
-            return False
-        if os.stat(beside, dir_fd=folder, follow_symlinks=False).st_ino != found.st_ino:
-            return False  # another process was quicker
-        os.unlink(beside, dir_fd=folder)
-    except OSError:
-        return False
+        if stat.S_ISREG(os.fstat(descriptor).st_mode) and _try_lock(descriptor):
+            os.unlink(name, dir_fd=folder)
     finally:
         os.close(descriptor)
-    return True
+
+
+def _build_name() -> str:
+    return f".perdure-{secrets.token_hex(8)}.tmp"
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -1,12 +1,13 @@
 """The sandbox of commands on Linux: bubblewrap, with everything read-only but the working folder, and no network."""
 
-# ruff: noqa: PTH103, PTH106, PTH108, PTH111, PTH112, PTH114, PTH118, PTH119, PTH123 - before every command, where pathlib would cost milliseconds
+# ruff: noqa: PTH103, PTH105, PTH106, PTH108, PTH111, PTH110, PTH112, PTH114, PTH116, PTH118, PTH119 - before every command, where pathlib would cost milliseconds
 import contextlib
 import os
 import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final
@@ -15,6 +16,8 @@ from msgspec import Struct
 
 from perdure.core.error import ConfigError
 from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
+
+from .secret_covers import cover_secrets
 
 CONFIG_NAMES: Final = ("perdure.toml", ".mcp.json", ".perdure")
 """Names in the working folder that the runtime reads as configuration: never writable, also while they do not exist."""
@@ -70,7 +73,7 @@ def find_system_program(name: str) -> str | None:
 
 
 class SandboxCovers(Struct, frozen=True):
-    """The folder and the file mounted read-only over paths that a sandboxed command must not create.
+    """The folder and files mounted read-only over paths that a sandboxed command must not create, or see.
 
     Made by `make_covers`.
     """
@@ -79,26 +82,39 @@ class SandboxCovers(Struct, frozen=True):
     """A folder in which git ignores everything."""
     file: str
     """An empty file."""
+    closed: str
+    """A file that cannot be read."""
 
 
-def make_covers(place: str) -> SandboxCovers:
-    """Create the folder and the file that are mounted over paths which a sandboxed command must not create.
+def make_covers() -> SandboxCovers:
+    """Create the folder and files that are mounted over paths which a sandboxed command must not create, or see.
 
     Over a name in the working folder it is a folder. An empty one outside, and one in which everything is ignored
     inside, are nothing to git: it neither lists, adds, stashes nor removes them. A file it would do all this to.
     """
-    covers = SandboxCovers(os.path.join(place, "folder"), os.path.join(place, "file"))
-    os.makedirs(covers.folder)
-    for path, content in ((os.path.join(covers.folder, ".gitignore"), _COVER_TEXT), (covers.file, b"")):
-        with open(path, "xb") as file:
-            file.write(content)
-            os.fchmod(file.fileno(), 0o444)
+    place = make_own_folder()
+    covers = SandboxCovers(*[os.path.join(place, "covers", name) for name in ("folder", "file", "closed")])
+    os.makedirs(covers.folder, exist_ok=True)
+    files = (os.path.join(covers.folder, ".gitignore"), _COVER_TEXT, 0o444), (covers.file, b"", 0o444)
+    for path, content, mode in (*files, (covers.closed, b"", 0)):
+        if not os.path.exists(path):
+            with tempfile.NamedTemporaryFile(dir=place, delete=False) as file:
+                file.write(content)
+                os.fchmod(file.fileno(), mode)
+            os.replace(file.name, path)
     return covers
 
 
-def build_sandbox(
-    root: str, covers: SandboxCovers, *, network: bool, readable: Sequence[str] = (), writable: Sequence[str] = ()
-) -> list[str]:
+def make_own_folder() -> str:
+    """Return the folder of this user for what several processes share, in the system's folder for temporary files."""
+    folder = os.path.join(tempfile.gettempdir(), f"perdure-locks-{os.getuid()}")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if os.stat(folder, follow_symlinks=False).st_uid != os.getuid():
+        raise PermissionError(f"{folder} belongs to another user")
+    return folder
+
+
+def build_sandbox(root: str, *, network: bool, readable: Sequence[str] = (), writable: Sequence[str] = ()) -> list[str]:
     """Return the command line prefix that runs a command in the sandbox. Raises `ConfigError` without bubblewrap."""
     start, problem = find_bubblewrap()
     if not start:
@@ -111,10 +127,11 @@ def build_sandbox(
         words += ["--ro-bind", "/run/systemd/resolve", "/run/systemd/resolve"]
     for folder in readable:
         words += ["--ro-bind", folder, folder]
-    words += _hide_secrets(find_home_secrets())
+    covers = make_covers()
+    words += _hide_secrets(find_home_secrets(), covers)
     for folder in (root, *writable):
         words += ["--bind", folder, folder]
-    words += _hide_secrets(find_secrets(root))
+    words += cover_secrets(root, find_secrets(root), covers)
     words += protect_configuration(root, covers)
     return [*words, "--"]
 
@@ -137,10 +154,10 @@ def announce_start(env: Mapping[str, str]) -> list[str]:
     return [shell, "-c", _ANNOUNCEMENT, "sh", *prefix]
 
 
-def _hide_secrets(paths: Iterable[str]) -> Iterator[str]:
+def _hide_secrets(paths: Iterable[str], covers: SandboxCovers) -> Iterator[str]:
     for path in paths:
         is_folder = os.path.isdir(path)
-        yield from ["--tmpfs", path] if is_folder else ["--ro-bind", "/dev/null", path]
+        yield from ["--tmpfs", path] if is_folder else ["--ro-bind", covers.file, path]
 
 
 def protect_configuration(root: str, covers: SandboxCovers) -> Iterator[str]:

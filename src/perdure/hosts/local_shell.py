@@ -4,7 +4,7 @@ A command gets exactly the environment that is given, a session of its own, and 
 it: not its end, not its deadline, not the death of this process.
 """
 
-# ruff: noqa: PTH102, PTH112, PTH117, PTH118 - before every command, where pathlib would cost time
+# ruff: noqa: PTH112, PTH117, PTH118 - before every command, where pathlib would cost time
 import asyncio
 import os
 import shutil
@@ -24,14 +24,12 @@ from perdure.toolkits.shell_backend import Confinement, JobOutput, ShellCommand,
 
 from .bubblewrap import (
     START_MARK,
-    SandboxCovers,
     announce_start,
     build_sandbox,
     find_bubblewrap,
     find_homes,
     find_system_program,
     is_real_folder,
-    make_covers,
 )
 from .output_capture import trim_folder
 from .running_command import RunningCommand, SpoolLimits
@@ -69,15 +67,12 @@ class CommandLimits(Struct, frozen=True, kw_only=True):
             argument_checks.require_int("CommandLimits", name, getattr(self, name), 1)
 
 
-class _OwnFolder:
-    """A folder for spool files and for what a sandbox mounts, which is removed on demand, or with this object."""
+class _SpoolFolder:
+    """A folder for spool files, which is removed on demand, or with this object."""
 
     def __init__(self) -> None:
-        path = tempfile.mkdtemp(prefix="perdure-")
-        self.remove = weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
-        self.spool = os.path.join(path, "spool")
-        os.mkdir(self.spool, 0o700)
-        self.covers: SandboxCovers = make_covers(os.path.join(path, "covers"))
+        self.path = tempfile.mkdtemp(prefix="perdure-")
+        self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 class LocalShell:
@@ -118,24 +113,24 @@ class LocalShell:
         self._root = _check_root(root)
         self._limits = limits or CommandLimits()
         self._env = default_environment(self._root) if env is None else _check_environment(env)
-        self._own: _OwnFolder | None = None
+        self._spool: _SpoolFolder | None = None
         self._readable = tuple([os.path.realpath(each) for each in readable])
         self._writable = tuple([os.path.realpath(each) for each in writable])
         self._jobs: dict[str, RunningCommand] = {}
         problem = "the sandbox is switched off" if sandbox == "off" else find_bubblewrap()[1]
         if problem and sandbox == "require":
             raise ConfigError(f"LocalShell(sandbox='require'): {problem}")
-        self._confinement = Confinement(
-            sandbox="" if problem else "bubblewrap",
-            network=network or bool(problem),
-            reason=problem,
-        )
         if not problem:
             from .sandbox_placeholder_lock import (
                 remove_leftover_placeholders,  # which imports what Windows does not have
             )
 
             remove_leftover_placeholders(self._root)
+        self._confinement = Confinement(
+            sandbox="" if problem else "bubblewrap",
+            network=network or bool(problem),
+            reason=problem,
+        )
 
     @property
     def root(self) -> str:
@@ -145,7 +140,7 @@ class LocalShell:
     @property
     def confinement(self) -> Confinement:
         """The sandbox of commands, or the reason why there is none."""
-        return replace(self._confinement, readable=() if self._own is None else (self._own.spool,))
+        return replace(self._confinement, readable=() if self._spool is None else (self._spool.path,))
 
     async def run(self, command: ShellCommand) -> ShellResult:
         """Run a command to its end. If this is cancelled, everything that the command started is ended first."""
@@ -181,9 +176,9 @@ class LocalShell:
     async def close(self) -> None:
         """End all background commands, and remove the spool files."""
         await asyncio.gather(*[each.end("stopped") for each in self._jobs.values()])
-        own, self._own = self._own, None
-        if own is not None:
-            own.remove()
+        spool, self._spool = self._spool, None
+        if spool is not None:
+            spool.remove()
 
     async def __aenter__(self) -> Self:
         return self
@@ -202,9 +197,9 @@ class LocalShell:
 
     def _launch(self, command: ShellCommand) -> RunningCommand:
         folder = self._resolve_folder(command.folder)
-        if self._own is None:
-            self._own = _OwnFolder()
-        spool_folder = self._own.spool
+        if self._spool is None:
+            self._spool = _SpoolFolder()
+        spool_folder = self._spool.path
         trim_folder(spool_folder, MOST_SPOOL_BYTES)
         limits = self._limits
         words = [*_limit_prefix(limits, is_confined=bool(self._confinement.sandbox)), *_build_argv(command)]
@@ -217,7 +212,6 @@ class LocalShell:
         try:
             sandbox = build_sandbox(
                 self._root,
-                self._own.covers,
                 network=self._confinement.network,
                 readable=(*self._readable, spool_folder),
                 writable=self._writable,

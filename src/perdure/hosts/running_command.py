@@ -37,11 +37,16 @@ class SpoolLimits(Struct, frozen=True):
     spool_bytes: int
 
 
-class Releasable(Protocol):
-    """Protocol of a resource that a command uses until it has ended."""
+class SandboxLock(Protocol):
+    """Protocol of a lock that a command in a sandbox has until it has ended."""
+
+    @property
+    def descriptor(self) -> int:
+        """The locked file, which the sandbox keeps open: the lock outlives this process if the command does."""
+        ...
 
     def release(self) -> None:
-        """Give the resource back."""
+        """Give the lock back."""
         ...
 
 
@@ -55,7 +60,7 @@ class RunningCommand:
         kept: SpoolLimits,
         *,
         control: int | None = None,
-        guard: Releasable | None = None,
+        guard: SandboxLock | None = None,
         most_processes: int = 0,
         start_mark: bytes = b"",
     ) -> None:
@@ -85,7 +90,7 @@ class RunningCommand:
         env: Mapping[str, str],
         *,
         kept: SpoolLimits,
-        guard: Releasable,
+        guard: SandboxLock,
         most_processes: int,
         start_mark: bytes,
     ) -> "RunningCommand":
@@ -93,7 +98,9 @@ class RunningCommand:
 
         If there is a mark, it is the first thing that the command writes to its standard error.
         """
-        process = _spawn(words, command.stdin, folder, env)
+        program, *options = words
+        locked = [program, "--sync-fd", str(guard.descriptor), *options]
+        process = _spawn(locked, command.stdin, folder, env, guard.descriptor)
         return cls(
             process,
             command.timeout_seconds,

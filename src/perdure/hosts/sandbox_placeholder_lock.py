@@ -1,13 +1,12 @@
 """Lock a sandbox's working folder; the last release in any process removes its placeholder files."""
 
-# ruff: noqa: PTH103, PTH116, PTH118 - before every command, where pathlib would cost time
+# ruff: noqa: PTH118 - before every command, where pathlib would cost time
 import fcntl
 import hashlib
 import os
-import tempfile
 import threading
 
-from .bubblewrap import list_placeholders, remove_placeholders
+from .bubblewrap import list_placeholders, make_own_folder, remove_placeholders
 
 _lock = threading.Lock()
 _users: dict[str, int] = {}
@@ -26,6 +25,8 @@ class PlaceholderGuard:
             paths = list_placeholders(root)
             _users[root] = _users.get(root, 0) + 1
             _placeholders.setdefault(root, set()).update(paths)
+            self.descriptor = _files[root]
+            """The locked file, for the sandbox: its command may live for a moment longer than this process."""
 
     def release(self) -> None:
         """Give up the use; the last command of all processes that use the folder removes the empty files."""
@@ -66,9 +67,5 @@ def _lock_shared(root: str) -> int:
 
 def _open_lock(root: str) -> int:
     """Open the lock file of a working folder: in the user's own part of the folder for temporary files."""
-    folder = os.path.join(tempfile.gettempdir(), f"perdure-locks-{os.getuid()}")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    if os.stat(folder, follow_symlinks=False).st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to another user")
     name = hashlib.blake2b(root.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-    return os.open(os.path.join(folder, name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return os.open(os.path.join(make_own_folder(), name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
