@@ -1,4 +1,4 @@
-"""Store maintenance: delete old sessions by age, number or size, and what only they needed; restore backups.
+"""Store maintenance: delete old sessions by age, number or size, and unneeded file snapshots; restore backups.
 
 Deleted sessions cannot be recovered. So sessions with an active run are never deleted, and those that wait for an
 answer only on request.

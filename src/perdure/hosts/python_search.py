@@ -15,7 +15,7 @@ from perdure.files.confined_folder import FileRefused
 from perdure.files.jail import Jail
 from perdure.toolkits.search_backend import MOST_FILE_BYTES, SearchMatch, SearchQuery
 
-_PROGRAM: Final = os.path.join(os.path.dirname(__file__), "line_search.py")
+_PROGRAM: Final = os.path.join(os.path.dirname(__file__), "line_search_program.py")
 _BATCH_BYTES: Final = 1024 * 1024
 _BATCH_FILES: Final = 200
 

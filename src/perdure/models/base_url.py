@@ -44,7 +44,7 @@ def is_loopback(url: str) -> bool:
 
 
 def get_wire_base_url(url: str, wire: str) -> str:
-    """Return the base URL as this API format needs it: without `/v1` for those whose paths begin elsewhere."""
+    """Return the base URL as the API format `wire` needs it: without a final `/v1` for Anthropic and Ollama."""
     return url.removesuffix("/v1") if wire in {"anthropic", "ollama"} else url
 
 

@@ -67,7 +67,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], ReasoningProfile]] = (
 
 
 def find_reasoning_profile(model: str) -> ReasoningProfile | None:
-    """Return the table row that controls the thinking of this model; `None` if there is none."""
+    """Return the `ReasoningProfile` that fits the name of a model; `None` if the model is unknown."""
     name = model.lower()
     for words, profile in _TABLE:
         if all(word in name for word in words):

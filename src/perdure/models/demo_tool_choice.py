@@ -52,7 +52,10 @@ _AFTER_PREPOSITION = re.compile(
 
 
 def choose_tool(sentence: str, tools: Sequence[ToolSpec], *, required: bool = False) -> ToolSpec | None:
-    """Return the tool whose texts fit the sentence best; `None` if none fits well enough, unless `required`."""
+    """Return the tool whose name, description and parameters match a sentence best; `None` if none does well.
+
+    If `required`, the best one is returned in any case.
+    """
     sentence = _cut_sentence(sentence)
     said, clues = _extract_stems(sentence), _ArgumentClues(sentence, frozenset())
     best, most = None, -1
@@ -67,7 +70,7 @@ def choose_tool(sentence: str, tools: Sequence[ToolSpec], *, required: bool = Fa
 
 
 def guess_arguments(tool: ToolSpec, sentence: str) -> tuple[dict[str, Any], list[str]]:
-    """Guess arguments for the tool; also return the required parameters for which none were found."""
+    """Guess a tool's arguments from a sentence; return them, and the required parameters without a value."""
     clues = _ArgumentClues(_cut_sentence(sentence), _extract_stems(tool.name))
     required = tool.parameters.get("required", ())
     arguments: dict[str, Any] = {}
@@ -84,7 +87,7 @@ def guess_arguments(tool: ToolSpec, sentence: str) -> tuple[dict[str, Any], list
 
 
 def restrict_tool_values(tool: ToolSpec, sentence: str) -> ToolSpec | None:
-    """Return the tool with its parameters limited to values in the sentence; `None` if there are too few.
+    """Return a tool whose parameters allow only values found in a sentence; `None` if a required one has none.
 
     A path, URL or formula must be one that the sentence has. Parameters that may be left out are, unless it names them.
     """

@@ -423,7 +423,7 @@ PROVIDERS: tuple[Provider, ...] = (
 
 
 def list_provider_names() -> list[str]:
-    """Return the names of the built-in providers, in the order of the table."""
+    """Return the names of the built-in providers, in the order of the catalogue."""
     return [each.name for each in PROVIDERS]
 
 

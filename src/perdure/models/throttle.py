@@ -255,7 +255,10 @@ _limits: dict[tuple[str, str], _Limits] = {}
 
 
 def get_shared_throttle(base_url: str, identity: str = "") -> Throttle:
-    """Return the `Throttle` that all models with this key and base URL share. `identity` names the key (`Auth`)."""
+    """Return the `Throttle` (rate limiter) that all models with this base URL and API key share.
+
+    `identity` names the key, as in `Auth`.
+    """
     name = (base_url.rstrip("/"), identity)
     with _lock:
         throttle = _throttles.get(name)
@@ -273,7 +276,7 @@ def limit_key(
     requests_per_minute: float | None = None,
     tokens_per_minute: float | None = None,
 ) -> None:
-    """Limit the requests of this process with one API key; if `identity` is empty, with each key of this base URL.
+    """Set the rate limits of one API key in this process; if `identity` is empty, of each key of a base URL.
 
     The limits apply at once to every model at that base URL, also to those in use. `None` is no limit.
     """

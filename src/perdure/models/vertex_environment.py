@@ -17,12 +17,12 @@ _LOCATIONS = ("GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_REGION", "VERTEXAI_LOCATION
 
 
 def find_project() -> str:
-    """Return the project: from an environment variable, or else that of the service account; empty if there is none."""
+    """Return the Google Cloud project from the environment or the default credentials; empty if there is none."""
     return _get_first_value(_PROJECTS) or _read_project(get_adc_path())
 
 
 def find_location() -> str:
-    """Return the location from an environment variable; `global` if none is set."""
+    """Return the Google Cloud location for Vertex AI from the environment; `global` if none is set."""
     return _get_first_value(_LOCATIONS) or DEFAULT_LOCATION
 
 

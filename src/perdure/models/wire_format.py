@@ -30,7 +30,7 @@ class EncodedRequest(Struct, frozen=True):
 
 
 class Decoder(Protocol):
-    """Protocol for the decoder of one response, which is fed the bytes as they arrive, in pieces of any size."""
+    """Protocol for the decoder of one HTTP response into model events; it is fed the bytes as they arrive."""
 
     @property
     def done(self) -> bool:

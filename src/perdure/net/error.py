@@ -18,13 +18,13 @@ class NetError(PerdureError):
 
 
 class HostUnreachable(NetError):
-    """Raised when the host sent no response."""
+    """Raised when an HTTP request got no response: the host could not be reached, or closed the connection."""
 
     retryable = True
 
 
 class ResponseCutOff(NetError):
-    """Raised when the response ended before it was complete."""
+    """Raised when an HTTP response ended before it was complete."""
 
     retryable = True
 
@@ -36,8 +36,8 @@ class DeadlineExceeded(NetError):
 
 
 class ResponseTooLarge(NetError):
-    """Raised when a response, or an event in it, exceeds the size limit."""
+    """Raised when an HTTP response, or one event of a streamed response, exceeds the size limit."""
 
 
 class InvalidResponse(NetError):
-    """Raised when the response is malformed, or the TLS certificate is not trusted."""
+    """Raised when an HTTP response is malformed, or the server's TLS certificate is not trusted."""

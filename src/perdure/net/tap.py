@@ -41,7 +41,10 @@ class TappedRequest(Struct, frozen=True):
 
 
 class Tap(Protocol):
-    """Observer of raw HTTP traffic. It must be quick, and an exception in it ends the response."""
+    """Protocol for an observer of raw HTTP traffic.
+
+    It must be quick. An exception that it raises ends the response.
+    """
 
     def on_request(self, exchange: TappedRequest) -> None:
         """Handle a request that is about to be sent."""

@@ -1,4 +1,7 @@
-"""Protocol of a transport, which posts a request and streams the response; `HttpTransport` is the default."""
+"""HTTP transports: the protocols for posting a request and streaming the response, and their timeouts.
+
+`HttpTransport` is the default.
+"""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -31,7 +34,10 @@ class Response(Protocol):
 
 
 class Transport(Protocol):
-    """Protocol for sending POST requests. Leaving the context frees the connection, for reuse if the body was read."""
+    """Protocol for a client that sends HTTP POST requests.
+
+    Leaving the context of `post` frees the connection, for reuse if the body was read.
+    """
 
     def post(self, url: str, headers: Mapping[str, str], body: bytes) -> AbstractAsyncContextManager[Response]:
         """Send a POST request and wait until the response starts, with any status. Raise a `NetError` if none does."""
@@ -39,7 +45,7 @@ class Transport(Protocol):
 
 
 class Deadlines(Struct, frozen=True, kw_only=True):
-    """Timeouts of a request: to connect, until the response starts, and between two pieces of it.
+    """Timeouts of an HTTP request: to connect, until the response starts, and between two pieces of the response.
 
     They are meant for dead connections: a model may think for minutes without sending anything.
     """

@@ -82,7 +82,10 @@ def get_difference_kind(event: Event) -> DifferenceKind:
 
 
 def describe_event(event: Event | None, arguments: Mapping[str, str]) -> str:
-    """Return an event as text, one line per thing that can differ. `arguments` are those of tool calls, by call id."""
+    """Return a log event as text for a comparison, one line for each property that can differ in a replay.
+
+    `arguments` are those of the tool calls, by call id.
+    """
     return NOTHING if event is None else "\n".join(_lines(event, arguments))
 
 

@@ -50,7 +50,7 @@ class ReplayStopped(StoreError):
 
 
 class LogComparer:
-    """Compares each event of a replay with the recorded log, and stops the replay at the first difference."""
+    """Comparer of a replay's events with the recorded log, which stops the replay at the first difference."""
 
     def __init__(self, record: RecordedLog, prefixes: Mapping[str, PromptPrefix]) -> None:
         self.record = record

@@ -47,8 +47,9 @@ class RecordedCompaction:
 
 
 def make_recorded_compaction_step(playback: Playback, step: BetweenTurns) -> Any:
-    """Return a between-turns function that stores the recorded result of `step`; custom functions are returned
-    unchanged.
+    """Return a between-turns function that stores what `step` did in the recorded run, instead of calling it.
+
+    A function that is not part of Perdure is returned unchanged.
     """
     if not getattr(step, "__module__", "").startswith(_OURS):
         return step

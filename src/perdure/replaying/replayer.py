@@ -38,7 +38,7 @@ class ReplayedRuns(Struct):
 
 
 def list_missing_options(segment: RunSegment, code: RunOverrides) -> list[str]:
-    """Return the options that a recorded run was given as Python objects, such as `tools`, and `code` does not have.
+    """Return the options that a recorded run got as Python objects, such as `tools`, and that are not in `code`.
 
     The model, and objects that only tools use, are not needed for a replay.
     """

@@ -139,7 +139,10 @@ def choose_compaction(agent: AgentSpec[Any], configured: dict[str, Any]) -> "Com
 
 
 def encode_compaction(compaction: object) -> dict[str, Any]:
-    """Encode the limits and instructions of a compaction for the log. Raises `ConfigError` for other objects."""
+    """Encode the limits and instructions of a `Compaction` for the log.
+
+    Raises `ConfigError` if it has a model or a strategy, and for other objects.
+    """
     from perdure.context.compaction import Compaction
 
     if not isinstance(compaction, Compaction):

@@ -68,7 +68,9 @@ def build_handoff_tool_name(agent_name: str) -> str:
 
 
 def make_handoff_step(build_spec: Callable[[Run, str], RunSpec]) -> BetweenTurns:
-    """Return a function that, before each request, carries out handoffs; `build_spec` builds the next agent's settings.
+    """Return a between-turns function that carries out a handoff: the agent named by the model takes over.
+
+    `build_spec` builds the run settings for that agent.
 
     If the spec cannot be built any more, such as after a restart with other agents, the model gets a message that says
     so, and continues.

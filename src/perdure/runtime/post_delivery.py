@@ -1,6 +1,4 @@
-"""Delivery of posts (stored messages to a session) to its run: those that wait at its start, and later ones by
-polling.
-"""
+"""Deliver posts (stored messages to a session) to its run: waiting ones at the start, later ones by polling."""
 
 import asyncio
 import logging
@@ -31,7 +29,10 @@ def _choose_interval() -> float:
 
 
 def fill_mailbox(mailbox: Mailbox, posts: Sequence[Post], state: State, run_id: str, *, is_resumed: bool) -> list[Post]:
-    """Put the posts for a run into its mailbox; return those that are too late, as they were for an earlier run."""
+    """Put waiting posts (stored messages) into the mailbox of a run; return those meant for an earlier run.
+
+    These are cancels, answers and inbox results that come too late.
+    """
     if not posts:
         return []
     questions = {each.ask_id for each in state.open_questions} if is_resumed else set[str]()
@@ -93,7 +94,7 @@ class PostPoller:
 
 
 async def iterate_with_timeouts(entries: AsyncGenerator[Entry], seconds: float) -> AsyncGenerator[Entry | None]:
-    """Yield the entries, and `None` whenever none has arrived for `seconds`."""
+    """Yield log entries as they arrive, and `None` each time that none has arrived for `seconds`."""
     coming: asyncio.Future[Entry | None] | None = None
     try:
         while True:

@@ -30,7 +30,10 @@ _named_locks: "dict[tuple[Any, ...], asyncio.Future[None]]" = {}
 
 
 async def expand_and_run(session: "Session[Any]", command: RunCommand, driver: SessionDriver) -> Outcome[Any]:
-    """Expand the prompt of a command, then run it. A prompt with an `input_id` is expanded only once."""
+    """Expand `/name` and `@file` in the prompt of a `RunCommand`, then run the agent on the result.
+
+    A prompt with an `input_id` is expanded only once.
+    """
     if not command.input_id:
         state = State() if not session.agent.handoffs else await session.read_state()
         return await driver.perform_command(await expand_prompt(session, command, state))
@@ -39,7 +42,10 @@ async def expand_and_run(session: "Session[Any]", command: RunCommand, driver: S
 
 
 async def expand_prompt(session: "Session[Any]", command: RunCommand, state: State) -> RunCommand:
-    """Return the command with `/name` and `@file` in its prompt expanded; one that was run before stays as it is."""
+    """Return a `RunCommand` with `/name` and `@file` in its prompt expanded.
+
+    A command whose `input_id` was run before is returned unchanged.
+    """
     from perdure.context.directives import apply_directives
 
     if not command.messages or (command.input_id and command.input_id in state.runs_by_input_id):

@@ -413,8 +413,9 @@ def combine_gates(
     *,
     is_restricted: bool = True,
 ) -> "Gate | None":
-    """Return the permission gate of the active agent, limited by the gate of the agent that the conversation began
-    with, and that by the gate of the run above.
+    """Return the active agent's permission gate, limited by those of the first agent and of the parent run.
+
+    The first agent is the one that the conversation began with; it limits others only with `narrow_handoffs`.
     """
     if agent is first_agent or not first_agent.narrow_handoffs:
         return _limit_gate(agent.permission, agent, gate_above, is_restricted=is_restricted)

@@ -9,7 +9,7 @@ driver in whichever process it is.
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -57,8 +57,8 @@ from .overrides import (
     add_output,
     check_cancel_mode,
     check_overrides,
-    is_conversation,
-    to_user_message,
+    split_prompt,
+    to_sent_message,
 )
 from .past_outcome import build_error_outcome
 from .resume_reasons import (
@@ -403,11 +403,11 @@ class Session(StoredSession[D]):
         A message of the assistant, as in `steer(assistant("…"))`, is added to the conversation as its own words.
         `post_id` is your id for the message: sent again under the same id, it is delivered once, and False is returned.
         """
-        return await self._post_message(STEER_POST, _to_sent_message(content, "steering"), post_id)
+        return await self._post_message(STEER_POST, to_sent_message(content, "steering"), post_id)
 
     async def follow_up(self, content: Content | Message, *, post_id: str = "") -> bool:
         """Send the model a message that it gets when the run would otherwise end. `post_id` is as for `steer`."""
-        return await self._post_message(FOLLOW_UP_POST, _to_sent_message(content, "follow_up"), post_id)
+        return await self._post_message(FOLLOW_UP_POST, to_sent_message(content, "follow_up"), post_id)
 
     async def cancel(self, mode: CancelMode = "now") -> bool:
         """Cancel the current run, here or in another process: now, after the running tool calls, or after the turn.
@@ -641,8 +641,7 @@ class Session(StoredSession[D]):
         return await self._wake_for_reasons(add_output(overrides, output), self._find_new_reasons)
 
     async def wait_for_agents(self, seconds: float | None = None) -> bool:
-        """Wait until the background agents that work for this session in this process are done; return False if some
-        are not after so many seconds.
+        """Wait until the background agents of this session in this process are done; return False after `seconds`.
 
         Their results are in the inbox then: `wake` passes them to the model. An agent that waits for an answer is not
         done. Use it before the end of `async with agent`, which stops them. Tasks that another process has left are
@@ -676,7 +675,7 @@ class Session(StoredSession[D]):
             )
         argument_checks.require_bool("session.run", "take_over", take_over)
         check_role(self.agent, options.get("role", self.role))
-        history, messages = _split_prompt(prompt)
+        history, messages = split_prompt(prompt)
         return RunCommand(
             new_id(),
             self._add_session_role(options),
@@ -784,24 +783,6 @@ async def _sleep_until_shutdown(clock: Clock, seconds: float, process_end: Shutd
         for timer in timers:
             timer.cancel()
         await wait_despite_cancel(timers)
-
-
-def _split_prompt(prompt: Prompt) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Split a prompt into the messages that precede it, if it is a conversation, and the message to answer."""
-    if not is_conversation(prompt):
-        return (), (to_user_message(cast("Content | Message", prompt)),)
-    from .imported_messages import split_transcript  # at first use: most prompts are one message
-
-    return split_transcript(cast("Sequence[Message]", prompt))
-
-
-def _to_sent_message(content: Content | Message, origin: str) -> Message:
-    """Convert content that is sent to a session to a message of the user or the assistant."""
-    if not isinstance(content, Message) or content.role != "assistant":
-        return to_user_message(content, origin)
-    from .imported_messages import to_assistant_message  # at first use: hosts seldom speak for the assistant
-
-    return to_assistant_message(content, origin)
 
 
 def _build_resume_command(where: str, options: RunOverrides, take_over: object, unpark: object) -> ResumeCommand:

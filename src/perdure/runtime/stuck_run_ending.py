@@ -15,7 +15,9 @@ from .resume_reasons import CALL_OPTION
 
 
 async def end_stuck_run(run: Run) -> Outcome[Any]:
-    """End a run whose task does not stop: disable its log, and store a result for every open tool call.
+    """End a run whose asyncio task ignores its cancel: store results for open tool calls, and the run's end.
+
+    From then on the task can store nothing more.
 
     A run that its process leaves to another one is not ended, and calls that have not begun stay open.
     """

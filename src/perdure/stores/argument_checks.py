@@ -39,8 +39,9 @@ def check_count(name: str, value: int) -> None:
 
 
 def check_post(post: Post) -> None:
-    """Raise `ConfigError` unless every store can keep this post (a message to a session), and a log entry can have its
-    id.
+    """Raise `ConfigError` unless the id and kind of a post (a message to a session) are valid in every store.
+
+    The id must also be valid for a log entry, and not be empty.
     """
     check_session_id(post.id, what="the id of a post")
     check_session_id(post.kind, what="the kind of a post")

@@ -35,7 +35,9 @@ FORMAT: Final = 1
 
 
 class SessionDocuments(Protocol):
-    """Protocol of your own storage of sessions as documents. The methods may be plain functions or async ones.
+    """Protocol for a host program's storage of sessions as documents: load, save and delete.
+
+    The methods may be plain functions or async ones.
 
     `list`, if there is one, returns the ids of all sessions. Without it, only sessions that were used in this process
     are listed, and nothing can be redacted.

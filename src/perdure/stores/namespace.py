@@ -43,8 +43,7 @@ _SEPARATOR: Final = "/"
 
 
 def namespaced(store: Store, prefix: str) -> Store:
-    """Return a store that has only the sessions of `store` whose ids begin with `prefix` and a slash; its ids omit
-    that prefix.
+    """Return a store that has only the sessions whose ids begin with `prefix/`; its own ids omit that prefix.
 
     It is `ImmediateStore`, `SearchableStore` and `MaintainableStore` exactly when `store` is. `size` lists the sessions
     of the part; its other numbers, `vacuum` and `backup` are those of the whole store. Raises `ConfigError` for a

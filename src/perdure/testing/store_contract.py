@@ -49,7 +49,7 @@ _CHECKS: tuple[StoreCheck, ...] = (
 async def check_store(
     make: MakeStore, *, full_disk: FullDisk | None = None, restored: OpenBackup | None = None
 ) -> dict[str, str]:
-    """Check a store against the contract, and return the checks that were skipped, each with the reason.
+    """Check that a store keeps what every `Store` must guarantee; return the skipped checks with their reasons.
 
     `make` is called for each check and returns an open store, which is closed again. If it returns a new object for the
     same location each time, two of them are tested against each other as well. Checks use their own session ids, so the

@@ -27,12 +27,12 @@ class CommandRecord(Struct, frozen=True):
 
 
 async def note_command(context: ToolContext[Any], line: str, root: str) -> None:
-    """Store that this call is about to run a command which may change files."""
+    """Store in the session's log that a tool call is about to run a command which may change files."""
     await context.keep(COMMAND_NAME, CommandRecord(line, context.call_id, root))
 
 
 def parse_command_record(value: Any) -> CommandRecord | None:
-    """Convert a value of the log to a record; `None` for one that is none."""
+    """Convert a value from a session's log to a `CommandRecord`; `None` if it is not one."""
     try:
         return msgspec.convert(value, CommandRecord)
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""Find the text to replace in a file, even if the model did not copy it exactly: five ever looser comparisons.
+"""Find the text to replace in a file, even if the model did not copy it exactly, by five levels of comparison.
 
 Models get blanks, indentation and quotation marks wrong. Each rung forgives more than the one before, and the first
 rung with a match decides, so that an exact copy never matches anything else. Whatever could mean two places is refused.

@@ -70,7 +70,10 @@ class FileWriteBackend(FileReadBackend, Protocol):
 async def call_backend_method(
     context: ToolContext[Any], function: Callable[P, T | Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Call a method of a backend: an async one directly, a plain one on a thread, after confirming the lease."""
+    """Call a method of a tool's backend: an async one directly, a plain one on a thread.
+
+    The thread first confirms that the session's lease is still valid.
+    """
     if inspect.iscoroutinefunction(function):
         return await cast("Awaitable[T]", function(*args, **kwargs))
 
@@ -83,7 +86,7 @@ async def call_backend_method(
 
 
 def get_path_target(context: ToolContext[Any]) -> PathTarget:
-    """Return the path target of a tool call, as permission was given for it. Raises `ToolError` if it has none."""
+    """Return the file path that permission was given for in a tool call. Raises `ToolError` if it has none."""
     try:
         target = context.target
     except FileRefused as error:
@@ -115,7 +118,7 @@ def refuse_early(
 
 
 def check_backend(owner: str, backend: object, methods: Sequence[str]) -> None:
-    """Raise `ConfigError` unless an object has the methods of a backend."""
+    """Raise `ConfigError` unless an object has these methods, which a tool's backend needs."""
     missing = [each for each in methods if not callable(getattr(backend, each, None))]
     if isinstance(backend, type) or missing:
         raise ConfigError(

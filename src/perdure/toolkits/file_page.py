@@ -24,7 +24,7 @@ def detect_image_type(data: bytes) -> str:
 
 
 def decode_text(data: bytes, path: str) -> str:
-    """Return the text of a file that is to be changed. Raises `ToolError` if it is not UTF-8."""
+    """Decode the content of a file that is to be edited. Raises `ToolError` unless it is UTF-8 text."""
     if b"\0" in data:
         raise ToolError(f"{path!r} is not a text file")
     try:

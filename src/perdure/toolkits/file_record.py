@@ -51,12 +51,12 @@ class SnapshotBackend(Protocol):
 
 
 def read_record(context: ToolContext[Any], path: str) -> FileRecord | None:
-    """Return what the session knows of a file; `None` if its tools have not read it."""
+    """Return the record of a file in the session's log; `None` if no tool has read or changed the file."""
     return parse_record(context.kept(FILE_PREFIX + path))
 
 
 def parse_record(value: Any) -> FileRecord | None:
-    """Parse a file record from a value in the log; `None` if it is not one."""
+    """Convert a value from a session's log to a `FileRecord`; `None` if it is not one."""
     try:
         return None if value is None else msgspec.convert(value, FileRecord)
     except msgspec.ValidationError:
@@ -64,7 +64,7 @@ def parse_record(value: Any) -> FileRecord | None:
 
 
 async def note_read(context: ToolContext[Any], path: str, digest: str) -> None:
-    """Store that the session has seen this content of a file, unless that is known already."""
+    """Store in the session's log that a tool has read a file with this digest, unless that is stored already."""
     known = read_record(context, path)
     if known is None or known.digest != digest:
         await context.keep(FILE_PREFIX + path, FileRecord(digest))
@@ -73,7 +73,7 @@ async def note_read(context: ToolContext[Any], path: str, digest: str) -> None:
 async def note_change(
     context: ToolContext[Any], path: str, root: str, before: FileContent | None, after: str
 ) -> FileRecord:
-    """Store that this call is about to change a file."""
+    """Store in the session's log that a tool call is about to change a file; return the record."""
     record = FileRecord(
         digest=after,
         before=NO_FILE if before is None else before.digest,

@@ -26,7 +26,7 @@ _MOST_LOGGED: Final = 200
 
 
 class GitOutput(Struct, frozen=True):
-    """The output of a git command."""
+    """The output of a git command: its text, exit code and error output."""
 
     text: str
     exit_code: int = 0
@@ -188,7 +188,9 @@ def check_revision(revision: str) -> str:
 
 
 def check_path(files: FileReadBackend, path: str, *, write: bool = False) -> str:
-    """Return a path relative to the root, for git; raise `ToolError` if it is outside, or may not be accessed.
+    """Return a path relative to the backend's root folder, for git; raise `ToolError` if access is not allowed.
+
+    It also raises `ToolError` if the path is outside of that folder.
 
     The path is not resolved through links: git has the link itself, and not what it leads to.
     """

@@ -38,7 +38,10 @@ _values: ContextVar[Values] = ContextVar("perdure_tool_values", default=None)
 
 
 def replace_value_store(tools: Sequence[Tool[..., Any]], values: Values) -> list[Tool[..., Any]]:
-    """Return the tools with another store for their values. Raises `ConfigError` if it is not a valid one."""
+    """Return tools that keep their values in the store `values` instead of in the agent's part of the log.
+
+    It is `"session"` or a `ValueStore`; `None` changes nothing. Raises `ConfigError` for other objects.
+    """
     if values is None:
         return list(tools)
     is_store = callable(getattr(values, "load", None)) and callable(getattr(values, "save", None))

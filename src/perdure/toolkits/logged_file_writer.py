@@ -29,7 +29,7 @@ async def read_file(
 async def read_file_if_there(
     context: ToolContext[Any], files: FileReadBackend, target: PathTarget
 ) -> FileContent | None:
-    """Return the content of a file that is about to be written; `None` if there is none."""
+    """Return the content of a file that a tool is about to write; `None` if the file does not exist."""
     try:
         return await read_file(context, files, target, verb="written")
     except ToolError as error:
@@ -67,7 +67,7 @@ class FileWriter(Struct, frozen=True):
 
 
 def show_path(files: FileReadBackend, target: PathTarget) -> str:
-    """Return the path of a target as the model knows it; the absolute path if it is outside the root."""
+    """Return a file's path in the form shown to the model; the absolute path if it is outside the root folder."""
     try:
         return files.show(target)
     except FileRefused:

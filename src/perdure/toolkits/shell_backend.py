@@ -56,7 +56,7 @@ class StreamOutput(Struct, frozen=True):
 
 
 class ShellResult(Struct, frozen=True, kw_only=True):
-    """The result of a command."""
+    """The result of a shell command: exit code, both output streams, why it ended, and its duration."""
 
     exit_code: int
     """The exit code; 128 and the number of the signal if one has ended it."""

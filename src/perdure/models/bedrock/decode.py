@@ -281,7 +281,7 @@ class BedrockDecoder:
 
 
 def build_citation(told: dict[str, Any], start: int, end: int) -> Citation:
-    """Build a citation from the provider's JSON (`told`), for the reply's text between `start` and `end`."""
+    """Build a citation from the JSON object that Bedrock sent, for the reply's text from `start` to `end`."""
     title = as_text(told.get("title"))
     web = as_dict(as_dict(told.get("location")).get("web"))
     source = as_text(web.get("url")) or as_text(told.get("source")) or title

@@ -44,7 +44,10 @@ _NOVA_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "hi
 
 
 def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
-    """Encode a request for the Converse API as path, body and headers. Raises `BadRequest` if it breaks a rule."""
+    """Encode a model request as the path, body and headers of a Converse API call.
+
+    Raises `BadRequest` if it breaks a rule of that API.
+    """
     settings = request.settings
     if "messages" in settings.extra_body:
         raise ConfigError("extra_body={'messages': …}: the conversation is sent as it is; change it in the session")

@@ -68,7 +68,9 @@ def build_message_encoder(
     echo: bool,
     citations: bool = False,
 ) -> Callable[[Message], Sequence[Item]]:
-    """Return a function that encodes messages for this model. Unless `echo`, its earlier thinking is left out.
+    """Return a function that encodes messages as messages of the Converse API.
+
+    Unless `echo`, the model's earlier thinking is left out.
 
     With `citations`, the model is asked to cite documents.
     """

@@ -49,7 +49,7 @@ _BY_MODEL: tuple[tuple[str, str], ...] = (
 
 
 def get_model_features(name: str, model: str) -> BedrockModelFeatures:
-    """Return the features of the table row `name`; without such a row, those of the maker of `model`."""
+    """Return the Converse API features of the dialect `name`; if there is none, those of the maker of `model`."""
     return DIALECTS.get(name) or _get_dialect_by_model(model)
 
 

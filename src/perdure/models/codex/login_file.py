@@ -51,13 +51,16 @@ class CodexLogin(Struct, frozen=True, kw_only=True):
 
 
 def get_login_path() -> str:
-    """Return the path of the login: `PERDURE_CODEX_AUTH`, or `auth.json` in `CODEX_HOME`, or in `~/.codex`."""
+    """Return the path of the Codex CLI's login file: `PERDURE_CODEX_AUTH`, or `auth.json` in `CODEX_HOME`.
+
+    Without either variable, `auth.json` in `~/.codex`.
+    """
     home = os.environ.get("CODEX_HOME") or os.path.join("~", ".codex")
     return os.path.expanduser(os.environ.get("PERDURE_CODEX_AUTH") or os.path.join(home, "auth.json"))
 
 
 def read_login(path: str) -> CodexLogin:
-    """Read the login from a file of the CLI. Raises `AuthFailed` if there is none."""
+    """Read the tokens of a ChatGPT login from the Codex CLI's login file. Raises `AuthFailed` if it has none."""
     kept = _read_login_file(path)
     tokens = as_dict(kept.get("tokens"))
     if not as_text(tokens.get("access_token")):

@@ -86,7 +86,7 @@ class PromptFeedback(Struct, rename="camel"):
 
 
 class GeminiChunk(Struct, rename="camel"):
-    """Chunk of a response: candidates, token counts and feedback."""
+    """Chunk of a streamed Gemini response: candidates, token counts and feedback on the prompt."""
 
     candidates: list[Candidate] | None = None
     usage_metadata: TokenCounts | None = None
@@ -99,7 +99,7 @@ _decode = msgspec.json.Decoder(GeminiChunk).decode
 
 
 def parse_chunk(data: bytes) -> GeminiChunk | None:
-    """Parse a chunk; None if the bytes are not a JSON object."""
+    """Parse a chunk of a Gemini response; `None` if the bytes are not a JSON object."""
     try:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

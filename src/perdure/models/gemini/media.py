@@ -42,7 +42,10 @@ _is_fetchable_url = re.compile(r"(?:https?|gs)://.+|files/.+", re.DOTALL).fullma
 
 
 def encode_media(media: Media, profile: Profile) -> dict[str, Any] | str:
-    """Encode media as a part; if the model does not support them, return a text part that says so."""
+    """Encode media as a Gemini part; return a text instead if the model does not support the media.
+
+    That text is the content of a text document, or a note.
+    """
     media = normalize_media(media)
     if not _is_supported(media, profile):
         text = decode_text_document(media) if isinstance(media, Document) else None

@@ -64,7 +64,10 @@ def insert_user_turns(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 class GeminiMessageEncoder:
-    """Encoder of the messages of one request as contents, in order."""
+    """Encoder of the messages of one model request as `contents`, the messages of the Gemini API.
+
+    It is given the messages in order.
+    """
 
     def __init__(self, messages: Sequence[Message], profile: Profile, *, echo: bool = True) -> None:
         """Set up the encoder; with `echo`, the model gets its own signatures and thoughts back."""

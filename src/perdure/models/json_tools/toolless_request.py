@@ -11,7 +11,10 @@ from .history_rewriter import AnswerForm, MessageRewriter, encode_spaced_json
 
 
 def build_toolless_request(request: Request, rewrite_message: MessageRewriter, *, enforced: bool) -> Request:
-    """Return the request with its tools described in the instructions. `enforced`: the reply's schema is enforced."""
+    """Return a request without tools: they are described in its instructions, for JSON tool mode.
+
+    If `enforced`, the request also has an output schema that the reply must match.
+    """
     form: AnswerForm = "bare" if not request.tools else ("text" if request.output is None else "value")
     messages = [rewrite_message(message, form) for message in request.messages]
     if not request.tools:

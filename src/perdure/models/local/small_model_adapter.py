@@ -77,7 +77,7 @@ def adapt_to_small_model(model: Model, context_tokens: int) -> Model:
 
 
 class SmallModelRequest(Struct, frozen=True):
-    """Request as it is sent to the small packaged model instead of the original, and how to treat its reply."""
+    """Request adapted to the small packaged model, a prefix for its reply, and whether the reply may be cut off."""
 
     request: Request
     prefix: str = ""

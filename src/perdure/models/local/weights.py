@@ -78,7 +78,10 @@ def _find_packaged_weights() -> str | None:
 
 
 def read_trained_context(path: str) -> int | None:
-    """Read the context window that a model was trained with from its GGUF file. Raises `ConfigError`."""
+    """Read the context window that a model was trained with from its GGUF file.
+
+    Raises `ConfigError` if the file is not GGUF, damaged or unreadable.
+    """
     try:
         with open(path, "rb") as file:
             if (magic := file.read(len(_MAGIC))) != _MAGIC:

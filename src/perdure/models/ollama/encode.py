@@ -24,7 +24,10 @@ _LEVELS = frozenset({"low", "medium", "high"})
 
 
 def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
-    """Return the path and body to post. Raises `ProviderRuleError` if the server would misread the conversation."""
+    """Encode a model request as the path and body of an Ollama chat call.
+
+    Raises `ProviderRuleError` if the server would misread the conversation.
+    """
     echo = request.settings.echo_reasoning is not False
     name = (request.session_id, profile.model, echo) if request.session_id else None
     items = build_message_encoder(request.messages, profile, echo=echo)

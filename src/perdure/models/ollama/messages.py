@@ -30,7 +30,10 @@ NO_OUTPUT_TEXT = "[no output]"
 def build_message_encoder(
     messages: Sequence[Message], profile: Profile, *, echo: bool
 ) -> Callable[[Message], Sequence[Item]]:
-    """Return a function that encodes messages for this model. Unless `echo`, its earlier thinking is left out."""
+    """Return a function that encodes messages as messages of Ollama's chat API.
+
+    Unless `echo`, the model's earlier thinking is left out.
+    """
     ids = CallIdTranslator(messages, profile, can_repeat=True)
 
     def encode_message(message: Message) -> Sequence[Item]:

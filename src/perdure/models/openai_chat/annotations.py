@@ -32,7 +32,10 @@ def parse_annotation(annotation: Mapping[str, Any], offset: int = 0) -> Citation
 
 
 def parse_source_lists(addresses: Any, results: Any) -> Iterator[Citation]:
-    """Yield a citation for each source of a list of addresses, with title and quote from the search results."""
+    """Yield a citation for each URL in a response's list of sources and in its search results.
+
+    Title and quote are those of the search result.
+    """
     found = {url: each for each in as_dicts(results) if (url := as_text(each.get("url")))}
     listed = [each for each in as_list(addresses) if isinstance(each, str)]
     for url in dict.fromkeys([*listed, *found]):

@@ -99,7 +99,7 @@ _decode_typed_chunk = msgspec.json.Decoder(ChatChunk).decode
 
 
 def parse_chunk(data: bytes) -> ChatChunk | None:
-    """Parse a chunk; None if the bytes are not a JSON object."""
+    """Parse a chunk of a chat completions response; `None` if the bytes are not a JSON object."""
     try:
         chunk = _decode_typed_chunk(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # a ValidationError is one as well

@@ -33,7 +33,10 @@ _USER_MESSAGE_PREFIX = b'{"role":"user"'
 
 
 def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
-    """Return the path and body to post. Raises `ProviderRuleError` if the provider would refuse the conversation."""
+    """Encode a model request as the path and body of a chat completions call.
+
+    Raises `ProviderRuleError` if the provider would refuse the conversation.
+    """
     settings = request.settings
     dialect = get_dialect(profile.dialect)
     writer = ChatMessageEncoder(request.messages, profile, dialect, echo=settings.echo_reasoning)
@@ -143,7 +146,10 @@ def _encode_response_format(output: OutputSpec, profile: Profile) -> dict[str, A
 
 
 def merge_extra_body(head: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge `extra_body` into the fields: mappings are merged, tools are appended, other values are replaced."""
+    """Merge the caller's `extra_body` into the fields of a chat completions request body.
+
+    Mappings are merged, tools are appended, other values are replaced. Raises `ConfigError` for `messages`.
+    """
     if "messages" in extra:
         message = "extra_body: 'messages' are made from the conversation; take them out, and add to the prompt instead"
         raise ConfigError(message)

@@ -33,7 +33,7 @@ _is_nine_letter_id = re.compile(r"[A-Za-z0-9]{9}").fullmatch
 
 
 class ChatMessageEncoder:
-    """Encoder of messages as chat messages for one model."""
+    """Encoder of messages as `messages` of a chat completions request, in the dialect of one provider."""
 
     def __init__(
         self, messages: Sequence[Message], profile: Profile, dialect: ChatDialect, *, echo: bool | None

@@ -23,7 +23,7 @@ _TRUE = b"true"
 
 
 class ReplyMetadataCollector:
-    """Collector of the metadata of one reply, which is complete at its end."""
+    """Collector of the metadata in a chat completions response, such as cost, sources and log probabilities."""
 
     __slots__ = ("_calls", "_candidates", "_facts", "_filters", "_logprobs", "_model", "_sources", "cost_usd")
 

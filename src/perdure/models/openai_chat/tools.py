@@ -21,7 +21,10 @@ _encoded_tools_cache: OrderedDict[tuple[int, str, bool], tuple[Sequence[ToolSpec
 
 
 def encode_tools(tools: Sequence[ToolSpec], profile: Profile) -> msgspec.Raw:
-    """Encode tool definitions as a JSON list. The bytes are cached for each tuple object."""
+    """Encode tool definitions as the `tools` list of a chat completions request, in JSON.
+
+    The result is cached if the definitions are a tuple.
+    """
     key = (id(tools), profile.schema, profile.strict_tools)
     kept = _encoded_tools_cache.get(key)
     if kept is not None and kept[0] is tools:

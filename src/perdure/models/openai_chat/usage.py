@@ -13,7 +13,10 @@ _CACHE_WRITE = ("cache_creation_input_tokens", "cache_write_tokens")
 
 
 def parse_usage(raw_usage: Mapping[str, Any]) -> Usage | None:
-    """Parse the token counts of a response: `partial` if input or output is missing, None if both are."""
+    """Parse the token counts in a response's usage object; `None` if it has neither input nor output tokens.
+
+    If it has only one of them, the precision is `partial`.
+    """
     read, written = (
         _get_first_count(raw_usage, "prompt_tokens", "input_tokens"),
         _get_first_count(raw_usage, "completion_tokens", "output_tokens"),

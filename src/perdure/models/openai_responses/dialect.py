@@ -85,7 +85,7 @@ _is_grok_model = re.compile(r"(?:^|/)grok").search
 
 
 def get_dialect(profile: Profile) -> ResponsesDialect:
-    """Return the dialect that a profile names; if that is OpenAI's or unknown, the one that fits the model.
+    """Return the Responses API dialect of a profile; if it is OpenAI's or unknown, the one for its model.
 
     Models of xAI get its dialect, and models that do not reason get a dialect without reasoning.
     """

@@ -1,4 +1,4 @@
-"""Store the fields of an output item that a message has no field for, so that the item can be sent back. No I/O.
+"""Keep the fields of Responses output items that messages lack, so that the items can be sent back. No I/O.
 
 The id and phase of a text, and the id and type of a call, are stored as JSON in `signature`. Reasoning is stored whole:
 its encrypted part as `Thinking.data`, the rest as `Thinking.details`. Items of unknown types, such as a search by the
@@ -29,7 +29,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode_item_metadata(item: Mapping[str, Any]) -> str:
-    """Encode the id and other metadata of a text or call item as a signature; empty if there are none."""
+    """Encode the id and other metadata of a text or call item as JSON, for the `signature` of its message part.
+
+    Returns an empty string if the item has none.
+    """
     kept = {name: item[name] for name in _METADATA_FIELDS if isinstance(item.get(name), str) and item[name]}
     if item.get("type") == CUSTOM_TOOL_CALL:
         kept["type"] = CUSTOM_TOOL_CALL
@@ -37,7 +40,7 @@ def encode_item_metadata(item: Mapping[str, Any]) -> str:
 
 
 def encode_approval_metadata(item: Mapping[str, Any]) -> str:
-    """Encode the fields of an approval request, except its arguments, as the signature of its call."""
+    """Encode an approval request's fields, except its arguments, as JSON for the `signature` of its tool call."""
     return _encode({name: str(item.get(name) or "") for name in _APPROVAL_FIELDS}).decode()
 
 

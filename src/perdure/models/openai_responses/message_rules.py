@@ -25,7 +25,7 @@ _MOST_SHOWN = 80
 
 @cache
 def get_call_input_fields(dialect: ResponsesDialect) -> Mapping[str, str]:
-    """Return the types of the call items that the client has to answer, each with the name of its input field."""
+    """Return the input field of each call type that the client answers, such as `arguments` of `function_call`."""
     return {kind: field for kind, field in INPUT_FIELD_BY_CALL_TYPE.items() if kind not in dialect.provider_calls}
 
 
@@ -43,7 +43,7 @@ _BEGINNING = _RulesState(begun=False)
 
 
 class ResponsesMessageRules:
-    """Rules about the order of items (messages, calls, results), and about the fields of each."""
+    """Rules of the Responses API about items (messages, calls, results): their order, and the fields of each."""
 
     def __init__(self, dialect: ResponsesDialect) -> None:
         self._longest_id = dialect.longest_id

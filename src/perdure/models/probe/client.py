@@ -1,4 +1,4 @@
-"""Send the requests of a probe, and collect the details of each reply.
+"""Client of a model probe, which tests an endpoint's capabilities with a few small requests.
 
 Requests are encoded by the same wire as in production, with the profile found so far: the probe tests whether the
 runtime's own requests are accepted.
@@ -43,7 +43,7 @@ BodyChange: TypeAlias = Callable[[dict[str, Any]], object]
 
 
 class ProbeReply(Struct):
-    """Reply to one request of a probe, or the error that it got."""
+    """An endpoint's reply to one request of a model probe, or the error if the request failed."""
 
     error: ModelError | None = None
     """Error, if there is no reply."""
@@ -67,11 +67,11 @@ class ProbeReply(Struct):
 
 
 class RequestLimitReached(Exception):
-    """Raised when a probe would send more requests than its limit allows."""
+    """Raised when a model probe (a test of an endpoint's capabilities) would exceed its limit of requests."""
 
 
 class ProbeClient:
-    """Client that sends the requests of a probe to one endpoint, and counts them."""
+    """Client that sends the test requests of a model probe to one endpoint, and counts them."""
 
     def __init__(
         self,

@@ -58,7 +58,10 @@ class _ColourAnswer(Struct):
 
 
 async def send_until_accepted(asker: ProbeClient, draft: ProfileDraft) -> ProbeReply:
-    """Send a first request in various forms until one is accepted. Return the last reply."""
+    """Send a test request in plainer and plainer forms until the endpoint accepts one. Return the last reply.
+
+    The forms differ in streaming, reported usage and dialect. An error other than a refused request ends the search.
+    """
     heard = ProbeReply()
     for fields in _list_request_forms(draft.profile, asker.wire.name):
         tried = replace(draft.profile, **fields)

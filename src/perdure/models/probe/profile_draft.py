@@ -1,4 +1,4 @@
-"""Profile (capabilities and limits) that a probe fills in, with a finding for each experiment."""
+"""Draft of a model's profile (capabilities and limits), filled in by the experiments of a model probe."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from perdure.models.profile import Profile
 
 
 class Finding(Struct, frozen=True):
-    """Result of one experiment of a probe, as text for people."""
+    """Result of one experiment of a model probe (a test of one capability), as text for people."""
 
     about: str
     found: str
@@ -17,7 +17,7 @@ class Finding(Struct, frozen=True):
 
 
 class ProfileDraft:
-    """Profile that a probe is filling in, and the findings of its experiments."""
+    """Profile (capabilities and limits) that a model probe fills in, and the findings of its experiments."""
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile

@@ -33,7 +33,10 @@ def parse_wait_in_text(text: str) -> float | None:
 
 
 def parse_wait_field(value: Any, unit: float = 1.0) -> float | None:
-    """Return the wait in seconds from a field: a number of units, or a duration such as `"22s"`."""
+    """Return the seconds to wait that an error field or header gives: a number times `unit`, or `"22s"`.
+
+    `None` if it gives none.
+    """
     if isinstance(value, str):
         text = value.strip()[:60]
         if _DURATION.fullmatch(text):
@@ -51,7 +54,10 @@ def parse_wait_field(value: Any, unit: float = 1.0) -> float | None:
 
 
 def parse_wait_headers(headers: Mapping[str, str], now: float | None) -> float | None:
-    """Return the wait from the headers. A date is relative to `now` (seconds since 1970), or to the `Date` header."""
+    """Return the seconds to wait that the `retry-after` headers of an HTTP response ask for; `None` if none.
+
+    A date is relative to `now` (seconds since 1970), or to the `Date` header.
+    """
     named = {name.lower(): value for name, value in headers.items()}
     exact = parse_wait_field(named.get("retry-after-ms"), 0.001)
     if exact is not None:

@@ -155,7 +155,7 @@ def _build_typed_tool(name: str, description: str, type_: Any, carry_out_task: _
 
 
 async def call_factory(factory: AgentFactory, assignment: Assignment) -> AgentSpec[Any]:
-    """Call the factory for this assignment, and return its agent."""
+    """Call the factory function that builds a subagent for a task, and return the agent."""
     made = factory(assignment)
     agent = cast("Any", await made if inspect.isawaitable(made) else made)
     argument_checks.require_return_type("factory", factory, agent, AgentSpec, "an Agent")

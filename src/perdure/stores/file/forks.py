@@ -73,8 +73,9 @@ def read_shared_entries(folder: str, header: Header, after: int) -> SharedEntrie
 
 
 def find_file_of_shared_entries(folder: str, header: Header) -> SessionPaths:
-    """Return the paths of the file that has a fork's shared entries: the parent's log, or the remnant of a deleted
-    parent.
+    """Return the file paths of the log that has a fork's shared entries: its parent's, or that parent's remnant.
+
+    The remnant is the part of a deleted parent's log that its forks share.
     """
     place = session_paths(folder, header.parent)
     is_there = is_parent_alive(folder, header)
@@ -114,8 +115,9 @@ def read_fork_headers(folder: str) -> ForkHeaders:
 
 
 def delete_log_keeping_shared(folder: str, place: SessionPaths) -> None:
-    """Delete the log of a session, but keep the entries that its forks share. The caller has locked the folder. Raises
-    `OSError`.
+    """Delete the log of a session, but keep the entries that its forks share.
+
+    The caller has locked the folder. Raises `OSError`.
     """
     header = read_header(place.log)
     if os.path.lexists(fork_marker_path(place)):

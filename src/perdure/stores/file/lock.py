@@ -32,9 +32,7 @@ _ROOM: Final = 512
 
 
 class LockRecord(msgspec.Struct, frozen=True):
-    """The content of a lock file: the process that has the lock, its fence number, and the last entry that is safely
-    on the disk.
-    """
+    """Content of a session's lock file: the owning process, its fence number, and the last entry known to be synced."""
 
     fence: int = 0
     synced: int = 0
@@ -91,8 +89,9 @@ def take_lock(place: SessionPaths, *, take_over: bool = False) -> SessionLock:
 
 @contextlib.contextmanager
 def lock_folder(folder: str) -> Generator[None, None, None]:
-    """Lock the whole folder of sessions while a fork is created, or entries that forks share are removed. Raises
-    `OSError` and `StoreError`.
+    """Context manager: lock the folder of sessions, to create a fork or to remove entries that forks share.
+
+    Raises `OSError` and `StoreError`.
     """
     descriptor = open_folder(folder)
     try:

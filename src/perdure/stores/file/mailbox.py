@@ -51,8 +51,9 @@ def decode_posts(scan: FileScan) -> list[Post]:
 
 
 def add_post(mailbox: SessionPaths, post: Post, now: float, is_taken: Callable[[], bool], on_repair: OnRepair) -> bool:
-    """Append a post (a message to a session) to its mailbox file and sync it. Return False if its id was used before.
-    Raises `OSError`.
+    """Append a post (a message to a session) to its mailbox file; return False if its id was used before.
+
+    The file is synced. Raises `OSError`.
     """
     with _open_locked(mailbox, on_repair, flags=os.O_CREAT) as box:
         descriptor, found = box
@@ -71,7 +72,10 @@ def add_post(mailbox: SessionPaths, post: Post, now: float, is_taken: Callable[[
 
 
 def erase_taken_posts(mailbox: SessionPaths, find_taken: Callable[[list[Post]], set[str]], on_repair: OnRepair) -> None:
-    """Erase the posts that are already in the session's log; `find_taken` returns their ids. Raises `OSError`."""
+    """Erase the posts (messages to a session) in a mailbox file that are already in the session's log.
+
+    `find_taken` returns their ids. Raises `OSError`.
+    """
     with contextlib.suppress(FileNotFoundError), _open_locked(mailbox, on_repair) as box:
         _, found = box
         posts = decode_posts(found)

@@ -19,8 +19,9 @@ _CHUNK: Final = 1024 * 1024
 
 
 def repair_file(descriptor: int, found: FileScan, header: Header) -> int:
-    """Repair a damaged file. Return its descriptor, which is a new one if the file had to be replaced. Raises
-    `OSError`.
+    """Repair a damaged session file; return its file descriptor, a new one if the file had to be replaced.
+
+    Raises `OSError`.
     """
     place = found.place
     if found.damaged:
@@ -35,8 +36,9 @@ def repair_file(descriptor: int, found: FileScan, header: Header) -> int:
 
 
 def rewrite_file(place: SessionPaths, header: Header, entries: Sequence[EncodedEntry]) -> int:
-    """Replace a session's file with a new one that has these entries; return its descriptor. Raises `OSError`, and
-    leaves the old file in place then.
+    """Replace a session's file with a new one that has these entries; return its file descriptor.
+
+    Raises `OSError`; the old file stays then, unless only the last sync of the folder failed.
     """
     erase_leftovers(place.log)
     descriptor, temporary = write_temporary(place, header, entries)
@@ -77,8 +79,9 @@ def write_temporary(place: SessionPaths, header: Header, entries: Sequence[Encod
 
 
 def rename_into_place(descriptor: int, temporary: str, place: SessionPaths) -> None:
-    """Rename a finished temporary file to its final name, and sync the folder. Raises `OSError`, and removes the
-    temporary file then.
+    """Rename a finished temporary file to the name of a session's log.
+
+    Does not sync the folder. If it raises, the temporary file is removed.
     """
     try:
         os.replace(temporary, place.log)  # noqa: PTH105 - of two strings

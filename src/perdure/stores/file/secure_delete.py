@@ -38,8 +38,9 @@ def erase_file(path: str) -> None:
 
 @contextlib.contextmanager
 def erase_replaced_file(path: str) -> Generator[None, None, None]:
-    """Context manager: when its block has replaced the file at `path`, overwrite the old content on the disk. Raises
-    `OSError`.
+    """Context manager: overwrite the old content on disk once the block has replaced the file at `path`.
+
+    Raises `OSError`.
     """
     descriptor = open_file(path, os.O_WRONLY)
     doomed = make_unused_path(path, DOOMED_SUFFIX)

@@ -51,7 +51,7 @@ _ADVICE: Final[dict[type[psycopg.Error], str]] = {
 
 
 def is_transient(error: psycopg.Error) -> bool:
-    """Return True if the call may succeed when it is repeated on another connection."""
+    """Return True if a database error is transient: a retry on another connection may succeed."""
     state = error.sqlstate
     if state is not None:
         return state.startswith(_CONNECTION) or state in _PASSING

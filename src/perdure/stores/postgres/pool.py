@@ -44,7 +44,10 @@ _DEFAULTS: Final[Settings] = {
 
 
 def parse_connection_settings(address: str, place: str) -> Settings:
-    """Parse a database URL into connection parameters. `place` is its form without secrets, for errors."""
+    """Parse a PostgreSQL URL into connection parameters. Raises `ConfigError` if it is invalid.
+
+    `place` is the URL without secrets, for the error message.
+    """
     try:
         return {**_DEFAULTS, **conninfo_to_dict(address)}
     except psycopg.ProgrammingError:  # its text, and so the whole chain, may contain the password

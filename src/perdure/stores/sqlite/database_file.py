@@ -94,8 +94,9 @@ def damaged_store_error(path: str, found: str) -> StoreError:
 
 
 def open_to_write(path: str, vfs: str | None = None) -> Connection:
-    """Open a connection for writing; create the file if it is new, migrate an older format. Raises `ConfigError` or
-    `StoreError`.
+    """Open a connection for writing to an SQLite store; create or migrate the file if needed.
+
+    Raises `ConfigError` or `StoreError`.
     """
     check_file_path(path)
     if is_read_only(path):
@@ -192,8 +193,9 @@ def open_wal_file(path: str, vfs: str | None) -> Generator[Any]:
 
 
 def sync_wal(path: str, vfs: str | None) -> None:
-    """Sync the write-ahead log to the disk after it was truncated, which SQLite does not do. Otherwise a power failure
-    might undo that.
+    """Sync SQLite's write-ahead log to the disk after it was truncated, which SQLite itself does not do.
+
+    Otherwise a power failure might undo the truncation.
     """
     with open_wal_file(path, vfs) as log:
         log.xSync(apsw.SQLITE_SYNC_FULL)

@@ -128,7 +128,7 @@ def _add_row(key: int, row: PackRow, texts: dict[bytes, bytes], connection: Conn
 
 
 def redact_entry(lease: Lease, entry: Entry, connection: Connection) -> None:
-    """Replace the entry with the same number as `entry`, for all sessions that share it."""
+    """Replace the log entry that has the number of `entry` by it, in every session that shares that entry."""
     key, head, fence, _ = connection.execute(_FIND, (lease.session_id,)).get or (0, 0, 0, "")
     if fence != lease.fence:
         raise Fenced(

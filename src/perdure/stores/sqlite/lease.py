@@ -41,8 +41,9 @@ RETURNING key"""
 
 
 def acquire_lease(session_id: str, now: float, leases: set[Lease], take_over: bool, connection: Connection) -> Lease:  # noqa: FBT001 - handed through
-    """Acquire the lease of a session; create the session if it is new. Raises `SessionBusy` if a process runs it,
-    unless `take_over` is set.
+    """Acquire the lease of a session, which is created if it is new. Raises `SessionBusy` if a process runs it.
+
+    With `take_over`, it is acquired all the same.
     """
     if not take_over:
         check_not_running(session_id, leases, connection)

@@ -198,7 +198,10 @@ def find_ranges(connection: Connection, key: int, upto: int) -> list[EntryRange]
 
 
 def read_entries(connection: Connection, entry_range: EntryRange, session_id: str) -> list[Entry]:
-    """Read the entries of a range, in order. The session id is for error messages."""
+    """Read the log entries in an `EntryRange` from an SQLite file, in order.
+
+    The session id is for error messages.
+    """
     text_of = make_long_text_reader(connection)
     entries: list[Entry] = []
     for row in read_rows(connection, entry_range):

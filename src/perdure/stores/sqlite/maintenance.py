@@ -58,8 +58,9 @@ def back_up_database(store: str, vfs: str | None, path: str) -> None:
 
 
 def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
-    """Copy a backup to `path`, where no store may exist yet. The backup is verified first; the copy appears complete
-    or not at all.
+    """Copy a backup of an SQLite store to `path`, where no store may exist yet.
+
+    The backup is verified first; the copy appears complete or not at all.
 
     A backup is a store like any other: it can also be opened where it is.
     """

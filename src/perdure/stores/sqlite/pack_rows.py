@@ -49,8 +49,9 @@ class CutText(msgspec.Struct, array_like=True, frozen=True):
 
 
 class PackRow(NamedTuple):
-    """A row of the table `pack`, with several encoded entries of one session. Its columns in order, without the
-    session's key.
+    """A row of the SQLite table `pack`, with several encoded log entries of one session.
+
+    The columns are in the order of the table, without the session's key.
     """
 
     first: int

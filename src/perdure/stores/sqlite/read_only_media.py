@@ -19,9 +19,7 @@ class ReadOnlyStoreError(StoreError):
 
 
 def is_read_only(path: str) -> bool:
-    """Return True if a file exists and this process can read but not write it, because of the file, its folder or
-    medium.
-    """
+    """Return True if a file exists, and this process cannot write to the file or to its folder."""
     return os.path.exists(path) and not (  # noqa: PTH110 - as above
         os.access(path, os.W_OK) and os.access(os.path.dirname(path) or ".", os.W_OK)
     )

@@ -41,8 +41,9 @@ _log = logging.getLogger("perdure.stores")
 
 
 class WriteConnection:
-    """The connection for writing to an SQLite file, opened when needed. Use all but `is_open` only under the writer's
-    lock.
+    """Connection over which a process writes to an SQLite file; it is opened when needed.
+
+    Use all but `is_open` only under the writer's lock.
     """
 
     def __init__(self, path: str, vfs: str | None, ask_for_checkpoint: Callable[[], object]) -> None:
