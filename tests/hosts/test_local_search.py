@@ -12,7 +12,7 @@ import pytest
 
 from perdure import Agent
 from perdure.core.error import ConfigError, ToolError
-from perdure.hosts import LocalFiles, LocalSearch
+from perdure.hosts import LocalFiles, LocalSearch, python_search
 from perdure.testing import ScriptedModel
 from perdure.toolkits.search_backend import GlobQuery, SearchQuery
 from perdure.toolkits.search_pattern import SearchPattern
@@ -268,3 +268,16 @@ def test_the_program_that_searches_lines_imports_nothing_of_the_package():
         [sys.executable, "-I", "-c", code, line_search_program.__file__], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_a_search_program_that_ends_at_once_leaves_nothing_open(tmp_path, monkeypatch):
+    program = tmp_path / "ends.py"
+    program.write_text("")
+    monkeypatch.setattr(python_search, "_PROGRAM", str(program))
+    search = python_search._LineSearch(SearchQuery("boat"), 30.0)
+    search._process.wait()
+    with pytest.raises(ToolError, match="the search failed"), search:
+        pass
+    assert [stream.closed for stream in (search._process.stdin, search._process.stdout) if stream] == [True, True]
+    search._timer.join(30.0)
+    assert not search._timer.is_alive()

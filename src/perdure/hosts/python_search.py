@@ -74,7 +74,11 @@ class _LineSearch:
         }
 
     def __enter__(self) -> Self:
-        self._send(json.dumps(self._options).encode() + b"\n")
+        try:
+            self._send(json.dumps(self._options).encode() + b"\n")
+        except ToolError:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
