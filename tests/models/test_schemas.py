@@ -347,6 +347,22 @@ def test_what_cannot_stand_at_the_top_is_told_in_the_description(name):
     assert compiled["properties"] == {"x": TEXT}
 
 
+@pytest.mark.parametrize("name", ["openai", "anthropic"])
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ({}, TEXT, TEXT),
+        (TEXT, {}, TEXT),
+        (True, TEXT, TEXT),
+        (TEXT, TEXT, TEXT),
+        (TEXT, {"type": "integer"}, {"anyOf": [TEXT, {"type": "integer"}]}),
+    ],
+)
+def test_a_property_of_two_alternatives_at_the_top_may_be_either_and_anything_adds_nothing(name, one, other, both):
+    compiled = compile_schema({"anyOf": [of(x=one), of(x=other)]}, name)
+    assert compiled["properties"] == {"x": both}
+
+
 POINT = of(v=TEXT) | {"additionalProperties": False}
 A_REFERENCE = {"$ref": "#/$defs/Point"}
 

@@ -257,6 +257,12 @@ def test_a_document_is_named_in_allowed_characters_and_comes_with_words() -> Non
     assert blocks[1] == {"text": "(see the document)"}
 
 
+def test_two_documents_of_one_name_are_enough_to_be_numbered() -> None:
+    paper = Document(PDF, name="a.pdf")
+    blocks = blocks_of(paper, paper, Text("Read"), profile=CLAUDE)
+    assert [block["document"]["name"] for block in blocks if "document" in block] == ["a pdf", "a pdf 2"]
+
+
 def test_no_two_documents_have_one_name() -> None:
     paper = Document(PDF, name="a.pdf")
     words = '{"document":{"format":"pdf","name":"a pdf"}}'
