@@ -481,6 +481,22 @@ async def test_an_answer_that_cannot_be_read_when_the_agent_is_left_is_told_late
     assert "Response: Did One." in await told_by_worker(store)
 
 
+async def test_leaving_the_block_of_an_agent_does_not_stop_the_tasks_of_another_one():
+    """Two agents of one process, each with a crew, have taken up the same task: one of them works on it."""
+    store, held = MemoryStore(), Held()
+    scout = Agent(following(call("held"), "It is x."), name="scout", tools=[held.tool])
+    async with asyncio.timeout(SECONDS), team_of(in_background("One."), "Given.", scout=scout, store=store) as agent:
+        session = agent.session("s")
+        await session.run("Go")
+        await held.started.wait()
+        async with team_of("Yes.", scout=scout, store=store) as other:
+            await other.session("s").run("Are you there?")
+        assert held.cancelled == 0
+        held.released.set()
+        assert await session.wait_for_agents() is True
+        assert len(await store.posts("s")) == 1
+
+
 # -- tasks that have not begun -----------------------------------------------------------------------------------------
 
 

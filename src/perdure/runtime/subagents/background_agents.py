@@ -93,6 +93,8 @@ class BackgroundAgents:
         """The tasks in progress."""
         self._parent_runs: dict[TaskKey, Run] = {}
         """The last run of the session that gave each task: the task's events are published there."""
+        self._sessions: dict[TaskKey, Session[Any]] = {}
+        """The session in which each task is done."""
 
     # -- for the tools -------------------------------------------------------------------------------------------------
 
@@ -126,6 +128,7 @@ class BackgroundAgents:
     def _remove_task(self, key: TaskKey) -> None:
         """Remove a finished task."""
         del self._tasks[key], self._parent_runs[key]
+        self._sessions.pop(key, None)
 
     async def wait_for_tasks(self, run: Run, jobs: Sequence[BackgroundJob], seconds: float) -> None:
         """Wait until all of these tasks are done, at most this many seconds; start those that are not in progress."""
@@ -244,10 +247,12 @@ class BackgroundAgents:
         finally:
             if not for_one_run:
                 here = asyncio.get_running_loop()
-                tasks = {task: key[1] for key, task in self._tasks.items() if task.get_loop() is here}
+                tasks = {task: key for key, task in self._tasks.items() if task.get_loop() is here}
                 fanouts = {run.fanout for key, run in self._parent_runs.items() if key[0] == id(here)}
-                for task, place in tasks.items():
-                    if not leave_run_for_others(place, SHUTDOWN_REASON):
+                for task, key in tasks.items():
+                    session = self._sessions.get(key)
+                    driver = None if session is None else session._driver  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the same package
+                    if driver is None or not leave_run_for_others(driver, SHUTDOWN_REASON):
                         task.cancel()
                 await wait_despite_cancel(tasks)
                 for fanout in fanouts:  # so that watchers hear how the tasks ended
@@ -330,7 +335,7 @@ class BackgroundAgents:
         If this process leaves the task to another one, return its `waiting` outcome. Raises `StoreError` if the store
         cannot be used for a while. Then nothing is known about the end of the task.
         """
-        session = self._build_session(run, job)
+        session = self._sessions[_task_key(run.log.store, job)] = self._build_session(run, job)
         failures = 0
         while True:
             try:
