@@ -627,6 +627,7 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
             "SessionBusy",
             "SessionExists",
             "SessionNotFound",
+            "ShuttingDown",
             "StoreError",
             "ToolError",
             "UnreadableEntry",

@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from perdure.core.clock import new_id
-from perdure.core.error import Fenced, SessionBusy, SessionNotFound, StoreError, Unsupported, UsageError
+from perdure.core.error import Fenced, SessionBusy, SessionNotFound, ShuttingDown, StoreError, Unsupported, UsageError
 from perdure.core.event import Entry, MessageAdded, RunEnded, RunStarted, TextDelta, TurnStarted
 from perdure.core.fold import State
 from perdure.core.store import Lease, Store
@@ -204,7 +204,7 @@ class User:
         except SessionBusy:
             if random.random() < TAKE_OVER_SHARE:
                 await self._take_over()
-        except (Fenced, SessionNotFound) as error:
+        except (Fenced, SessionNotFound, ShuttingDown) as error:
             self._ledger.note(type(error).__name__, self._id)
         except UsageError as error:
             if CHANGED not in str(error):

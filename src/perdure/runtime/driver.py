@@ -620,15 +620,15 @@ def is_running_here(place: SessionPlace) -> bool:
     return place in _active_drivers
 
 
-def leave_run_for_others(place: SessionPlace, reason: str) -> bool:
-    """Stop a session's run in this process so that another process can resume it.
+def leave_run_for_others(driver: SessionDriver, reason: str) -> bool:
+    """Stop the run of a driver so that another process can resume it.
 
-    Return False if there is no run that can be left to others.
+    Return False if it has no run that can be left to others.
 
     Its tool calls in progress are cancelled.
     """
-    found = _active_drivers.get(place)
-    if found is None or (run := found[0].run) is None or not run.can_wait:
+    found = _active_drivers.get(driver.place)
+    if found is None or found[0] is not driver or (run := driver.run) is None or not run.can_wait:
         return False
     run.leave(reason)
     run.interrupt(reason)

@@ -10,6 +10,7 @@ import pytest
 from perdure import Agent, ConfigError, Limits, Outcome, Permissions, Session, UsageError, deny, later, tool
 from perdure.core.error import StoreError
 from perdure.core.event import (
+    Entry,
     InboxAdded,
     InboxResolved,
     RunEnded,
@@ -24,7 +25,7 @@ from perdure.core.fold import fold_events
 from perdure.core.message import Status
 from perdure.core.model import Price
 from perdure.core.shared_budget import Budget
-from perdure.core.store import Lease, Store
+from perdure.core.store import Lease, Post, Store
 from perdure.core.tool import ToolContext
 from perdure.interaction.displays import PlainText
 from perdure.runtime.extension import Extension
@@ -427,6 +428,73 @@ async def test_a_program_waits_for_the_background_for_so_many_seconds():
         assert await session.wait_for_agents(5) is True
     with pytest.raises(ConfigError, match="seconds"):
         await session.wait_for_agents("long")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("step", ["release", "post"])
+async def test_a_task_that_ends_while_the_block_of_the_agent_is_left_is_told_of(step):
+    """Its run is over, and so is that of the session which gave it: nobody would look for its answer."""
+
+    class Slow(MemoryStore):
+        reached, released = asyncio.Event(), asyncio.Event()
+
+        async def release(self, lease: Lease) -> None:
+            await super().release(lease)
+            if of(await log_of(self, lease.session_id), RunEnded):
+                await self.wait("release", lease.session_id != "s")
+
+        async def post(self, session_id: str, post: Post) -> bool:
+            await self.wait("post", session_id == "s")
+            return await super().post(session_id, post)
+
+        async def wait(self, at: str, is_meant: bool) -> None:
+            if at == step and is_meant:
+                self.reached.set()
+                await self.released.wait()
+
+    store = Slow()
+    scout = Agent(ScriptedModel("It is x."), name="scout")
+    async with asyncio.timeout(SECONDS):
+        async with team_of(in_background("One."), "Given.", scout=scout, store=store) as agent:
+            await agent.session("s").run("Go")
+            await store.reached.wait()
+            asyncio.get_running_loop().call_later(0.01, store.released.set)
+        assert len(await store.posts("s")) == 1
+        assert "Response: It is x." in await told_by_worker(store)
+
+
+async def test_an_answer_that_cannot_be_read_when_the_agent_is_left_is_told_later(caplog):
+    class Unreadable(MemoryStore):
+        broken = False
+
+        async def read(self, session_id: str, *, after: int = 0) -> list[Entry]:
+            if self.broken and session_id != "s":
+                raise StoreError("not now")
+            return await super().read(session_id, after=after)
+
+    store = Unreadable()
+    scout = Agent(ScriptedModel("Never said."), name="scout")
+    async with team_of(in_background("One."), "Given.", scout=scout, store=store) as agent, occupied(agent):
+        await agent.session("s").run("Go")
+        store.broken = True
+    assert "cannot be read: not now" in caplog.text
+    store.broken = False
+    assert "Response: Did One." in await told_by_worker(store)
+
+
+async def test_leaving_the_block_of_an_agent_does_not_stop_the_tasks_of_another_one():
+    """Two agents of one process, each with a crew, have taken up the same task: one of them works on it."""
+    store, held = MemoryStore(), Held()
+    scout = Agent(following(call("held"), "It is x."), name="scout", tools=[held.tool])
+    async with asyncio.timeout(SECONDS), team_of(in_background("One."), "Given.", scout=scout, store=store) as agent:
+        session = agent.session("s")
+        await session.run("Go")
+        await held.started.wait()
+        async with team_of("Yes.", scout=scout, store=store) as other:
+            await other.session("s").run("Are you there?")
+        assert held.cancelled == 0
+        held.released.set()
+        assert await session.wait_for_agents() is True
+        assert len(await store.posts("s")) == 1
 
 
 # -- tasks that have not begun -----------------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ from perdure.core.store import (
     finish_before_cancel,
     identify_session,
     read_events,
+    run_to_completion,
     wait_despite_cancel,
 )
 from perdure.runtime.agent_spec import AgentSpec
@@ -92,6 +93,8 @@ class BackgroundAgents:
         """The tasks in progress."""
         self._parent_runs: dict[TaskKey, Run] = {}
         """The last run of the session that gave each task: the task's events are published there."""
+        self._sessions: dict[TaskKey, Session[Any]] = {}
+        """The session in which each task is done."""
 
     # -- for the tools -------------------------------------------------------------------------------------------------
 
@@ -125,6 +128,7 @@ class BackgroundAgents:
     def _remove_task(self, key: TaskKey) -> None:
         """Remove a finished task."""
         del self._tasks[key], self._parent_runs[key]
+        self._sessions.pop(key, None)
 
     async def wait_for_tasks(self, run: Run, jobs: Sequence[BackgroundJob], seconds: float) -> None:
         """Wait until all of these tasks are done, at most this many seconds; start those that are not in progress."""
@@ -243,10 +247,12 @@ class BackgroundAgents:
         finally:
             if not for_one_run:
                 here = asyncio.get_running_loop()
-                tasks = {task: key[1] for key, task in self._tasks.items() if task.get_loop() is here}
+                tasks = {task: key for key, task in self._tasks.items() if task.get_loop() is here}
                 fanouts = {run.fanout for key, run in self._parent_runs.items() if key[0] == id(here)}
-                for task, place in tasks.items():
-                    if not leave_run_for_others(place, SHUTDOWN_REASON):
+                for task, key in tasks.items():
+                    session = self._sessions.get(key)
+                    driver = None if session is None else session._driver  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the same package
+                    if driver is None or not leave_run_for_others(driver, SHUTDOWN_REASON):
                         task.cancel()
                 await wait_despite_cancel(tasks)
                 for fanout in fanouts:  # so that watchers hear how the tasks ended
@@ -262,6 +268,9 @@ class BackgroundAgents:
             if outcome.status == "waiting":  # this process has left it to the next one
                 return
             text = str(build_subagent_result(job.agent, outcome).content)
+        except asyncio.CancelledError:
+            await run_to_completion(self._post_answer_if_over(run, job))
+            raise
         except ShuttingDown:  # before it could begin
             return
         except StoreError as unusable:  # the task is not over: it is resumed when that session runs again
@@ -271,16 +280,35 @@ class BackgroundAgents:
             error = run.redaction.redact_error(failure)
             logger.warning("agent %s of session %s failed", job.handle, run.full_session_id, exc_info=error)
             text = f"{job.agent} failed ({error_message(error)})."
-            await self._record_failure(run, job, error)
-        labels = tuple((await _read_task_state(run, job)).labels)
-        post = build_resolution_post(job.item_id, text, run.clock.now(), labels)
+            await finish_before_cancel(lambda: self._post_answer(run, job, text))
+            await finish_before_cancel(lambda: self._record_failure(run, job, error))
+            return
+        await finish_before_cancel(lambda: self._post_answer(run, job, text))
+
+    async def _post_answer(self, run: Run, job: BackgroundJob, text: str) -> None:
+        """Post the answer of a task to the inbox of the session that gave it. A second time it adds nothing."""
         try:
+            labels = tuple((await _read_task_state(run, job)).labels)
+            post = build_resolution_post(job.item_id, text, run.clock.now(), labels)
             await forward_inbox_results(run.log.store, job.session_id, run.clock)
             if await run.log.store.post(run.session_id, post):
                 pass_post_to_run(_locate_run(run), post)
         except PerdureError as error:  # it is posted when that session runs again
             words = "the end of agent %s of session %s cannot be posted: %s"
             logger.warning(words, job.handle, run.full_session_id, error)
+
+    async def _post_answer_if_over(self, run: Run, job: BackgroundJob) -> None:
+        """Post the answer of a task that had ended when its asyncio task was cancelled, as a process does that ends.
+
+        Otherwise nothing would tell of it: its run is over, and so is that of the session which gave it.
+        """
+        try:
+            status, answer = self._derive_status(run, job, await _read_task_state(run, job))
+        except StoreError as unusable:
+            logger.warning("agent %s of session %s cannot be read: %s", job.handle, run.full_session_id, unusable)
+            return
+        if status not in {"running", "waiting", "interrupted", "cancelled"}:
+            await self._post_answer(run, job, answer)
 
     async def _record_failure(self, run: Run, job: BackgroundJob, error: BaseException) -> None:
         """Store that a task could not begin, so that no other process tries it again."""
@@ -307,7 +335,7 @@ class BackgroundAgents:
         If this process leaves the task to another one, return its `waiting` outcome. Raises `StoreError` if the store
         cannot be used for a while. Then nothing is known about the end of the task.
         """
-        session = self._build_session(run, job)
+        session = self._sessions[_task_key(run.log.store, job)] = self._build_session(run, job)
         failures = 0
         while True:
             try:
