@@ -149,6 +149,9 @@ PROMISES: dict[str, str] = {
     "run:event-order": "Events occur in the order that docs/concepts/events.md shows.",
     # -- permissions ---------------------------------------------------------------------------------------------------
     "permission:closed": "A call runs only if no rule denies it and something allows it; a missing answer is a denial.",
+    "permission:heard": (
+        "No function that a program gives is taken and then not heard: it works plain and async, or is refused."
+    ),
     "permission:final": "A question is about the arguments that will run, and its answer is stored before the intent.",
     "permission:one-question": "One question is asked for all the open calls of a reply.",
     "permission:scope": "A verdict applies exactly within its scope, and can be revoked.",
@@ -764,6 +767,11 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _GATE + "nothing_gets_through_that_a_rule_denies_or_nobody_allows",
         _GATE + "an_answer_that_is_missing_or_none_is_a_no",
         _GATE + "when_nobody_can_be_asked_asking_is_denying",
+    ),
+    "permission:heard": (
+        "tests/security/test_callbacks.py::test_a_function_works_plain_and_async_or_is_refused_at_once",
+        "tests/core/test_target.py::test_what_no_rule_could_match_is_no_target",
+        _LOOP + "a_guardrail_that_says_anything_but_nudge_or_halt_fails_the_run",
     ),
     "permission:one-question": (
         _PERMIT + "one_question_is_asked_for_all_the_calls_of_a_reply",

@@ -83,6 +83,15 @@ def test_what_is_no_model_is_refused_with_advice(spec, complaint):
         open_model(spec)
 
 
+def test_a_model_whose_stream_is_an_async_function_is_refused():
+    class Hasty:
+        async def stream(self, request: Any) -> Any:
+            return ScriptedModel("Hello.").stream(request)
+
+    with pytest.raises(ConfigError, match="as an async generator"):
+        open_model(Hasty())
+
+
 def test_a_provider_that_opens_something_else_is_named():
     factory: Any = str
     register("odd", factory)

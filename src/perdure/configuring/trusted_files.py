@@ -1,10 +1,18 @@
 """Record of the configuration files that the user trusts, by SHA-256 of their content, place, and files they name."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from perdure.context.trust_file import TrustedItem, TrustFile
 from perdure.core import check
+
+
+def ask_trust(trusted: Callable[[str], bool], digest: str) -> bool:
+    """Ask a function whether files with this digest are trusted. Raises `ConfigError` unless it returns a bool."""
+    check.require_plain_function("load_config", "trusted", trusted)
+    answer = trusted(digest)
+    check.require_plain_value("trusted", trusted, answer, bool, "True or False")
+    return answer
 
 
 class TrustedFiles:

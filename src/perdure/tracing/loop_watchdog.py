@@ -52,6 +52,7 @@ class LoopWatchdog:
     def __init__(self, threshold_seconds: float = THRESHOLD_SECONDS, report: Report | None = None) -> None:
         if not threshold_seconds > 0:
             check.raise_config_error("LoopWatchdog", "threshold_seconds", threshold_seconds, "give a number above zero")
+        check.require_plain_function_or_none("LoopWatchdog", "report", report)
         self._threshold = threshold_seconds
         self._report: Report = report or log_blocked_loop
         self._changed = threading.Condition()
