@@ -307,6 +307,7 @@ _WRAP = "tests/core/test_wrappers.py::test_"
 _FANOUT = "tests/core/test_fanout.py::test_"
 _GATE = "tests/core/test_permission.py::test_"
 _BOUND = "tests/runtime/test_bound_approvals.py::test_"
+_NAMESPACED = "tests/runtime/test_namespaced_sessions.py::test_"
 _SPELLINGS = "tests/security/test_targets.py::test_"
 _CODEC = "tests/core/test_codec.py::test_"
 _SQLITE = "tests/stores/test_sqlite.py::test_"
@@ -793,6 +794,8 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     ),
     "permission:bound": (
         _BOUND + "tenants_with_equal_ids_do_not_share_an_approval",
+        _NAMESPACED + "an_approval_for_ever_in_the_whole_store_holds_for_that_tenant_alone",
+        _NAMESPACED + "a_worker_asks_each_tenant_for_an_approval_for_ever",
         _BOUND + "another_store_does_not_share_an_approval",
         _BOUND + "a_session_that_is_begun_anew_does_not_inherit_approvals",
         _BOUND + "a_fork_asks_again_unless_it_keeps_the_grants",
