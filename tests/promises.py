@@ -161,6 +161,9 @@ PROMISES: dict[str, str] = {
     "run:event-order": "Events occur in the order that docs/concepts/events.md shows.",
     # -- permissions ---------------------------------------------------------------------------------------------------
     "permission:closed": "A call runs only if no rule denies it and something allows it; a missing answer is a denial.",
+    "permission:heard": (
+        "No function that a program gives is taken and then not heard: it works plain and async, or is refused."
+    ),
     "permission:final": "A question is about the arguments that will run, and its answer is stored before the intent.",
     "permission:one-question": "One question is asked for all the open calls of a reply.",
     "permission:scope": "A verdict applies exactly within its scope, and can be revoked.",
@@ -333,6 +336,7 @@ _WRAP = "tests/core/test_model_and_tool_wrappers.py::test_"
 _FANOUT = "tests/core/test_fanout.py::test_"
 _GATE = "tests/core/test_permission.py::test_"
 _BOUND = "tests/runtime/test_bound_approvals.py::test_"
+_NAMESPACED = "tests/runtime/test_namespaced_sessions.py::test_"
 _SPELLINGS = "tests/security/test_targets.py::test_"
 _CODEC = "tests/core/test_codec.py::test_"
 _SQLITE = "tests/stores/test_sqlite.py::test_"
@@ -795,6 +799,11 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _GATE + "an_answer_that_is_missing_or_none_is_a_no",
         _GATE + "when_nobody_can_be_asked_asking_is_denying",
     ),
+    "permission:heard": (
+        "tests/security/test_callbacks.py::test_a_function_works_plain_and_async_or_is_refused_at_once",
+        "tests/core/test_target.py::test_what_no_rule_could_match_is_no_target",
+        _LOOP + "a_guardrail_that_says_anything_but_nudge_or_halt_fails_the_run",
+    ),
     "permission:one-question": (
         _PERMIT + "one_question_is_asked_for_all_the_calls_of_a_reply",
         _GATE + "one_question_is_asked_for_all_open_calls_and_answers_come_in_the_order_of_the_calls",
@@ -815,6 +824,8 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     ),
     "permission:bound": (
         _BOUND + "tenants_with_equal_ids_do_not_share_an_approval",
+        _NAMESPACED + "an_approval_for_ever_in_the_whole_store_holds_for_that_tenant_alone",
+        _NAMESPACED + "a_worker_asks_each_tenant_for_an_approval_for_ever",
         _BOUND + "another_store_does_not_share_an_approval",
         _BOUND + "a_session_that_is_begun_anew_does_not_inherit_approvals",
         _BOUND + "a_fork_asks_again_unless_it_keeps_the_grants",

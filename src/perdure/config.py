@@ -33,7 +33,7 @@ from .configuring.restricted_settings import (
 )
 from .configuring.schema import config_schema
 from .configuring.table_classes import CompactionTable, ConfigFile
-from .configuring.trusted_files import TrustedFiles
+from .configuring.trusted_files import TrustedFiles, ask_trust
 from .configuring.validation import convert_config
 from .context.agent_role import Role
 from .context.compaction import Compaction
@@ -273,7 +273,7 @@ def load_config(path: str | os.PathLike[str] = "perdure.toml", *, trusted: Trust
     loaded, believed = None, _is_trusted(source.path, trusted is True)
     if not believed and callable(trusted):  # then trust depends on all the files, which are read to be hashed
         loaded = _read_named_files(source, tables, ReferencedFiles(folder, is_trusted=True))
-        believed = trusted(loaded.digest)
+        believed = ask_trust(trusted, loaded.digest)
     if not believed:
         _raise_restricted(source, list_restricted_settings(tables, folder), _describe_changes(trusted, source, loaded))
         loaded = None  # what was read without bounds is not used

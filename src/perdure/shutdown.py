@@ -22,7 +22,7 @@ import msgspec
 from .core.error import UsageError
 from .core.outcome import Outcome
 from .core.run import Engine, Run
-from .core.run_callbacks import PROCESS_END_ATTRIBUTE, SHUTDOWN_REASON, get_engine_name
+from .core.run_callbacks import PROCESS_END_ATTRIBUTE, SHUTDOWN_REASON, call_engine, get_engine_name
 
 if TYPE_CHECKING:
     from .runtime.agent import Agent
@@ -144,7 +144,7 @@ class Shutdown:
                 run.interrupt_reason = SHUTDOWN_REASON  # which is how the loop ends a run before it has begun
                 run.leaving_reason = SHUTDOWN_REASON if run.can_wait else ""
                 raise asyncio.CancelledError
-            outcome = await engine(run)
+            outcome = await call_engine(engine, run)
             stopped = self.requested and outcome.status == "cancelled"
             return msgspec.structs.replace(outcome, reason=SHUTDOWN_REASON) if stopped else outcome
 

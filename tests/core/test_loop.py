@@ -816,16 +816,29 @@ async def test_a_guardrail_may_be_any_callable():
     assert (outcome.status, outcome.reason) == ("stopped", "Watchful")
 
 
-async def test_of_what_guardrails_say_only_nudges_and_halts_count():
+@pytest.mark.parametrize("said", ["careful", True, Halt])
+async def test_a_guardrail_that_says_anything_but_nudge_or_halt_fails_the_run(said):
     def start_odd():
         def odd(step: Step) -> Any:
-            return "careful"
+            return said
 
         return odd
 
     model = ScriptedModel(call("add", a=1, b=1), "Two.")
     outcome = await Agent(model, tools=[add], guardrails=[start_odd]).run("Go")
-    assert (outcome.status, len(outcome.messages)) == ("done", 4)
+    assert (outcome.status, outcome.reason, len(model.requests)) == ("failed", "ConfigError", 1)
+
+
+async def test_a_guardrail_may_be_async():
+    def start():
+        async def patient(step: Step) -> Halt | None:
+            return Halt(1) if step.turn == 2 else None
+
+        return patient
+
+    model = ScriptedModel(*[call("add", a=each, b=1) for each in range(3)])
+    outcome = await Agent(model, tools=[add], guardrails=[start]).run("Go")
+    assert (outcome.status, outcome.reason, outcome.turns) == ("stopped", "patient", 2)
 
 
 async def test_guardrails_count_anew_in_each_run():

@@ -1,5 +1,8 @@
 """Targets of any kind: text, what is unknown, and patterns for one kind on a target of another."""
 
+from pathlib import Path
+from uuid import UUID
+
 import pytest
 
 from perdure.core.error import ConfigError
@@ -28,6 +31,14 @@ def test_what_a_tool_returns_is_a_target_or_becomes_text():
     assert to_target(FILE) is FILE
     assert to_target("x") == TextTarget("x")
     assert to_target(5) == TextTarget("5")
+    assert to_target(Path("a/b")) == TextTarget("a/b")
+    assert to_target(UUID(int=0)) == TextTarget("00000000-0000-0000-0000-000000000000")
+
+
+@pytest.mark.parametrize("value", [None, ["a"], {"a": 1}, b"a", object(), ("a", "b")])
+def test_what_no_rule_could_match_is_no_target(value):
+    with pytest.raises(ConfigError, match="it has to return a target, or text"):
+        to_target(value, to_target)
     assert str(UncomputableTarget("no idea")) == "unknown (no idea)"
 
 

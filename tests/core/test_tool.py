@@ -233,7 +233,7 @@ def test_every_name_that_providers_take_is_taken(name):
         ({"timeout_seconds": "5"}, r"timeout_seconds='5'"),
         ({"retries": -1}, r"retries=-1: give a whole number"),
         ({"retries": 1.5}, r"retries=1\.5"),
-        ({"permission": "always"}, r"permission='always': give True, False, or a function of the arguments"),
+        ({"permission": "always"}, r"permission='always': give True, False, or a plain function of the arguments"),
     ],
     ids=str,
 )

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -81,6 +81,15 @@ def test_options_go_with_names_of_the_catalogue_alone():
 def test_what_is_no_model_is_refused_with_advice(spec, complaint):
     with pytest.raises(ConfigError, match=complaint):
         open_model(spec)
+
+
+def test_a_model_whose_stream_is_an_async_function_is_refused():
+    class Hasty:
+        async def stream(self, request: Any) -> Any:
+            return ScriptedModel("Hello.").stream(request)
+
+    with pytest.raises(ConfigError, match="as an async generator"):
+        open_model(cast("Any", Hasty()))
 
 
 def test_a_provider_that_opens_something_else_is_named():

@@ -17,6 +17,7 @@ from perdure import (
     Post,
     Session,
     SessionBusy,
+    Step,
     StoreError,
     Usage,
     UsageError,
@@ -313,8 +314,17 @@ async def test_progress_starts_the_count_of_recoveries_anew():
     assert (outcome.status, outcome.text) == ("done", "Seen.")
 
 
-async def test_guardrails_remember_over_a_crash_what_they_have_seen():
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_guardrails_remember_over_a_crash_what_they_have_seen(is_async):
     store = MemoryStore()
+
+    def start() -> Any:
+        plain = repeated_calls(nudge_at=4, halt_at=5)()
+
+        async def repeat(step: Step) -> Any:
+            return plain(step)
+
+        return repeat if is_async else plain
 
     @tool(effect="read")
     async def look() -> str:
@@ -335,8 +345,7 @@ async def test_guardrails_remember_over_a_crash_what_they_have_seen():
         MessageAdded(user("Look"), run_id="r1"),
         *[event for place in range(1, 5) for event in turn(place)],
     )
-    guardrails = [repeated_calls(nudge_at=4, halt_at=5)]
-    agent = Agent(ScriptedModel(call("look")), tools=[look], store=store, guardrails=guardrails)
+    agent = Agent(ScriptedModel(call("look")), tools=[look], store=store, guardrails=[start])
     outcome = await agent.session("s").resume()
     assert (outcome.status, outcome.reason) == ("stopped", "repeat")
     assert [each.origin for each in outcome.messages if each.role == "user"] == ["", "guardrail"]

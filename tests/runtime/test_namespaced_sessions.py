@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -202,12 +203,67 @@ async def test_an_approval_for_ever_in_a_part_holds_there_and_for_its_sessions_i
     assert person.asked == 2
 
 
-async def test_an_approval_for_ever_in_the_whole_store_is_not_one_of_a_part():
+async def test_an_approval_for_ever_in_the_whole_store_holds_for_that_tenant_alone():
     store, person = MemoryStore(), Person("forever")
-    part, whole = open_both(buyer(person), store)
-    await whole.run("Go")
-    await part.run("Go")
+    gate = Permissions(handler=person)
+
+    async def count_questions(name: str, place: Store) -> int:
+        before = person.asked
+        await buyer(person).replace(permission=gate).session(name, store=place).run("Go")
+        return person.asked - before
+
+    assert await count_questions(WHOLE_ID, store) == 1
+    assert await count_questions("acme/ann/other", store) == 0
+    assert await count_questions("other", part_of(store)) == 0
+    for name in ("acme/bob/k", "acme/annabel/k", "acme/k", "k", "evil/ann/k"):
+        assert await count_questions(name, store) == 1
+    for place in (namespaced(store, "mallory"), part_of(MemoryStore())):
+        assert await count_questions("k", place) == 1
+
+
+async def test_an_approval_for_ever_without_a_tenant_is_not_one_of_a_tenant():
+    store, person = MemoryStore(), Person("forever")
+    agent = buyer(person)
+    await agent.session("k", store=store).run("Go")
+    await agent.session("l", store=store).run("Go")
+    assert person.asked == 1
+    await agent.session("acme/k", store=store).run("Go")
     assert person.asked == 2
+
+
+async def test_a_denial_for_ever_without_a_tenant_holds_for_every_session_of_the_store():
+    store, person = MemoryStore(), Person("forever", allow=False)
+    agent = buyer(person)
+    await agent.session("k", store=store).run("Go")
+    await agent.session("acme/k", store=store).run("Go")
+    assert person.asked == 1
+    assert [each.allow for each in await agent.session("acme/k", store=store).grants()] == [False]
+    tenant = Person("forever", allow=False)
+    agent = buyer(tenant)
+    await agent.session("acme/l", store=store).run("Go")
+    await agent.session("acme/m", store=store).run("Go")
+    assert tenant.asked == 1
+    await agent.session("evil/k", store=store).run("Go")
+    assert tenant.asked == 2
+
+
+async def test_a_worker_asks_each_tenant_for_an_approval_for_ever():
+    store, asked = MemoryStore(), []
+
+    async def once_for_ever(requests: Sequence[Any]) -> list[Verdict]:
+        asked.extend([each.session_id for each in requests])
+        return [Verdict(allow=True, scope="forever", covers="tool") for _ in requests]
+
+    agent = buyer(Person("once")).replace(permission=Permissions(handler=once_for_ever), store=store)
+    for name in ("acme/a", "acme/b", "evil/a"):
+        await agent.session(name).follow_up("Go")
+    done = 0
+    async with asyncio.timeout(SECONDS), aclosing(agent.attend_all(most_at_once=1, seconds=0.01)) as outcomes:
+        async for _ in outcomes:
+            done += 1
+            if done == 3:
+                break
+    assert sorted(each.partition("/")[0] for each in asked) == ["acme", "evil"]
 
 
 async def stored_as_before(store: Store, *, revoked: bool = False) -> None:

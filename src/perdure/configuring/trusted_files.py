@@ -4,10 +4,18 @@ The digest covers the content of the file, its path, and the files that it names
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from perdure.context.trust_file import TrustedItem, TrustFile
 from perdure.core import argument_checks
+
+
+def ask_trust(trusted: Callable[[str], bool], digest: str) -> bool:
+    """Ask a function whether files with this digest are trusted. Raises `ConfigError` unless it returns a bool."""
+    argument_checks.require_plain_function("load_config", "trusted", trusted)
+    answer = trusted(digest)
+    argument_checks.require_plain_value("trusted", trusted, answer, bool, "True or False")
+    return answer
 
 
 class TrustedFiles:

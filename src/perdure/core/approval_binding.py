@@ -42,14 +42,31 @@ class ApprovalBinding(Struct, frozen=True, omit_defaults=True):
             return False
         return self.store == other.store or _is_part(self.store, other.store) or _is_part(other.store, self.store)
 
+    def widen_to_tenant(self) -> "ApprovalBinding":
+        """Return the binding for all sessions of the same tenant: those whose ids in the store begin alike.
+
+        A session `acme/s` that is driven through the whole store is then bound to the part `acme`, as one that is
+        driven through that part.
+        """
+        tenant = self.session_id.rpartition("/")[0]
+        is_whole = tenant and not self.store.endswith("/")
+        return msgspec.structs.replace(self, store=f"{self.store}/{tenant}/" if is_whole else self.store, session="")
+
     def has_in_store(self, other: "ApprovalBinding") -> bool:
-        """Return True if the project is the same, and the session of the other is in this store or part of a store."""
+        """Return True if the project is the same, and the session of the other is in this store or part of a store.
+
+        Of a whole store, it has the sessions without a tenant alone.
+        """
         if self.project != other.project:
             return False
-        if self.store == other.store:
-            return True
+        if _collapse(self.store) == _collapse(other.store):
+            return self.store.endswith("/") or "/" not in other.session_id
         prefix = _collapse(self.store).removeprefix(f"{_collapse(other.store)}/")
         return _is_part(self.store, other.store) and other.session.startswith(prefix)
+
+    def is_same_store(self, other: "ApprovalBinding") -> bool:
+        """Return True if store and project are the same."""
+        return (self.store, self.project) == (other.store, other.project)
 
     def names_session(self, key: str) -> bool:
         """Return True if it is bound to this session, as bindings name it.

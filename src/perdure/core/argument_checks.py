@@ -4,6 +4,8 @@ Each function is given the call, the name of the parameter and its value, and ra
 three, with advice.
 """
 
+import functools
+import inspect
 from collections.abc import Collection, Iterable
 from typing import Any, NoReturn, cast
 
@@ -70,13 +72,45 @@ def require_callable_or_none(call: str, name: str, value: object) -> None:
         require_callable(call, name, value)
 
 
+def require_plain_function(call: str, name: str, value: object) -> None:
+    """Raise `ConfigError` unless the value is a function that is not async: what it returns is used at once."""
+    require_callable(call, name, value)
+    if is_async_function(value) or inspect.isasyncgenfunction(value):
+        raise_config_error(call, name, value, "give a plain function, and no async one: nothing awaits it")
+
+
+def require_plain_function_or_none(call: str, name: str, value: object) -> None:
+    """Raise `ConfigError` unless the value is None, or a function that is not async."""
+    if value is not None:
+        require_plain_function(call, name, value)
+
+
+def is_async_function(value: Any) -> bool:
+    """Return True for an async function, a partial of one, or an object that is called like one."""
+    while isinstance(value, functools.partial):
+        value = cast("Any", value).func
+    return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(type(value).__call__)
+
+
 def require_callables(call: str, name: str, value: Any) -> None:
     """Raise `ConfigError` unless the value is a list of callables."""
     if not isinstance(value, (tuple, list)) or not all(map(callable, cast("list[Any]", value))):
         raise_config_error(call, name, cast("Any", value), "give a list of functions")
 
 
-def require_return_type(role: str, function: object, value: object, kind: type, advice: str) -> None:
+def require_plain_value(role: str, function: object, value: object, kind: type | tuple[type, ...], advice: str) -> None:
+    """Raise `ConfigError` unless a plain function has returned a value of the right type; a coroutine is closed."""
+    close_coroutine(value)
+    require_return_type(role, function, value, kind, advice)
+
+
+def close_coroutine(value: object) -> None:
+    """Close a coroutine that nobody will await; leave any other value alone."""
+    if inspect.iscoroutine(value):
+        value.close()
+
+
+def require_return_type(role: str, function: object, value: object, kind: type | tuple[type, ...], advice: str) -> None:
     """Raise `ConfigError` unless a function given by the caller has returned a value of the right type."""
     if not isinstance(value, kind):
         message = f"the {role} function {short_repr(function)} returned {short_repr(value)}: it has to return {advice}"

@@ -7,6 +7,7 @@ that of the agent below. Only what both allow is allowed.
 
 import inspect
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -202,7 +203,8 @@ async def decide_by_gate(gate: Gate, requests: Sequence[PermissionRequest], leve
     if asks is None or asks.handler is None:
         verdicts = await _call_gate(gate, requests)
     else:
-        verdicts = await asks.verdicts(requests)
+        decided: Any = asks.verdicts(requests)
+        verdicts = await decided if inspect.isawaitable(decided) else decided
     return [GateDecision(each, verdict, asks, level) for each, verdict in zip(requests, verdicts, strict=True)]
 
 

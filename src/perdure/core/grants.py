@@ -158,7 +158,11 @@ class Grant(Struct, frozen=True, omit_defaults=True):
         own = self.binding
         if own is None:
             return True
-        if not (own.has_in_store(other) if self.scope == "forever" else own.is_same_session(other)):
+        if self.scope == "forever":
+            is_here = own.has_in_store(other) or (not self.allow and own.is_same_store(other))
+        else:
+            is_here = own.is_same_session(other)
+        if not is_here:
             return False
         return (own.tool, own.agent) == (other.tool, other.agent) if self.allow else own.is_above(other)
 
@@ -176,9 +180,9 @@ class Grant(Struct, frozen=True, omit_defaults=True):
 
 
 def _narrow_binding(decision: PermissionDecided) -> ApprovalBinding | None:
-    """Return the binding of a decision; without the session, if the decision applies in all sessions."""
+    """Return the binding of a decision; to the tenant instead of the session, if it applies in all sessions."""
     binding = decision.binding
-    return binding if binding is None or decision.scope != "forever" else replace(binding, session="")
+    return binding if binding is None or decision.scope != "forever" else binding.widen_to_tenant()
 
 
 class Offer(Struct, frozen=True, omit_defaults=True):

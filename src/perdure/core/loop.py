@@ -51,9 +51,9 @@ from .log_repair import ENDING_PARENT_ENDED, build_child_repairs, build_direct_c
 from .message import Message, Status, StopReason, ToolResult, is_empty, user
 from .model import Request, assemble_reply, find_empty_reply_reason, sanitize_reply
 from .outcome import Outcome
-from .run import Accepted, Engine, HistoryProcessor, Retry, Run
+from .run import Accepted, Engine, HistoryProcessor, Retry, Run, call_engine
 from .run_mailbox import Delivery
-from .stop_conditions import Guardrail, Halt, Nudge, Step, evaluate_condition
+from .stop_conditions import Guardrail, Halt, Nudge, Step, evaluate_condition, evaluate_guardrails
 from .store import wait_despite_cancel
 from .tool import REPEATABLE_EFFECTS
 from .tool_execution import PreparedCall, add_tool_labels, run_call, run_call_with_deferred_intent, run_finish_hooks
@@ -77,7 +77,7 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
     run.joins_appends = engine is react and not run.calls_code_between_turns
     run.start_timer()
     try:
-        outcome = await (end_cancelled_run(run) if run.is_interrupted else engine(run))
+        outcome = await (end_cancelled_run(run) if run.is_interrupted else call_engine(engine, run))
         argument_checks.require_return_type(
             "engine", engine, outcome, Outcome, "an Outcome, such as run.outcome('done')"
         )
@@ -379,7 +379,7 @@ async def handle_tool_calls(run: Run, reply: Message) -> Outcome[Any] | None:
     step = Step(run.state.turns, reply, reply.tool_calls, results, run.state.messages)
     if run.spec.stop is not None and await evaluate_condition(run.spec.stop, step):
         return run.outcome("stopped", "stop_condition")
-    tripped = [(each, verdict) for each in run.spec.guardrails if (verdict := each(step)) is not None]
+    tripped = await evaluate_guardrails(run.spec.guardrails, step) if run.spec.guardrails else ()
     return await apply_guardrail_verdicts(run, tripped) if tripped and not run.find_reached_limit() else None
 
 

@@ -71,7 +71,7 @@ def open_stream(model: Model, request: Request) -> "aclosing[Any]":
 
 
 def observed(model: Model, watch: Callable[[Request, ModelEvent], object]) -> Model:
-    """Wrap a model so that `watch` is called with each request and each event of its answer, without changing them.
+    """Wrap a model so that `watch`, plain or async, gets each request with each event of its answer, unchanged.
 
     A request that fails ends with an `ErrorRaised`, which only `watch` gets: the error itself is raised as ever. So
     `retried(observed(model, watch))` shows every attempt, and `observed(retried(model), watch)` a `RetryScheduled` for
@@ -80,17 +80,22 @@ def observed(model: Model, watch: Callable[[Request, ModelEvent], object]) -> Mo
     _check_models("observed", model)
     argument_checks.require_callable("observed", "watch", watch)
 
+    async def show(request: Request, event: ModelEvent) -> None:
+        watched = watch(request, event)
+        if isawaitable(watched):
+            await watched
+
     async def stream(request: Request) -> AsyncIterator[ModelEvent]:
         event: Any = None
         async with aclosing(_stream_or_error(model, request)) as events:
             async for event in events:
                 if isinstance(event, Exception):
-                    watch(request, ErrorRaised(type(event).__name__, error_message(event), "model"))
+                    await show(request, ErrorRaised(type(event).__name__, error_message(event), "model"))
                     raise event
-                watch(request, event)
+                await show(request, event)
                 yield event
         if type(event) is not ReplyFinished:
-            watch(request, ErrorRaised(ReplyCutOff.__name__, _describe_cut_off(model), "model"))
+            await show(request, ErrorRaised(ReplyCutOff.__name__, _describe_cut_off(model), "model"))
 
     return WrappedModel(model, stream)
 
@@ -113,6 +118,10 @@ def gated(model: Model, gate: Callable[[Request], "Awaitable[Request | None] | R
     async def stream(request: Request) -> AsyncIterator[ModelEvent]:
         answer = gate(request)
         changed = await answer if isawaitable(answer) else answer
+        if changed is not None:
+            argument_checks.require_return_type(
+                "gated", gate, changed, Request, "a request, or None to leave it as it is"
+            )
         async with open_stream(model, changed or request) as events:
             async for event in events:
                 yield event
@@ -139,7 +148,7 @@ def retried(
     to the same maximum.
     """
     _check_models("retried", model)
-    argument_checks.require_callable("retried", "jitter", jitter)
+    argument_checks.require_plain_function("retried", "jitter", jitter)
     numbers = isinstance(base_seconds, (int, float)) and isinstance(max_seconds, (int, float))
     if not isinstance(attempts, int) or attempts < 1 or not numbers or not 0 <= base_seconds <= max_seconds:
         given = f"retried(attempts={attempts!r}, base_seconds={base_seconds!r}, max_seconds={max_seconds!r})"
@@ -167,7 +176,9 @@ def retried(
                     raise
                 longest = min(base_seconds * 2 ** (attempt - 1), max_seconds)
                 asked = error.retry_after_seconds if isinstance(error, ModelError) else None
-                wait = min(max(longest * (0.5 + jitter() / 2), asked or 0.0), max_seconds)
+                part = jitter()
+                argument_checks.require_plain_value("jitter", jitter, part, (int, float), "a number from 0 to 1")
+                wait = min(max(longest * (0.5 + part / 2), asked or 0.0), max_seconds)
                 yield RetryScheduled(attempt, attempts, wait, type(error).__name__, error_message(error))
             await clock.sleep(wait)
 

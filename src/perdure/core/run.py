@@ -45,6 +45,7 @@ from .run_callbacks import (
     OutputValidator,
     Reminder,
     Retry,
+    call_engine,
     get_engine_name,
 )
 from .run_cost import find_cost_usd
@@ -70,6 +71,7 @@ __all__ = [
     "Retry",
     "Run",
     "SimulatedCrash",
+    "call_engine",
     "logger",
 ]
 

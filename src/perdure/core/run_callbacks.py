@@ -1,6 +1,7 @@
 """Callbacks of a run, as types: engine, history processor, output validators, reminders, compaction."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -69,7 +70,14 @@ TurnWrapper: TypeAlias = Callable[["Run", Callable[[], Awaitable[Message]]], Awa
 """Called around each turn with the run and a function that requests the reply; returns the reply that was stored."""
 
 Engine: TypeAlias = Callable[["Run"], Awaitable[Outcome[Any]]]
-"""Drives a run to its outcome. `react` is the engine in core; others wrap it."""
+"""Drives a run to its outcome. `react` is the engine in core; others wrap it. A plain function works too."""
+
+
+async def call_engine(engine: Engine, run: "Run") -> Outcome[Any]:
+    """Call an engine, async or plain, and return its outcome."""
+    outcome: Any = engine(run)
+    answer: Outcome[Any] = await outcome if isawaitable(outcome) else outcome
+    return answer
 
 
 SHUTDOWN_REASON = "shutdown"

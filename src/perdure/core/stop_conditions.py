@@ -188,10 +188,28 @@ class Halt(Struct, frozen=True):
 
 
 GuardrailVerdict: TypeAlias = Nudge | Halt | None
-Guardrail: TypeAlias = Callable[[Step], GuardrailVerdict]
-"""A function that watches one run for going in circles; called after each turn that called tools, so it may keep a
-count.
+Guardrail: TypeAlias = Callable[[Step], GuardrailVerdict | Awaitable[GuardrailVerdict]]
+"""A plain or async function that watches one run for going in circles; called after each turn that called tools, so it
+may keep a count.
 """
+
+
+async def evaluate_guardrails(guardrails: Sequence[Guardrail], step: Step) -> list[tuple[Guardrail, Nudge | Halt]]:
+    """Call guardrails, plain or async, with the last turn; return those that object, each with its verdict.
+
+    Raises `ConfigError` for anything but a `Nudge`, a `Halt` or None.
+    """
+    tripped: list[tuple[Guardrail, Nudge | Halt]] = []
+    for each in guardrails:
+        verdict = each(step)
+        if verdict is None:
+            continue
+        if inspect.isawaitable(verdict):
+            verdict = await verdict
+        if verdict is not None:
+            argument_checks.require_return_type("guardrail", each, verdict, (Nudge, Halt), "Nudge(…), Halt(…) or None")
+            tripped.append((each, verdict))
+    return tripped
 
 
 def repeated_calls(*, nudge_at: int = 3, halt_at: int = 5) -> Callable[[], Guardrail]:

@@ -7,6 +7,9 @@ object and not a text, and the function gets the same object as `context.target`
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias, cast
 
+import msgspec
+
+from . import argument_checks
 from .command_target import CommandPattern, CommandTarget, build_subcommand_pattern, list_possible_words
 from .error import ConfigError
 from .path_target import PathPattern, PathTarget, build_folder_pattern
@@ -71,9 +74,28 @@ def is_pattern(value: object) -> bool:
     return isinstance(value, _PATTERNS)
 
 
-def to_target(value: object) -> Target:
-    """Convert the return value of a tool's `target` function to a target; other values become text targets."""
-    return cast("Target", value) if isinstance(value, _TARGETS) else TextTarget(str(value))
+def to_target(value: object, function: object = None) -> Target:
+    """Convert what a tool's `target` function returned to a target; numbers, paths, dates and the like become text.
+
+    Raises `ConfigError` for all else, such as None, a list or a coroutine, since no rule could match what it means.
+    """
+    if isinstance(value, _TARGETS):
+        return cast("Target", value)
+    if not isinstance(value, str) and not hasattr(value, "__fspath__"):
+        argument_checks.require_plain_value(
+            "target", function, _to_plain_value(value), (str, int, float), "a target, or text"
+        )
+    return TextTarget(str(value))
+
+
+def _to_plain_value(value: object) -> object:
+    """Return a value as it would be in JSON, if it has such a form; else unchanged."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return cast("object", value)
+    try:
+        return msgspec.to_builtins(value)
+    except TypeError:
+        return value
 
 
 def matches_everything(pattern: Pattern) -> bool:

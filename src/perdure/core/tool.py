@@ -127,11 +127,11 @@ class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False):
     effect: Effect = "at_most_once"
     """The effect of running a call twice."""
     permission: bool | Callable[[Arguments], bool] = False
-    """True if a call needs permission; or a function of the arguments that decides."""
+    """True if a call needs permission; or a plain function of the arguments that decides. Only False means no."""
     action: str = ""
     """The kind of action, for permission rules; the tool's name when empty."""
     target: "Callable[[Arguments], Target | str] | None" = None
-    """Returns the target of a call, for permission rules; `None` for the arguments as JSON."""
+    """Plain function that returns the target of a call, for permission rules; `None` for the arguments as JSON."""
     source: str = ""
     """Where the tool comes from: the module and name of its function, or a server. A part of its identity."""
     parallel: bool = True
@@ -277,7 +277,7 @@ def tool_from_schema(
     if options.get("isolate"):
         raise ConfigError(f"tool_from_schema({name!r}, isolate=True): only functions marked @tool can be isolated")
     takes_context = _takes_context(function)
-    is_async = _is_async(function)
+    is_async = argument_checks.is_async_function(function)
     carry_out = cast("Callable[..., Any]", function)
 
     def call(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
@@ -348,7 +348,7 @@ def _unbound_receiver_name(function: Callable[..., Any]) -> str | None:
 
 def _make_call(function: Callable[..., Any], context_parameter: str | None) -> Callable[..., Awaitable[Any]]:
     """Return the tool's function as an async function of arguments and context."""
-    is_async = _is_async(function)
+    is_async = argument_checks.is_async_function(function)
 
     def call(arguments: Arguments, context: ToolContext[Any]) -> Awaitable[Any]:
         if context_parameter is not None:
@@ -370,11 +370,6 @@ def _make_isolated_call(
         return call_isolated(context, module, name, arguments)
 
     return call
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    inner = _unwrap_partial(function)
-    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(inner).__call__)
 
 
 async def _run_on_thread(
@@ -415,8 +410,10 @@ def _check_options(tool: Tool[..., Any]) -> None:
         problem = f"timeout_seconds={seconds!r}: give a number above zero, or None to wait for ever"
     elif not isinstance(retries, int) or retries < 0:
         problem = f"retries={retries!r}: give a whole number, 0 for none"
-    elif not isinstance(permission, bool) and not callable(permission):
-        problem = f"permission={permission!r}: give True, False, or a function of the arguments"
+    elif not isinstance(permission, bool) and (
+        not callable(permission) or argument_checks.is_async_function(permission)
+    ):
+        problem = f"permission={permission!r}: give True, False, or a plain function of the arguments"
     else:
         for name, allows in _OPTION_CHECKS.items():
             allows(f"tool {tool.name!r}: Tool", name, getattr(tool, name))
@@ -438,7 +435,8 @@ _OPTION_CHECKS: Mapping[str, Callable[[str, str, object], None]] = {
         ("parallel", "abortable", "terminate", "asks_first", "credentials", "isolate", "sends"),
         argument_checks.require_bool,
     ),
-    **dict.fromkeys(("target", "summary"), argument_checks.require_callable_or_none),
+    "target": argument_checks.require_plain_function_or_none,
+    "summary": argument_checks.require_callable_or_none,
     **dict.fromkeys(("prepare", "finish"), argument_checks.require_callables),
     "call": argument_checks.require_callable,
     "parameters": _check_parameters,

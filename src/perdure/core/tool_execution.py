@@ -80,9 +80,11 @@ class PreparedCall(Struct, eq=False):
         if isinstance(permission, bool):
             return permission
         try:
-            return bool(permission(self.parsed_arguments))
+            needed = permission(self.parsed_arguments)
+            argument_checks.require_plain_value("permission", permission, needed, bool, "True or False")
         except Exception:  # noqa: BLE001 - when the tool cannot decide, a person has to be asked
             return True
+        return needed
 
     def freeze(self) -> None:
         """Fix the arguments, so that those a person approves are those that run. Raises `Invalid` if encoding breaks
@@ -102,7 +104,7 @@ class PreparedCall(Struct, eq=False):
         if self.target is None and self.tool.target is not None:
             from .target import to_target  # at first use: most tools declare no target
 
-            self.target = to_target(self.tool.target(self.take_arguments()))
+            self.target = to_target(self.tool.target(self.take_arguments()), self.tool.target)
         return self.target
 
     def build_intent(self, run: "Run") -> ToolStarted:

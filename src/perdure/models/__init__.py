@@ -7,6 +7,7 @@ A provider's module is imported when one of its models is first opened. The buil
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.core.model import Model, Price, model_info
 
@@ -79,6 +80,7 @@ def open_model(
         )
     model: Any = factory(name)
     if not callable(getattr(model, "stream", None)):
+        argument_checks.close_coroutine(model)
         raise ConfigError(f"the provider {provider!r} opened {given!r} as {model!r}, which has no stream(request)")
     return cast("Model", model)
 
@@ -110,8 +112,9 @@ def register(provider: str, factory: ModelFactory, *, replace: bool = False) -> 
     if not isinstance(name, str) or not name or set(name) & set(_SEPARATORS) or name != name.strip():
         raise ConfigError(f"register({name!r}): a provider's name has no colons, slashes or surrounding spaces")
     made: Any = factory
-    if not callable(made):
-        raise ConfigError(f"register({name!r}, {made!r}): the second argument must be a function, name -> model")
+    if not callable(made) or argument_checks.is_async_function(made):
+        advice = "the second argument must be a plain function, name -> model"
+        raise ConfigError(f"register({name!r}, {made!r}): {advice}")
     if name.lower() in map(str.lower, providers()) and not replace:
         raise ConfigError(f"register({name!r}): this provider exists already; pass replace=True to replace it")
     _factories[name.lower()] = factory
@@ -154,6 +157,8 @@ def _check_model_object(given: Any, options: Mapping[str, Any]) -> Model:
             f"{given!r} is not a model: give a name such as 'demo' or 'provider:model', or an object that has "
             f"stream(request)"
         )
+    if argument_checks.is_async_function(given.stream):
+        raise ConfigError(f"{given!r}: its stream is an async function: let it yield events, as an async generator")
     if options:
         raise ConfigError(f"open_model({given!r}, {_format_option_names(options)}): options need the name of a model")
     model_info(given)  # raises if its `info` is not a ModelInfo

@@ -63,6 +63,7 @@ class Throttle:
         clock: Clock = SYSTEM_CLOCK,
         jitter: Callable[[], float] = random.random,
     ) -> None:
+        argument_checks.require_plain_function("Throttle", "jitter", jitter)
         self._clock = clock
         self._jitter = jitter
         self._lock = threading.Lock()

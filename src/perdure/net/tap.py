@@ -9,6 +9,7 @@ import itertools
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
+from inspect import isawaitable
 from typing import Protocol
 
 from msgspec import Struct
@@ -41,18 +42,18 @@ class TappedRequest(Struct, frozen=True):
 
 
 class Tap(Protocol):
-    """Protocol for an observer of raw HTTP traffic.
+    """Protocol for an observer of raw HTTP traffic, with plain or async methods.
 
     It must be quick. An exception that it raises ends the response.
     """
 
-    def on_request(self, exchange: TappedRequest) -> None:
+    def on_request(self, exchange: TappedRequest) -> object:
         """Handle a request that is about to be sent."""
 
-    def on_answer(self, exchange: TappedRequest, status: int, headers: Mapping[str, str]) -> None:
+    def on_answer(self, exchange: TappedRequest, status: int, headers: Mapping[str, str]) -> object:
         """Handle the start of a response."""
 
-    def on_line(self, exchange: TappedRequest, line: bytes) -> None:
+    def on_line(self, exchange: TappedRequest, line: bytes) -> object:
         """Handle a line of the response, with its line end; a body without line ends is passed in a few pieces."""
 
 
@@ -88,6 +89,11 @@ def _mask_parameter(match: re.Match[str]) -> str:
 _numbers = itertools.count(1)
 
 
+async def _await_if_async(answer: object) -> None:
+    if isawaitable(answer):
+        await answer
+
+
 class _TappedTransport:
     def __init__(self, transport: Transport, taps: tuple[Tap, ...]) -> None:
         self._transport = transport
@@ -108,11 +114,11 @@ class _TappedPost(AbstractAsyncContextManager["Response"]):
 
     async def __aenter__(self) -> Response:
         for tap in self._taps:
-            tap.on_request(self._exchange)
+            await _await_if_async(tap.on_request(self._exchange))
         answer = await self._post.__aenter__()
         try:
             for tap in self._taps:
-                tap.on_answer(self._exchange, answer.status, mask_headers(answer.headers))
+                await _await_if_async(tap.on_answer(self._exchange, answer.status, mask_headers(answer.headers)))
         except BaseException as error:
             await self._post.__aexit__(type(error), error, error.__traceback__)
             raise
@@ -148,26 +154,26 @@ class _TappedResponse:
         try:
             data = await anext(self._pieces)
         except BaseException:  # at the end too: the rest is a line without its end
-            self._show_lines([self._line])
+            await self._show_lines([self._line])
             self._line = b""
             raise
-        self._collect_lines(data)
+        await self._collect_lines(data)
         return data
 
     async def read(self, most_bytes: int) -> bytes:
         body = await self._answer.read(most_bytes)
-        self._show_lines(body.splitlines(keepends=True))
+        await self._show_lines(body.splitlines(keepends=True))
         return body
 
-    def _collect_lines(self, data: bytes) -> None:
+    async def _collect_lines(self, data: bytes) -> None:
         *lines, self._line = (self._line + data).split(b"\n")
-        self._show_lines([line + b"\n" for line in lines])
+        await self._show_lines([line + b"\n" for line in lines])
         if len(self._line) > MAX_EVENT_BYTES:
-            self._show_lines([self._line])
+            await self._show_lines([self._line])
             self._line = b""
 
-    def _show_lines(self, lines: list[bytes]) -> None:
+    async def _show_lines(self, lines: list[bytes]) -> None:
         for line in lines:
             if line:
                 for tap in self._taps:
-                    tap.on_line(self._exchange, line)
+                    await _await_if_async(tap.on_line(self._exchange, line))

@@ -24,7 +24,7 @@ from perdure.core.watcher_feed import Watcher
 from perdure.models import open_model
 from perdure.stores import open_store
 
-from .extension import check_extensions, check_list_option
+from .extension import check_extensions, check_guardrails, check_list_option, enter_lifespan
 
 if TYPE_CHECKING:
     from perdure.context.agent_role import Role
@@ -336,6 +336,7 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
         for extension in self.extensions:
             if extension.wrap_tool is not None:
                 tool = extension.wrap_tool(tool)
+                argument_checks.require_plain_value("wrap_tool", extension.wrap_tool, tool, Tool, "a tool")
         return tool
 
     # -- resources of extensions ---------------------------------------------------------------------------------------
@@ -360,7 +361,7 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
             for each in closed:
                 for extension in each.extensions:
                     if extension.lifespan is not None:
-                        await stack.enter_async_context(extension.lifespan(each))
+                        await enter_lifespan(stack, extension.lifespan, each)
             yield
 
     @cached_property
@@ -400,6 +401,8 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
         for name in ("guardrails", "output_validators", "watchers"):
             if (value := getattr(self, name)) != ():
                 argument_checks.require_callables("Agent", name, value)
+        if self.guardrails is not GUARDRAILS:
+            check_guardrails("Agent", self.guardrails)
         for name in ("steering_mode", "follow_up_mode"):
             if getattr(self, name) not in {"one", "all"}:
                 argument_checks.raise_config_error("Agent", name, getattr(self, name), "give 'one' or 'all'")

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError, NotAnswered, UsageError
@@ -14,19 +15,23 @@ from perdure.interaction.slot_view import SlotView
 if TYPE_CHECKING:
     from .session_display_slots import SessionDisplay
 
+T = TypeVar("T")
 logger = logging.getLogger("perdure")
 
 
 class DisplayAdapter(Protocol):
-    """Protocol for a host program's display of slots, such as a window, a chat or a web page."""
+    """Protocol for a host program's display of slots, such as a window, a chat or a web page.
 
-    async def show(self, slot: SlotView) -> None:
+    The methods may be plain or async.
+    """
+
+    def show(self, slot: SlotView) -> object:
         """Show a slot that is new, or whose content has changed."""
 
-    async def close(self, slot_id: str) -> None:
+    def close(self, slot_id: str) -> object:
         """Remove a slot that was closed, or whose question needs no answer any more."""
 
-    async def ask(self, slot: SlotView) -> Any:
+    def ask(self, slot: SlotView) -> Any:
         """Return the answer to the question in a slot; raise `NotAnswered` to decline it.
 
         It is cancelled when the question is settled elsewhere. An adapter that answers in another way, by
@@ -76,23 +81,26 @@ class _Connection:
         for slot_id in before.keys() - slots.keys():
             if (task := self._asking.pop(slot_id, None)) is not None:
                 task.cancel()
-            await self._report_errors(self._adapter.close(slot_id))
+            await self._report_errors(self._adapter.close, slot_id)
         for slot_id, slot in slots.items():
             if before.get(slot_id) != slot:
-                await self._report_errors(self._adapter.show(slot))
+                await self._report_errors(self._adapter.show, slot)
             if slot.waits and slot_id not in self._asking:
-                self._asking[slot_id] = asyncio.ensure_future(self._report_errors(self._ask(slot)))
+                self._asking[slot_id] = asyncio.ensure_future(self._report_errors(self._ask, slot))
 
     async def _ask(self, slot: SlotView) -> None:
         try:
-            await self._display.resolve(slot.slot_id, await self._adapter.ask(slot))
+            answer = self._adapter.ask(slot)
+            await self._display.resolve(slot.slot_id, await answer if isawaitable(answer) else answer)
         except NotAnswered as refusal:
             await self._display.reject(slot.slot_id, str(refusal) or "the question was declined")
 
-    async def _report_errors(self, work: Awaitable[None]) -> None:
-        """Await a method of the adapter and log its errors, so that the display goes on and questions stay open."""
+    async def _report_errors(self, method: Callable[[T], object], argument: T) -> None:
+        """Call a method of the adapter and log its errors, so that the display goes on and questions stay open."""
         try:
-            await work
+            work = method(argument)
+            if isawaitable(work):
+                await work
         except (ConfigError, UsageError) as error:
             logger.warning("the answer of the display %r is not accepted: %s", self._adapter, error)
         except Exception:

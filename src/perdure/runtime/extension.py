@@ -5,8 +5,8 @@ listed. There is no other way in which extensions affect an agent or one another
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
-from inspect import iscoroutinefunction
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
+from inspect import isasyncgenfunction
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from msgspec import Struct
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .middleware import Middleware
 
 
-Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
+Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any] | AbstractContextManager[Any]]
 """Opens the resources of an extension, and closes them: once for `async with agent`, else for each run."""
 
 
@@ -102,12 +102,17 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionCla
     def __post_init__(self) -> None:
         argument_checks.require_text("Extension", "name", self.name, non_empty=True)
         argument_checks.require_text("Extension", "instructions", self.instructions)
-        for field in ("wrap_model", "wrap_tool", "lifespan", "engine", "history_processor"):
+        for field in ("engine", "history_processor"):
             argument_checks.require_callable_or_none("Extension", field, getattr(self, field))
+        for field in ("wrap_model", "wrap_tool"):
+            argument_checks.require_plain_function_or_none("Extension", field, getattr(self, field))
         for field in ("reminders", "between_turns", "output_validators", "guardrails", "stop", "watchers"):
             argument_checks.require_callables("Extension", field, getattr(self, field))
+        check_guardrails("Extension", self.guardrails)
+        _check_lifespan(self.lifespan)
+        _check_background(self.background)
         for each in self.reminders:
-            if iscoroutinefunction(each):
+            if argument_checks.is_async_function(each):
                 advice = f"in {self.name!r}: a reminder is a plain function; put async code into `between_turns`"
                 argument_checks.raise_config_error("Extension", "reminders", each, advice)
         for field, kind in _ITEM_CLASSES.items():
@@ -123,6 +128,27 @@ _ITEM_CLASSES = {
     "rules": "Rule",
     "middleware": "Middleware",
 }
+
+
+def check_guardrails(owner: str, guardrails: Sequence[object]) -> None:
+    """Raise `ConfigError` if the function that starts a guardrail is async: the guardrail itself may be."""
+    for each in guardrails:
+        if argument_checks.is_async_function(each):
+            advice = "give plain functions without arguments, each of which returns a guardrail, plain or async"
+            argument_checks.raise_config_error(owner, "guardrails", each, advice)
+
+
+def _check_lifespan(lifespan: object) -> None:
+    if lifespan is not None and (
+        not callable(lifespan) or argument_checks.is_async_function(lifespan) or isasyncgenfunction(lifespan)
+    ):
+        advice = "give a function of the agent that returns a context manager: put @asynccontextmanager above it"
+        argument_checks.raise_config_error("Extension", "lifespan", lifespan, advice)
+
+
+def _check_background(background: object) -> None:
+    for method in ("has_unfinished_tasks", "resume_tasks", "list_tasks") if background is not None else ():
+        argument_checks.require_plain_function("Extension", f"background.{method}", getattr(background, method, None))
 
 
 def check_list_option(owner: str, name: str, value: object, item_class: str = "") -> None:
@@ -147,6 +173,17 @@ def check_extensions(extensions: Sequence[Extension]) -> None:
             f"the extensions {', '.join(with_engine)} each have an engine, and an agent has one: leave one"
         )
     _check_distinct_names("roles of extensions", [role.name for each in extensions for role in each.roles])
+
+
+async def enter_lifespan(stack: AsyncExitStack, lifespan: Lifespan, agent: object) -> None:
+    """Open the resources of an extension, by an async or a plain context manager; the stack closes them."""
+    opened: Any = lifespan(agent)
+    if isinstance(opened, AbstractAsyncContextManager):
+        await stack.enter_async_context(cast("AbstractAsyncContextManager[Any]", opened))
+    else:
+        advice = "a context manager: put @asynccontextmanager above it"
+        argument_checks.require_plain_value("lifespan", lifespan, opened, AbstractContextManager, advice)
+        stack.enter_context(opened)
 
 
 def _check_distinct_names(kind: str, names: Sequence[str]) -> None:

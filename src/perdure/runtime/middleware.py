@@ -6,6 +6,7 @@ call it again, or not at all. The first in the list is outermost.
 
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from inspect import isawaitable
 from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -17,15 +18,17 @@ from perdure.core.misspelt_options import OptionClass
 from perdure.core.model_and_tool_wrappers import ToolWrapper, around
 from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run
-from perdure.core.run_callbacks import TurnWrapper
+from perdure.core.run_callbacks import TurnWrapper, call_engine
 from perdure.core.tool import Tool, ToolContext
 
 T = TypeVar("T")
 
 RunMiddleware: TypeAlias = Callable[[Callable[[], Awaitable[Outcome[Any]]], Run], Awaitable[Outcome[Any]]]
-"""Function around a whole run: `async def run(call_next, run)`, which returns the outcome."""
+"""Function around a whole run: `async def run(call_next, run)`, which returns the outcome. A plain one works too."""
 TurnMiddleware: TypeAlias = Callable[[Callable[[], Awaitable[Message]], Run], Awaitable[Message]]
-"""Function around one turn of the model: `async def turn(call_next, run)`, which returns the reply."""
+"""Function around one turn of the model: `async def turn(call_next, run)`, which returns the reply. A plain one works
+too.
+"""
 
 
 class Middleware(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionClass):
@@ -69,7 +72,9 @@ def wrap_engine(engine: Engine, layers: Iterable[Middleware]) -> Engine:
 def _wrap_engine(engine: Engine, name: str, wrapper: RunMiddleware) -> Engine:
     @functools.wraps(engine)
     async def run_inside(run: Run) -> Outcome[Any]:
-        outcome = await _call_layer(name, "a run", lambda call_next: wrapper(call_next, run), lambda: engine(run))
+        outcome = await _call_layer(
+            name, "a run", lambda call_next: wrapper(call_next, run), lambda: call_engine(engine, run)
+        )
         argument_checks.require_return_type(f"middleware {name!r}", wrapper, outcome, Outcome, "the outcome of the run")
         return outcome
 
@@ -128,7 +133,7 @@ def _name_tool_wrapper(name: str, wrapper: ToolWrapper) -> ToolWrapper:
 async def _call_layer(
     name: str,
     where: str,
-    wrapper: Callable[[Callable[[], Awaitable[T]]], Awaitable[T]],
+    wrapper: Callable[[Callable[[], Awaitable[T]]], Awaitable[T] | T],
     call_next: Callable[[], Awaitable[T]],
 ) -> T:
     """Call one layer of middleware. Its own errors are raised as `MiddlewareFailed`, those from inside unchanged."""
@@ -142,7 +147,9 @@ async def _call_layer(
             raise
 
     try:
-        return await wrapper(call_inner)
+        answer: Any = wrapper(call_inner)
+        value: T = await answer if isawaitable(answer) else answer
+        return value
     except PerdureError:
         raise
     except Exception as error:

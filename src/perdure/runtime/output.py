@@ -18,7 +18,7 @@ from perdure.core.message import Message, Status, ToolCall
 from perdure.core.model import ModelInfo, OutputMode, OutputSpec
 from perdure.core.outcome import Outcome
 from perdure.core.run import Accepted, Engine, OutputValidator, Retry, Run
-from perdure.core.run_callbacks import get_engine_name
+from perdure.core.run_callbacks import call_engine, get_engine_name
 from perdure.core.schema import check_json_schema, check_value, convert_value, json_schema_for_type
 from perdure.core.schema_definitions import hoist_definitions
 from perdure.core.tool import Tool, tool_from_schema
@@ -278,7 +278,7 @@ def end_run_on_answer(engine: Engine, output: Output[Any]) -> Engine:
 
     @functools.wraps(engine)
     async def run_to_answer(run: Run) -> Outcome[Any]:
-        outcome = await engine(run)
+        outcome = await call_engine(engine, run)
         call = _find_answer_call(run.messages) if outcome.reason == "terminated" else None
         if call is None:
             return outcome

@@ -93,4 +93,6 @@ def _is_bound_here(grant: Grant, here: ApprovalBinding) -> bool:
     if grant.binding is None:
         return True
     bound = replace(grant.binding, project=here.project)
-    return bound.has_in_store(here) if grant.scope == "forever" else bound.is_same_session(here)
+    if grant.scope != "forever":
+        return bound.is_same_session(here)
+    return bound.has_in_store(here) or (not grant.allow and bound.is_same_store(here))

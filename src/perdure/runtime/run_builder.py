@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from perdure.core import argument_checks
 from perdure.core.approval_binding import list_session_keys
 from perdure.core.error import ConfigError, ContextOverflow
 from perdure.core.event import ADDED_TOOLS_NAME
@@ -22,7 +23,16 @@ from perdure.core.run_callbacks import HistoryProcessor, TurnWrapper
 from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.shared_budget import Budget, budgeted
-from perdure.core.stop_conditions import Guardrail, Limits, StopCondition, any_of, rebuild_steps
+from perdure.core.stop_conditions import (
+    Guardrail,
+    GuardrailVerdict,
+    Limits,
+    Step,
+    StopCondition,
+    any_of,
+    evaluate_guardrails,
+    rebuild_steps,
+)
 from perdure.core.store import Store, find_full_session_id
 from perdure.core.tool import Tool
 from perdure.core.toolbox import Toolbox
@@ -271,6 +281,9 @@ def _wrap_model(
     for extension in agent.extensions:
         if extension.wrap_model is not None:
             model = extension.wrap_model(model)
+            if not callable(getattr(model, "stream", None)):
+                argument_checks.close_coroutine(model)
+                raise ConfigError(f"the wrap_model of {extension.name!r} returned {model!r}: it has to return a model")
     if compaction is not None:
         from perdure.core.model_and_tool_wrappers import compacted  # at first use, as for a budget
 
@@ -474,11 +487,35 @@ def _combine_stop_conditions(agent: AgentSpec[Any]) -> StopCondition | None:
 
 def _start_guardrails(agent: AgentSpec[Any], place: RunPlace, state: State) -> list[Guardrail]:
     """Start the guardrails of a run; of a resumed run, pass them the turns before the interruption."""
-    guardrails = [start() for start in (*agent.guardrails, *_collect_from_extensions(agent, "guardrails"))]
+    guardrails = [
+        _start_guardrail(each) for each in (*agent.guardrails, *_collect_from_extensions(agent, "guardrails"))
+    ]
     if guardrails and state.is_interrupted and state.run is not None and state.run.run_id == place.run_id:
         steps = rebuild_steps(state.messages, state.first_message_index)
         last = state.last_reply  # the loop is about to pass it to the guardrails
-        for step in [each for each in steps if each.reply is not last]:
-            for guardrail in guardrails:
-                guardrail(step)
+        missed = [each for each in steps if each.reply is not last]
+        return [_pass_missed_steps(each, missed) for each in guardrails] if missed else guardrails
     return guardrails
+
+
+def _start_guardrail(start: Callable[[], Guardrail]) -> Guardrail:
+    guardrail = start()
+    if not callable(guardrail):
+        argument_checks.close_coroutine(guardrail)
+        raise ConfigError(f"guardrails: {start!r} returned {guardrail!r}: it has to return a function of a step")
+    return guardrail
+
+
+def _pass_missed_steps(guardrail: Guardrail, missed: Sequence[Step]) -> Guardrail:
+    """Return a guardrail that is first passed the turns before the interruption of its run."""
+    left = list(missed)
+
+    async def resumed(step: Step) -> GuardrailVerdict:
+        while left:
+            await evaluate_guardrails([guardrail], left.pop(0))
+        tripped = await evaluate_guardrails([guardrail], step)
+        return tripped[0][1] if tripped else None
+
+    resumed.__name__ = getattr(guardrail, "__name__", type(guardrail).__name__)  # which the log shows
+    resumed.__module__ = getattr(guardrail, "__module__", "")
+    return resumed

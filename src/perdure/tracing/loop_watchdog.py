@@ -54,6 +54,7 @@ class LoopWatchdog:
             argument_checks.raise_config_error(
                 "LoopWatchdog", "threshold_seconds", threshold_seconds, "give a number above zero"
             )
+        argument_checks.require_plain_function_or_none("LoopWatchdog", "report", report)
         self._threshold = threshold_seconds
         self._report: Report = report or log_blocked_loop
         self._changed = threading.Condition()

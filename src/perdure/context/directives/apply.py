@@ -3,6 +3,7 @@
 Nothing is stored here. The caller stores the messages and events, and asks the model unless a command has answered.
 """
 
+import functools
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, TypeAlias
@@ -10,6 +11,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perdure.core import argument_checks
 from perdure.core.event import Event, HookInvoked, SkillLoaded
 from perdure.core.jsonable import error_message, replace_surrogates
 from perdure.core.message import Message, Part, Text, merge_labels, user
@@ -108,7 +110,7 @@ async def _load_skills(
     before: list[Message],
     events: list[Event],
 ) -> tuple[Part, ...]:
-    parts, found = _mark_tokens(parts, has_skill or (lambda name: skill_text(name, "") is not None))
+    parts, found = _mark_tokens(parts, functools.partial(_has_skill, skill_text, has_skill))
     for name, arguments in found:
         try:
             text = skill_text(name, arguments) or ""
@@ -118,6 +120,20 @@ async def _load_skills(
         before.append(user(replace_surrogates(text), origin="skill", metadata={"skill": name}))
         events.append(SkillLoaded(name, "user", arguments))
     return parts
+
+
+def _has_skill(skill_text: SkillTextLookup, has_skill: Callable[[str], bool] | None, name: str) -> bool:
+    """Return True if there is a skill of this name. Raises `ConfigError` for functions that cannot tell at once."""
+    if has_skill is not None:
+        answer = has_skill(name)
+        argument_checks.require_plain_value("has_skill", has_skill, answer, bool, "True or False, without await")
+        return answer
+    text = skill_text(name, "")
+    if text is not None:
+        argument_checks.require_plain_value(
+            "skill_text", skill_text, text, str, "text or None; give has_skill if it is async"
+        )
+    return text is not None
 
 
 async def _attach_files(

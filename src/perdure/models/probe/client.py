@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perdure.core import argument_checks
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 from perdure.core.error import ModelError, RateLimited
 from perdure.core.event import ModelEvent, ReplyFinished
@@ -83,6 +84,7 @@ class ProbeClient:
         clock: Clock = SYSTEM_CLOCK,
         on_progress: Callable[[str], object] = bool,
     ) -> None:
+        argument_checks.require_plain_function("probe", "on_progress", on_progress)
         self.wire = wire
         self.base_url = base_url
         self.auth = auth
