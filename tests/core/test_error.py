@@ -63,6 +63,7 @@ def test_the_exit_codes_that_scripts_rely_on_stay_as_they_are():
         "ConfigError": 2,
         "UsageError": 2,
         "SessionBusy": 75,
+        "ShuttingDown": 75,
         "ModelError": 69,
         "StoreError": 74,
         "SessionNotFound": 66,

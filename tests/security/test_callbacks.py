@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
@@ -40,6 +41,7 @@ from perdure import (
     compacted,
     deny,
     gated,
+    models,
     none_of,
     observed,
     retried,
@@ -489,8 +491,9 @@ async def jitter_of_a_throttle(give: Give, _: Path) -> bool:
 
 @callback
 async def provider(give: Give, _: Path) -> bool:
-    register("heard", give(lambda name: ScriptedModel("Done.")), replace=True)
-    return (await Agent("heard:x").run("Go.")).status == "done"
+    with mock.patch.dict(models._factories):
+        register("heard", give(lambda name: ScriptedModel("Done.")), replace=True)
+        return (await Agent("heard:x").run("Go.")).status == "done"
 
 
 @callback

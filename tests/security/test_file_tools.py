@@ -199,8 +199,8 @@ async def test_cve_2026_46406_temporary_files_have_names_that_nobody_can_guess(p
             seen.append((str(path), flags))
         return really_open(path, flags, *arguments, **options)
 
+    session = open_session(place)  # its shell has locks in a folder of this user's own
     monkeypatch.setattr(os, "open", watch)
-    session = open_session(place)
     for _ in range(2):
         await session.call("write", {"path": "same.txt", "content": "x"})
         (place / "root" / "same.txt").unlink()
