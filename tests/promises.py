@@ -58,6 +58,10 @@ PROMISES: dict[str, str] = {
         "A reply without text that ends for a stated reason (`length`, `content_filter`, `stop_sequence`) ends the run "
         "as `stopped` with that reason, after one request, and its tokens are counted."
     ),
+    "model:provider-items": (
+        "A reply that has nothing but items that the provider made itself (a search, an image, code that it ran) is "
+        "kept after one request, and a turn that the provider pauses is gone on with, within the limits."
+    ),
     "model:retry-is-told": (
         "A retry waits as long as the provider asks, emits an event, and discards the text shown before it."
     ),
@@ -469,6 +473,12 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "model:stated-stops": (
         _LOOP + "a_reply_without_words_that_ended_for_a_stated_reason_stops_the_run_and_is_kept",
         _WRAP + "an_empty_answer_that_ended_for_a_stated_reason_is_not_asked_for_again",
+    ),
+    "model:provider-items": (
+        "tests/models/test_empty_replies.py::test_a_reply_of_items_that_the_provider_made_is_one_request_and_is_kept",
+        "tests/models/test_empty_replies.py::test_a_turn_that_anthropic_pauses_is_gone_on_with",
+        _LOOP + "a_paused_reply_is_sent_back_as_it_is_and_the_run_goes_on",
+        _LOOP + "turns_that_are_paused_for_ever_reach_the_limit",
     ),
     "model:retry-is-told": (
         _WRAP + "an_error_that_may_pass_is_waited_out_and_the_waiting_is_shown",

@@ -187,6 +187,8 @@ class ThinkingDelta(Event, frozen=True):
     """Provider data that has to be sent back with the block."""
     index: int = 0
     """Number of the block in the reply."""
+    is_item: bool = False
+    """True if it is no thinking, but an item that the provider made itself, such as a search; `details` has it all."""
 
 
 class ToolCallDelta(Event, frozen=True):

@@ -49,10 +49,10 @@ from .event import (
 from .jsonable import error_message
 from .log_repair import ENDING_PARENT_ENDED, build_child_repairs, build_direct_call_repairs
 from .mailbox import Delivery
-from .message import Message, Status, StopReason, ToolResult, is_empty, user
+from .message import Message, Status, StopReason, ToolResult, is_cut_short, is_empty, user
 from .model import Request, assemble_reply, find_empty_reply_reason, sanitize_reply
 from .outcome import Outcome
-from .run import Accepted, Engine, HistoryProcessor, Retry, Run
+from .run import Accepted, Engine, HistoryProcessor, Retry, Run, get_unlimited_model
 from .stop_conditions import Guardrail, Halt, Nudge, Step, evaluate_condition
 from .store import wait_despite_cancel
 from .tool import REPEATABLE_EFFECTS
@@ -192,7 +192,7 @@ async def run_turn_without_middleware(run: Run) -> Message:
     check_last_turn_ended(run)
     run.has_turn_in_progress = True
     try:
-        if run.mailbox.has_messages_due and not run.state.is_steered:
+        if run.mailbox.has_messages_due and not run.state.is_steered and not run.is_paused:
             await deliver_due_messages(run)
         if changed := run.take_tool_changes():
             await run.emit(ToolsChanged(changed, run_id=run.run_id, path=run.path))
@@ -258,7 +258,7 @@ async def collect_reply(run: Run, request: Request) -> Message:
     """
     received: list[ModelEvent] = []
     finished: ReplyFinished | None = None
-    stream = run.wrapped_model.stream(request)
+    stream = get_unlimited_model(run).stream(request)
     try:
         async for event in stream:
             if type(event) is ReplyFinished:
@@ -330,11 +330,7 @@ async def handle_answer(run: Run, reply: Message) -> Outcome[Any] | None:
     """
     if run.cancel_mode is not None:
         return run.outcome("cancelled", "cancelled")
-    if (
-        reply.stop is StopReason.LENGTH
-        or reply.stop is StopReason.CONTENT_FILTER
-        or (reply.stop is StopReason.STOP_SEQUENCE and is_empty(reply))
-    ):
+    if is_cut_short(reply):
         return run.outcome("stopped", str(reply.stop))
     limit = run.find_reached_limit()
     if run.mailbox.has_messages_due and not limit:
@@ -342,6 +338,8 @@ async def handle_answer(run: Run, reply: Message) -> Outcome[Any] | None:
     is_stopped = run.spec.stop is not None and await evaluate_condition(
         run.spec.stop, Step(run.state.turns, reply, (), (), run.state.messages)
     )
+    if reply.stop is StopReason.PAUSE:  # the provider has not finished it, and goes on when it is sent back
+        return run.outcome("stopped", "stop_condition") if is_stopped else None
     for accept in run.spec.output_validators:
         verdict = accept(run, reply)
         if inspect.isawaitable(verdict):

@@ -407,6 +407,7 @@ def _build_part(block: list[Any], finished: ReplyFinished) -> Part:
                 finished.provider,
                 finished.model,
                 details,
+                any(delta.is_item for delta in block),
             )
 
 
@@ -490,6 +491,7 @@ def _sanitize_part(part: Part, taken: AbstractSet[str], seen: set[str]) -> Part:
             replace_surrogates(part.provider),
             replace_surrogates(part.model),
             to_jsonable(part.details),
+            part.is_item,
         )
     if isinstance(part, Citation):
         return sanitize_citation(part)

@@ -32,6 +32,7 @@ from .docstring import parse_docstring
 from .error import ConfigError
 from .message import ToolCall, ToolResult, check_labels
 from .model import ToolSpec
+from .option_class import LazyHintsClass
 from .thread_pool import THREAD_POOL
 from .tool_context import D, ToolContext
 
@@ -109,7 +110,7 @@ Finish: TypeAlias = Callable[[ToolCall, ToolResult], "ToolResult | Awaitable[Too
 """A hook that receives the result before it is stored. Returns another result, or `None` to change nothing."""
 
 
-class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False):
+class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False, metaclass=LazyHintsClass):
     """A tool that a model can call: a function with its name, description, parameters and options."""
 
     name: str
