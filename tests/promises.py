@@ -135,7 +135,10 @@ PROMISES: dict[str, str] = {
     "run:cancel-modes": "A cancel takes effect now, after the running calls, or after the whole turn, as requested.",
     "run:left-behind": "A run that ignores its cancel is abandoned, and cannot write into a later run.",
     "run:unabortable": "A cancel waits for a tool that must not be aborted.",
-    "run:outcome": "Every run ends with an outcome, whatever happened; only `unwrap` raises.",
+    "run:outcome": (
+        "Every run ends with an outcome, whatever happened, unless its store fails (`StoreError`); only `unwrap` "
+        "raises."
+    ),
     "run:steering": (
         "Steering is inserted after the results of the turn, and takes precedence over every reason to stop."
     ),
@@ -223,7 +226,11 @@ PROMISES: dict[str, str] = {
     "log:takeover": (
         "A session whose process has died can be opened at once; a live driver does not lose its session this way."
     ),
-    "log:any-content": "No content can make storing fail, and everything stored can be read back.",
+    "log:any-content": (
+        "No content can make storing fail, and everything stored can be read back. A message or result has up to 80 "
+        "million characters in every store; a longer result becomes an error result that says so, a longer reply ends "
+        "as `length`, a longer prompt is refused."
+    ),
     "log:unknown-kinds": (
         "Unknown event kinds of a newer version are preserved; a critical one stops the reader with advice."
     ),
@@ -310,6 +317,8 @@ _GATE = "tests/core/test_permission.py::test_"
 _BOUND = "tests/runtime/test_bound_approvals.py::test_"
 _SPELLINGS = "tests/security/test_targets.py::test_"
 _CODEC = "tests/core/test_codec.py::test_"
+_LARGE = "tests/stores/test_large_values.py::test_"
+_LONG = "tests/core/test_content_limit.py::test_"
 _SQLITE = "tests/stores/test_sqlite.py::test_"
 _FAULTS = "tests/stores/test_sqlite_faults.py::test_"
 _FILE = "tests/stores/test_sqlite_file.py::test_"
@@ -1022,6 +1031,12 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "log:any-content": (
         _CODEC + "no_content_can_make_writing_or_reading_fail",
         _CODEC + "every_event_is_read_back_as_it_was",
+        _LARGE + "a_huge_prompt_result_and_reply_are_kept_in_files",
+        _LARGE + "a_huge_result_is_kept_in_sqlite",
+        _LARGE + "a_huge_result_is_kept_in_postgres",
+        _LONG + "a_result_that_is_too_long_is_an_error_that_says_what_happened_and_the_run_goes_on",
+        _LONG + "a_reply_that_is_too_long_is_cut_as_if_the_model_had_reached_its_limit",
+        _LONG + "a_prompt_that_is_too_long_is_refused_and_nothing_is_stored",
     ),
     "log:unknown-kinds": (
         _CODEC + "an_unknown_kind_is_kept_as_it_came",

@@ -280,3 +280,10 @@ def test_a_reported_cost_that_cannot_be_one_is_left_out(reported, kept):
 def test_a_part_can_be_taken_from_token_counts():
     whole, part = Usage(9, 8, 7, 6, 5, "partial", 0.5), Usage(1, 2, 3, 4, 5, reported_usd=0.25)
     assert whole.minus(part) == Usage(8, 6, 4, 2, 0, "partial")
+
+
+def test_items_that_the_provider_made_are_no_thinking_and_no_empty_reply():
+    search = {"type": "web_search_call", "id": "ws_1"}
+    reply = Message("assistant", (Thinking("Hm."), Thinking(details=search, is_item=True)))
+    assert (reply.provider_items, reply.thinking, is_empty(reply)) == ((search,), "Hm.", False)
+    assert is_empty(Message("assistant", (Thinking("Hm.", details={"type": "reasoning"}),)))
