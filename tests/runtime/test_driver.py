@@ -46,8 +46,7 @@ from perdure.runtime.driver import SessionDriver, pass_post_to_run
 from perdure.runtime.driver_commands import WakeCommand
 from perdure.runtime.overrides import restore_overrides
 from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call, calls, pause
-from perdure.testing.scripted_model import Scripted
+from perdure.testing import Scripted, ScriptedModel, call, calls, pause
 from tests.doubles import SECONDS, Held, crashed, elsewhere, kind, log_of, of, rounds, until
 from tests.transcript import assert_valid
 

@@ -50,7 +50,7 @@ from .jsonable import error_message
 from .log_repair import ENDING_PARENT_ENDED, build_child_repairs, build_direct_call_repairs
 from .mailbox import Delivery
 from .message import Message, Status, StopReason, ToolResult, is_cut_short, is_empty, user
-from .model import Request, assemble_reply, find_empty_reply_reason, sanitize_reply
+from .model import CONCLUDED_FOR, Request, assemble_reply, find_empty_reply_reason, sanitize_reply
 from .outcome import Outcome
 from .run import Accepted, Engine, HistoryProcessor, Retry, Run, get_unlimited_model
 from .stop_conditions import Guardrail, Halt, Nudge, Step, evaluate_condition
@@ -126,10 +126,11 @@ async def suspend_run(run: Run) -> Outcome[Any]:
     due_at = min([each.expires_at for each in questions if each.expires_at is not None], default=None)
     if not questions:  # this process leaves the run: any other can continue it now
         due_at = run.clock.now()
-    waiting = RunWaiting(tuple([each.ask_id for each in questions]), due_at, run_id=run.run_id, path=run.path)
+    reason = "question" if questions else run.leaving_reason
+    waiting = RunWaiting(tuple([each.ask_id for each in questions]), due_at, reason, run_id=run.run_id, path=run.path)
     with suppress(asyncio.CancelledError):  # the event is stored: nothing is left to cancel
         await run.emit(waiting, sync=True)
-    return run.outcome("waiting", "question" if questions else run.leaving_reason)
+    return run.outcome("waiting", reason)
 
 
 async def end_cancelled_run(run: Run) -> Outcome[Any]:
@@ -354,7 +355,7 @@ async def handle_answer(run: Run, reply: Message) -> Outcome[Any] | None:
     if run.mailbox.follow_ups and not limit and not is_stopped:
         await store_delivery(run, run.mailbox.take_follow_ups())
         return None
-    return run.outcome("done")
+    return run.outcome("done", str(reply.metadata.get(CONCLUDED_FOR, "")))
 
 
 async def handle_tool_calls(run: Run, reply: Message) -> Outcome[Any] | None:

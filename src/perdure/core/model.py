@@ -522,6 +522,10 @@ def _sanitize_media(part: ResultPart | ToolResult) -> Part:
     return part if sanitized == part else sanitized
 
 
+CONCLUDED_FOR = "concluded_for"
+"""Name in the metadata of a reply for which the model was told to conclude, without tools: the reason, as `budget`."""
+
+
 def find_empty_reply_reason(stop: StopReason | None, request: Request) -> StopReason | None:
     """Return the stop reason that explains why a reply has no text and no calls; `None` if nothing does.
 
