@@ -213,8 +213,8 @@ PROMISES: dict[str, str] = {
     "files:trust": "A skill of a project is shown to no model before a user has approved its content.",
     # -- watchers ------------------------------------------------------------------------------------------------------
     "watchers:harmless": (
-        "A watcher that raises, blocks or hangs affects neither the run nor the other watchers; an async one that blocks "
-        "the event loop gets a tenth of its time after two calls, and the run waits a second for it at its end."
+        "A watcher that raises, blocks or hangs affects neither the run nor the other watchers; an async one that "
+        "blocks the event loop gets a tenth of its time after two calls, and the run waits a second for it at its end."
     ),
     "watchers:told": "A watcher that falls behind gets an event with the number of events that it missed.",
     "watchers:backpressure": "A stream with backpressure loses nothing.",
