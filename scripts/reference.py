@@ -41,6 +41,7 @@ USER_PAGES = (
             "perdure.runtime.session_report.SessionUsage",
             "perdure.runtime.session_report.MessageCounts",
             "perdure.runtime.overrides.Overrides",
+            "perdure.runtime.overrides.ChooseOverrides",
             "perdure.shutdown.Shutdown",
         ),
     ),
@@ -421,8 +422,9 @@ def homes() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for package in (perdure, perdure.testing):
         for name in package.__all__:
-            if name != "__version__":
-                found.setdefault(getattr(package, name).__module__, []).append(name)
+            home = getattr(getattr(package, name), "__module__", "")
+            if home.startswith("perdure"):  # an alias of types, such as `Scripted`, is on the page of its module anyway
+                found.setdefault(home, []).append(name)
     return found
 
 

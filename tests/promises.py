@@ -62,6 +62,10 @@ PROMISES: dict[str, str] = {
         "A reply without text that ends for a stated reason (`length`, `content_filter`, `stop_sequence`) ends the run "
         "as `stopped` with that reason, after one request, and its tokens are counted."
     ),
+    "model:provider-items": (
+        "A reply that has nothing but items that the provider made itself (a search, an image, code that it ran) is "
+        "kept after one request, and a turn that the provider pauses is gone on with, within the limits."
+    ),
     "model:retry-is-told": (
         "A retry waits as long as the provider asks, emits an event, and discards the text shown before it."
     ),
@@ -220,7 +224,10 @@ PROMISES: dict[str, str] = {
     ),
     "files:trust": "A skill of a project is shown to no model before a user has approved its content.",
     # -- watchers ------------------------------------------------------------------------------------------------------
-    "watchers:harmless": "A watcher that raises, blocks or hangs affects neither the run nor the other watchers.",
+    "watchers:harmless": (
+        "A watcher that raises, blocks or hangs affects neither the run nor the other watchers; an async one that "
+        "blocks the event loop gets a tenth of its time after two calls, and the run waits a second for it at its end."
+    ),
     "watchers:told": "A watcher that falls behind gets an event with the number of events that it missed.",
     "watchers:backpressure": "A stream with backpressure loses nothing.",
     # -- the log -------------------------------------------------------------------------------------------------------
@@ -236,7 +243,11 @@ PROMISES: dict[str, str] = {
         "A session whose driver has died can be opened at once (from another machine, when its lease has expired); a "
         "live driver does not lose its session this way."
     ),
-    "log:any-content": "No content can make storing fail, and everything stored can be read back.",
+    "log:any-content": (
+        "No content can make storing fail, and everything stored can be read back. A message or result has up to 80 "
+        "million characters in every store; a longer result becomes an error result that says so, a longer reply ends "
+        "as `length`, a longer prompt is refused."
+    ),
     "log:unknown-kinds": (
         "Unknown event kinds of a newer version are preserved; a critical one stops the reader with advice."
     ),
@@ -339,6 +350,8 @@ _BOUND = "tests/runtime/test_bound_approvals.py::test_"
 _NAMESPACED = "tests/runtime/test_namespaced_sessions.py::test_"
 _SPELLINGS = "tests/security/test_targets.py::test_"
 _CODEC = "tests/core/test_codec.py::test_"
+_LARGE = "tests/stores/test_large_values.py::test_"
+_LONG = "tests/core/test_content_limit.py::test_"
 _SQLITE = "tests/stores/test_sqlite.py::test_"
 _FAULTS = "tests/stores/test_sqlite_faults.py::test_"
 _FILE = "tests/stores/test_sqlite_file.py::test_"
@@ -503,6 +516,12 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "model:stated-stops": (
         _LOOP + "a_reply_without_words_that_ended_for_a_stated_reason_stops_the_run_and_is_kept",
         _WRAP + "an_empty_answer_that_ended_for_a_stated_reason_is_not_asked_for_again",
+    ),
+    "model:provider-items": (
+        "tests/models/test_empty_replies.py::test_a_reply_of_items_that_the_provider_made_is_one_request_and_is_kept",
+        "tests/models/test_empty_replies.py::test_a_turn_that_anthropic_pauses_is_gone_on_with",
+        _LOOP + "a_paused_reply_is_sent_back_as_it_is_and_the_run_goes_on",
+        _LOOP + "turns_that_are_paused_for_ever_reach_the_limit",
     ),
     "model:retry-is-told": (
         _WRAP + "an_error_that_may_pass_is_waited_out_and_the_waiting_is_shown",
@@ -963,6 +982,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     ),
     "watchers:harmless": (
         "tests/core/test_watcher_feed.py::test_an_async_watcher_that_blocks_the_event_loop_rests_after_each_call",
+        "tests/core/test_watcher_feed.py::test_a_watcher_that_blocks_delays_a_run_by_few_calls_and_the_wait_at_its_end",
         _FANOUT + "a_watcher_that_raises_is_reported_and_the_others_go_on",
         _FANOUT + "a_plain_watcher_that_never_returns_is_left_behind",
         _FANOUT + "an_async_watcher_that_hangs_is_cancelled",
@@ -1055,6 +1075,12 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "log:any-content": (
         _CODEC + "no_content_can_make_writing_or_reading_fail",
         _CODEC + "every_event_is_read_back_as_it_was",
+        _LARGE + "a_huge_prompt_result_and_reply_are_kept_in_files",
+        _LARGE + "a_huge_result_is_kept_in_sqlite",
+        _LARGE + "a_huge_result_is_kept_in_postgres",
+        _LONG + "a_result_that_is_too_long_is_an_error_that_says_what_happened_and_the_run_goes_on",
+        _LONG + "a_reply_that_is_too_long_is_cut_as_if_the_model_had_reached_its_limit",
+        _LONG + "a_prompt_that_is_too_long_is_refused_and_nothing_is_stored",
     ),
     "log:unknown-kinds": (
         _CODEC + "an_unknown_kind_is_kept_as_it_came",

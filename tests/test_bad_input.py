@@ -662,6 +662,7 @@ TESTING_TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: Reply(stop="soon"), "stop='soon'", "StopReason"),
     ],
     "ScriptEnded": AN_ERROR,
+    "Scripted": Never("an alias of types; `ScriptedModel` checks what it is given"),
     "ScriptedModel": [
         bad(lambda: ScriptedModel(5), "5", "call("),
         bad(lambda: ScriptedModel(None), "None", "call("),

@@ -28,7 +28,7 @@ from perdure.runtime.subagents.delegation import orchestrator
 from perdure.shutdown import Shutdown, SignalHandlers
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Recorder, ScriptedModel, call, calls, pause
-from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, rounds, until
+from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, log_of, of, rounds, until
 from tests.transcript import assert_valid
 
 pytestmark = pytest.mark.resumed
@@ -111,6 +111,8 @@ async def test_a_tool_that_takes_too_long_is_cancelled(store):
         shutdown.begin()
         outcome = await running
     assert (outcome.status, outcome.reason) == ("waiting", "shutdown")
+    (left,) = of(await log_of(store, "s"), RunWaiting)
+    assert (left.reason, left.asks) == ("shutdown", ())
     assert str(outcome.messages[-1].tool_results[0].status) == "cancelled"
     assert not shutdown.has_abandoned_runs
 

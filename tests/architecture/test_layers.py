@@ -182,7 +182,7 @@ OWN_FILES = {
 """Modules that open files of their own; everything that a project or a model names goes through `perdure.files`."""
 
 
-PAST_THE_LIMITS = {"core.run", "core.loop", "core.aside_model_requests", "context.compaction"}
+PAST_THE_LIMITS = {"core.run", "core.unlimited_model", "core.loop", "core.aside_model_requests", "context.compaction"}
 """The modules that ask the model of a run past its limits and its log, and check, store and count by themselves."""
 
 
@@ -192,10 +192,15 @@ def test_the_model_of_a_run_is_asked_through_its_limits():
         module.name.removeprefix("perdure.")
         for module in modules()
         for node in ast.walk(module.tree)
-        if isinstance(node, ast.Attribute)
-        and (node.attr == "wrapped_model" or (node.attr == "model" and ast.unparse(node).endswith("spec.model")))
+        if (isinstance(node, ast.Name) and node.id == "get_unlimited_model")
+        or (isinstance(node, ast.Attribute) and node.attr in {"_model", "_get_unlimited_model"} and is_of_run(node))
     }
     assert found == PAST_THE_LIMITS
+
+
+def is_of_run(node: ast.Attribute) -> bool:
+    """Whether this attribute is one of a run or of its spec, as far as the names tell."""
+    return ast.unparse(node.value).split(".")[-1].removeprefix("_") in {"run", "spec"}
 
 
 def test_files_that_others_name_are_opened_by_one_package():

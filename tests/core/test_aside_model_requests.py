@@ -19,6 +19,7 @@ from perdure import (
     tool,
     user,
 )
+from perdure.core.aside_model_requests import AsideModel
 from perdure.core.error import LimitExceeded, ProviderDown, ReplyCutOff
 from perdure.core.event import (
     ErrorRaised,
@@ -96,6 +97,34 @@ async def test_an_engine_of_ones_own_cannot_pass_a_limit(engine, limits, reason,
     assert (outcome.status, outcome.reason) == ("limit", reason)
     assert (len(scripted.requests), outcome.turns) == (requests, requests)
     assert outcome.usage.total_tokens == requests * USED.total_tokens
+
+
+def list_models(place: Any, path: str = "run", depth: int = 4) -> list[str]:
+    """The public ways from an object to a model that can be asked, other than by its limits."""
+    found: list[str] = []
+    for name in [name for name in dir(place) if not name.startswith("_")]:
+        try:
+            value = getattr(place, name)
+        except (AttributeError, RuntimeError):
+            continue
+        if callable(getattr(value, "stream", None)) and type(value) is not AsideModel:
+            found.append(f"{path}.{name}")
+        elif depth and type(value).__module__.startswith("perdure.") and not isinstance(value, Run):
+            found += list_models(value, f"{path}.{name}", depth - 1)
+    return found
+
+
+async def test_no_public_attribute_of_a_run_is_its_bare_model():
+    ways: list[str] = []
+
+    async def engine(run: Run) -> Outcome[Any]:
+        ways.extend(list_models(run))
+        assert type(run.model) is AsideModel
+        return run.outcome("done")
+
+    for budget in (None, Budget(max_cost_usd=1.0)):
+        assert (await Agent(model(), engine=engine, budget=budget).run("Go")).status == "done"
+    assert ways == []
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])

@@ -21,7 +21,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perdure.core import jsonable as plain
-from perdure.core.jsonable import error_message, replace_surrogates, short_repr, to_jsonable, to_text
+from perdure.core.jsonable import (
+    MAX_ERROR_CHARACTERS,
+    error_message,
+    replace_surrogates,
+    short_repr,
+    to_jsonable,
+    to_text,
+)
 
 # What JSON can hold exactly.
 json_values = st.recursive(
@@ -496,3 +503,9 @@ def test_what_an_error_says_can_be_read_whatever_the_error_does():
 
     assert error_message(ValueError("no \ud800 way")) == "no � way"
     assert error_message(Speechless()) == "(no readable message)"
+
+
+def test_a_very_long_message_of_an_error_is_cut_off():
+    message = error_message(ValueError("x" * (MAX_ERROR_CHARACTERS + 1)))
+    assert len(message) < MAX_ERROR_CHARACTERS + 20
+    assert message.endswith("x… (cut off)")

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, Limits, Session, Tool, auto_continue, max_turns, tool, when_tool_called
+from perdure import Agent, Extension, Limits, Session, Tool, auto_continue, max_turns, tool, when_tool_called
 from perdure.core.error import (
     AllModelsFailed,
     EmptyReply,
@@ -523,6 +523,60 @@ async def test_a_stop_condition_is_asked_after_an_answer_too():
     outcome = await Agent(model, tools=[add], stop=look).run("1 + 1?")
     assert (outcome.status, [(step.turn, len(step.calls)) for step in steps]) == ("done", [(1, 1), (2, 0)])
     assert (steps[1].reply.text, steps[1].results, len(steps[1].messages)) == ("Two.", (), 4)
+
+
+async def test_a_stop_condition_is_not_asked_after_a_reply_that_ends_the_run():
+    steps: list[Step] = []
+
+    def look(step: Step) -> bool:
+        steps.append(step)
+        return True
+
+    outcome = await Agent(ScriptedModel(Reply("One", stop=StopReason.LENGTH)), stop=look).run("Count.")
+    assert (outcome.status, outcome.reason, steps) == ("stopped", "length", [])
+
+
+# -- replies that the provider interrupts ------------------------------------------------------------------------------
+
+PAUSED = Reply("Let me look.", stop=StopReason.PAUSE)
+
+
+async def test_a_paused_reply_is_sent_back_as_it_is_and_the_run_goes_on():
+    model = ScriptedModel(PAUSED, PAUSED, "Found.")
+    agent = Agent(model, extensions=[Extension(name="clock", reminders=[lambda _: "It is noon."])])
+    session = agent.session()
+    outcome = await session.run("Look.")
+    assert (outcome.status, outcome.text, outcome.turns) == ("done", "Found.", 3)
+    assert sent(model) == [("user", "Look."), ("assistant", "Let me look."), ("assistant", "Let me look.")]
+    assert_valid(outcome.messages)
+
+
+async def test_turns_that_are_paused_for_ever_reach_the_limit():
+    model = ScriptedModel(*[PAUSED] * 9)
+    outcome = await Agent(model, limits=Limits(max_turns=3)).run("Look.")
+    assert (outcome.status, outcome.reason, len(model.requests)) == ("limit", "max_turns", 3)
+    again = await Agent(ScriptedModel(*[PAUSED] * 9), stop=lambda step: step.turn == 2).run("Look.")
+    assert (again.status, again.reason, again.turns) == ("stopped", "stop_condition", 2)
+
+
+async def test_what_is_said_to_a_run_whose_turn_is_paused_waits_for_the_end_of_that_turn():
+    async def paused(_: Request) -> Reply:
+        await session.steer("Hurry.")
+        return PAUSED
+
+    model = ScriptedModel(paused, "Found.", "Hurrying.")
+    session = Agent(model).session()
+    outcome = await session.run("Look.")
+    assert (outcome.status, outcome.text) == ("done", "Hurrying.")
+    assert sent(model, 1) == [("user", "Look."), ("assistant", "Let me look.")]
+    assert sent(model, 2)[2:] == [("assistant", "Found."), ("user", "Hurry.")]
+
+
+async def test_a_model_that_did_not_write_a_paused_reply_is_told_to_go_on():
+    elsewhere = Message("assistant", (Text("Hm."),), provider="another", model="m", stop=StopReason.PAUSE)
+    model = ScriptedModel(elsewhere, "Found.")
+    assert (await Agent(model).run("Look.")).text == "Found."
+    assert sent(model)[-2:] == [("assistant", "Hm."), ("user", "Go on from here.")]
 
 
 async def test_a_stop_condition_ends_a_run_whose_answers_are_sent_back():

@@ -290,3 +290,10 @@ def test_a_label_is_short_and_on_one_line(label, fits):
     else:
         with pytest.raises(ConfigError, match="give a list of short words"):
             check_labels([label])
+
+
+def test_items_that_the_provider_made_are_no_thinking_and_no_empty_reply():
+    search = {"type": "web_search_call", "id": "ws_1"}
+    reply = Message("assistant", (Thinking("Hm."), Thinking(details=search, is_item=True)))
+    assert (reply.provider_items, reply.thinking, is_empty(reply)) == ((search,), "Hm.", False)
+    assert is_empty(Message("assistant", (Thinking("Hm.", details={"type": "reasoning"}),)))

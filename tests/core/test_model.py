@@ -365,6 +365,7 @@ def test_a_reply_without_text_that_just_stopped_has_met_a_stop_sequence_if_there
         None: StopReason.STOP_SEQUENCE,
         StopReason.STOP: StopReason.STOP_SEQUENCE,
         StopReason.TOOL_USE: None,
+        StopReason.PAUSE: None,
         StopReason.CANCELLED: None,
         StopReason.ERROR: None,
     }

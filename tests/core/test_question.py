@@ -155,7 +155,7 @@ async def test_a_run_that_nobody_can_answer_for_ends_as_waiting_and_lists_its_qu
     assert "pay" in question.text
     assert not done
     log = await log_of(session.store, "s")
-    assert of(log, RunWaiting) == [RunWaiting((question.ask_id,), run_id=outcome.run_id)]
+    assert of(log, RunWaiting) == [RunWaiting((question.ask_id,), reason="question", run_id=outcome.run_id)]
     assert not of(log, RunEnded)
     assert await session.questions() == [question]
 
@@ -665,6 +665,10 @@ async def test_json_that_is_no_verdict_is_refused(answer):
 async def test_the_refusal_of_an_answer_names_the_part_that_is_wrong():
     session = agent(call("pay", amount=5)).session("s")
     (question,) = (await session.run("Pay")).questions
+    with pytest.raises(ConfigError, match="'alow' is none of the calls, and a verdict as JSON has the field 'allow'"):
+        await session.answer(question.ask_id, {"alow": True})
+    with pytest.raises(ConfigError, match=r"\$\.scope`: the scopes are 'once', 'run', 'session' and 'forever'"):
+        await session.answer(question.ask_id, {"allow": True, "scope": "century"})
     with pytest.raises(ConfigError, match=r"Invalid enum value 'sesion' - at `\$\.scope`"):
         await session.answer(question.ask_id, {"allow": True, "scope": "sesion"})
     assert await session.questions() == [question]

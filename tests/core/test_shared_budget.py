@@ -9,11 +9,21 @@ from hypothesis import strategies as st
 
 from perdure import Agent, ConfigError, Image, Limits, Price, Request, Settings, Usage, assistant, tool, user
 from perdure.core.error import OutOfBudget, ProviderDown
-from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta, UsageReported
+from perdure.core.event import (
+    MessageAdded,
+    ModelEvent,
+    ReplyFinished,
+    RunEnded,
+    TextDelta,
+    ToolCallDelta,
+    UsageReported,
+)
 from perdure.core.model import ModelInfo, ToolSpec
 from perdure.core.model_and_tool_wrappers import retried
 from perdure.core.shared_budget import DEFAULT_OUTPUT_TOKENS, Budget, budgeted, estimate_max_input_tokens
+from perdure.replaying.replay import replay
 from perdure.testing import Reply, ScriptedModel, call
+from tests.doubles import log_of, of
 
 PRICE = Price(input_usd=1.0, output_usd=10.0)
 
@@ -71,13 +81,25 @@ async def test_near_the_end_the_model_concludes_without_tools():
     model = Greedy(calls=True)
     agent = Agent(model, tools=[look], budget=Budget(token_budget=6000), settings=Settings(max_output_tokens=1500))
     outcome = await agent.run("Work!")
-    assert (outcome.status, outcome.text) == ("done", "Words.")
+    assert (outcome.status, outcome.reason, outcome.text) == ("done", "budget", "Words.")
     *before, last = model.requests
     assert before
     assert all(request.tools for request in before)
     assert not last.tools
     assert "last turn that the budget allows" in last.messages[-1].text
     assert "budget" not in [each.origin for each in outcome.messages]  # a word about it, which is not kept
+
+
+async def test_the_log_tells_that_the_model_was_told_to_conclude_and_a_replay_agrees():
+    model = ScriptedModel(Reply("Enough."), "More.")
+    agent = Agent(model, tools=[look], budget=Budget(token_budget=6000), settings=Settings(max_output_tokens=2900))
+    session = agent.session("s")
+    outcome = await session.run("Work!")
+    assert (outcome.status, outcome.reason, len(model.requests[0].tools)) == ("done", "budget", 0)
+    log = await log_of(session.store, "s")
+    assert [event.message.metadata for event in of(log, MessageAdded)] == [{}, {"concluded_for": "budget"}]
+    assert [event.reason for event in of(log, RunEnded)] == ["budget"]
+    assert (await replay(agent, await session.store.read("s"))).divergence is None
 
 
 async def test_the_last_answer_is_as_long_as_can_still_be_paid_for():

@@ -4,14 +4,17 @@ import functools
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from time import perf_counter
 from typing import Any
 
 import pytest
 
+from perdure import Agent, Limits, tool
 from perdure.core import watcher_feed
 from perdure.core.buffer import Buffer
 from perdure.core.error import ConfigError
 from perdure.core.watcher_feed import AsyncWatcherFeed, Feed, ThreadFeed, make_feed
+from perdure.testing import ScriptedModel, call
 
 SECONDS = 30
 
@@ -644,3 +647,49 @@ async def test_a_watcher_that_is_measured_can_be_cancelled_and_may_raise(feeding
     broken.push(1)
     await settled(broken)
     assert isinstance(ended.errors[-1], ValueError)
+
+
+TURNS = 100
+BLOCKED_SECONDS = 0.1
+END_WAIT_SECONDS = 1.0
+"""The most that a run waits for its watchers at its end."""
+
+
+@pytest.mark.budget
+async def test_a_watcher_that_blocks_delays_a_run_by_few_calls_and_the_wait_at_its_end(
+    caplog,
+):
+    @tool(effect="read")
+    async def look(place: int) -> str:
+        """Looks."""
+        return f"nothing at {place}"
+
+    async def take(watchers: list[Any]) -> float:
+        script = [call("look", place=place) for place in range(TURNS)]
+        limits = Limits(max_turns=None)
+        model = ScriptedModel(*script, "Nothing.")
+        agent = Agent(model, tools=[look], limits=limits, guardrails=(), watchers=watchers)
+        began = perf_counter()
+        assert (await agent.run("Look around.")).status == "done"
+        return perf_counter() - began
+
+    blocked: list[float] = []
+    seen: list[int] = []
+
+    async def block(_: Any) -> None:
+        began = perf_counter()
+        while perf_counter() - began < BLOCKED_SECONDS:
+            pass
+        blocked.append(perf_counter() - began)
+
+    async def see(entry: Any) -> None:
+        seen.append(entry.seq)
+
+    alone = await take([see])
+    heard = len(seen)
+    together = await take([see, block])
+    assert len(seen) == 2 * heard  # the other watcher has missed nothing
+    assert heard > 4 * TURNS
+    assert len(blocked) <= 3 + together / (10 * BLOCKED_SECONDS)  # and not once for each of thousands of events
+    assert together <= 3 * alone + sum(blocked) + END_WAIT_SECONDS + 1
+    assert "kept the event loop for" in caplog.text

@@ -22,6 +22,7 @@ from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing import ScriptedModel, call, calls
 from tests.doubles import SECONDS, WaitingStore
 from tests.faults.suspension import Suspensions
+from tests.seeds import chance as draw_chance
 
 APPENDERS = 5
 APPENDS = 4
@@ -60,7 +61,7 @@ def strikes(chance: random.Random, tasks: Sequence["asyncio.Task[Any]"], most: i
 
 
 async def append_contended(store: Store, seed: str) -> None:
-    chance, session_id = random.Random(seed), new_id()
+    chance, session_id = draw_chance(seed), new_id()
     lease = await store.acquire(session_id)
     log = Log(store, lease, 0, SYSTEM_CLOCK)
     told: list[Entry] = []
@@ -101,7 +102,7 @@ async def test_no_cancel_drops_an_append_that_waits_for_others(store, long):
 
 
 async def cancel_calls_that_end_together(store: Store, seed: str) -> None:
-    chance = random.Random(seed)
+    chance = draw_chance(seed)
     begun: list[str] = []
     done: list[str] = []
 

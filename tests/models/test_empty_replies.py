@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure import Agent, Settings
@@ -100,6 +101,56 @@ async def test_an_empty_reply_with_a_reason_is_one_request_and_the_session_goes_
     assert (again.status, again.text) == ("done", "Here I am.")
     assert b"Are you there?" in server.received[1].body
     assert b"Hm." not in server.received[1].body
+
+
+SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "x"}}
+IMAGE = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "aGVsbG8="}
+SERVER_TOOL = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+CODE = {"executableCode": {"language": "PYTHON", "code": "1 + 1"}}
+RAN = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}}
+ITEMS = [
+    ("openai_responses", responses(SEARCH), [SEARCH]),
+    ("openai_responses", responses(REASONING, IMAGE), [IMAGE]),
+    ("anthropic", messages("end_turn", SERVER_TOOL, FOUND), [SERVER_TOOL, FOUND]),
+    ("gemini", gemini("STOP", CODE, RAN), [{"part": CODE}, {"part": RAN}]),
+    ("bedrock", converse("end_turn", {"toolResult": {"toolUseId": "t"}}), [{"toolResult": {"toolUseId": "t"}}]),
+]
+
+
+@pytest.mark.parametrize(("wire", "reply", "items"), ITEMS)
+async def test_a_reply_of_items_that_the_provider_made_is_one_request_and_is_kept(wire, reply, items, tmp_path):
+    async with Playback([json_reply(reply), json_reply(ANSWERS[wire])]) as server:
+        agent = Agent(open_at(server, wire), store=f"sqlite:{tmp_path}/sessions.db")
+        outcome = await agent.session("s").run("Look it up.")
+        assert (outcome.status, outcome.reason, outcome.text) == ("done", "", "")
+        assert len(server.received) == 1
+        assert (outcome.usage.input_tokens, outcome.usage.output_tokens) == (9, 4)
+        assert [*outcome.messages[-1].provider_items] == items
+        again = await agent.session("s").run("And?")
+    assert (again.status, again.text) == ("done", "Here I am.")
+    stored = [message for message in await agent.session("s").messages() if message.role == "assistant"]
+    assert [*stored[0].provider_items] == items
+    sent = server.received[1].body.decode()
+    assert '"And?"' in sent
+    assert all(name in sent for name in [next(iter(item.get("part", item))) for item in items])
+
+
+async def test_a_turn_that_anthropic_pauses_is_gone_on_with():
+    said = {"type": "text", "text": "Let me look."}
+    paused = [json_reply(messages("pause_turn", said, SERVER_TOOL)), json_reply(messages("pause_turn", FOUND))]
+    async with Playback([*paused, json_reply(ANSWERS["anthropic"])]) as server:
+        outcome = await Agent(open_at(server, "anthropic")).run("Look it up.")
+    assert (outcome.status, outcome.text, outcome.turns) == ("done", "Here I am.", 3)
+    assert outcome.usage.input_tokens == 27
+    requests = [msgspec.json.decode(each.body)["messages"] for each in server.received]
+    assert [[each["role"] for each in request] for request in requests] == [
+        ["user"],
+        ["user", "assistant"],
+        ["user", "assistant", "assistant"],
+    ]
+    assert [block["type"] for block in requests[1][1]["content"]] == ["text", "server_tool_use"]
+    assert requests[2][2]["content"] == [FOUND]
 
 
 async def test_a_reply_that_is_empty_for_no_reason_is_asked_for_again_and_its_tokens_are_counted():

@@ -172,6 +172,26 @@ async def test_after_a_refusal_the_line_goes_on_little_by_little(clock):
     await asyncio.gather(*tasks)
 
 
+async def test_refusals_that_come_late_and_name_a_wait_do_not_double_the_next_pause(clock):
+    """Requests sent together are refused one after another, each with a wait of its own: that is one pause."""
+    throttle = exact(clock)
+    sent = [throttle.try_take_slot() for _ in range(10)]
+    for slot in sent:
+        assert slot is not None
+        throttle.record_refused(slot, 1)
+        throttle.release_slot(slot)
+    waiting = asyncio.create_task(waited(throttle))
+    await clock.advance(1)
+    first = await waiting
+    throttle.record_refused(first)  # without a wait: the second pause is twice as long, and not a thousand times
+    throttle.release_slot(first)
+    again = asyncio.create_task(waited(throttle))
+    await clock.advance(1.9)
+    assert not again.done()
+    await clock.advance(0.1)
+    assert again.done()
+
+
 async def test_a_pause_that_was_told_holds_for_everybody(clock):
     throttle = exact(clock)
     throttle.pause(5)

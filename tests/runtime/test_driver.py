@@ -41,14 +41,14 @@ from perdure.core.event import (
     ToolStarted,
 )
 from perdure.core.message import Message, Status, StopReason, ToolCall, ToolResult
+from perdure.core.run import Run
 from perdure.core.run_mailbox import build_message_post
 from perdure.core.store import Lease
 from perdure.runtime.driver import SessionDriver, pass_post_to_run
 from perdure.runtime.driver_commands import WakeCommand
 from perdure.runtime.overrides import restore_overrides
 from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call, calls, pause
-from perdure.testing.scripted_model import Scripted
+from perdure.testing import Scripted, ScriptedModel, call, calls, pause
 from tests.doubles import SECONDS, Held, crashed, elsewhere, kind, log_of, of, rounds, until
 from tests.transcript import assert_valid
 
@@ -622,6 +622,8 @@ async def test_usage_of_a_retold_run_is_the_first_ones():
 
 async def test_a_run_can_be_thrown_away_after_every_append_and_goes_on_from_the_log(monkeypatch):
     done: list[int] = []
+    thrown_away: list[Run] = []
+    rebuild = SessionDriver._rebuild_run
 
     @tool
     async def count(number: int) -> str:
@@ -629,8 +631,13 @@ async def test_a_run_can_be_thrown_away_after_every_append_and_goes_on_from_the_
         done.append(number)
         return f"{number} counted"
 
+    async def rebuild_counted(driver: SessionDriver, plan: Any, run: Run, channel: Any) -> Run:
+        thrown_away.append(run)
+        return await rebuild(driver, plan, run, channel)
+
     async def told(always_resume: bool) -> list[str]:
         done.clear()
+        thrown_away.clear()
         monkeypatch.setattr(faults, "always_resume", always_resume)
         store = MemoryStore()
         script: list[Scripted] = [
@@ -643,7 +650,14 @@ async def test_a_run_can_be_thrown_away_after_every_append_and_goes_on_from_the_
         assert sorted(done) == [1, 2, 3]
         return [kind(event) for event in await log_of(store, "s")]
 
-    assert await told(True) == await told(False)
+    monkeypatch.setattr(SessionDriver, "_rebuild_run", rebuild_counted)
+    stored = await told(True)
+    # Each of the three replies, and the results of the first two: whatever is stored while no call or request is open.
+    assert len(thrown_away) == 5
+    assert len({id(run) for run in thrown_away}) == len(thrown_away)
+    assert all(run.run_id == thrown_away[0].run_id for run in thrown_away)
+    assert await told(False) == stored
+    assert thrown_away == []
 
 
 async def test_a_session_whose_log_lost_an_entry_can_be_gone_on_with(tmp_path):

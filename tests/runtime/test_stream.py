@@ -10,6 +10,7 @@ import pytest
 from perdure import (
     Agent,
     ConfigError,
+    Limits,
     Permissions,
     ProviderDown,
     SessionNotFound,
@@ -576,3 +577,39 @@ def test_a_dropped_watcher_is_told_with_its_error_whatever_that_does_when_it_is_
 
     assert build_watcher_dropped("screen", ValueError("no luck")) == WatcherDropped("screen", "ValueError: no luck")
     assert build_watcher_dropped("screen", Hostile()) == WatcherDropped("screen", "Hostile: (no readable message)")
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("numbers", [True, False])
+async def test_a_slow_reader_of_a_stream_misses_no_stored_entry(kind, numbers, tmp_path):
+    """The run is over, with thousands of events, before the reader looks at the second one."""
+
+    @tool(effect="read")
+    async def look(place: int) -> str:
+        """Looks."""
+        return f"nothing at {place}"
+
+    places = 400
+    script = [call("look", place=place) for place in range(places)]
+    agent = Agent(
+        ScriptedModel(*script, "Nothing. " * 50, chunk=3),
+        tools=[look],
+        limits=Limits(max_turns=None),
+        guardrails=(),
+        store="memory:" if kind == "memory" else f"sqlite:{tmp_path}/sessions.db",
+    )
+    session = agent.session("s")
+    stream = session.stream("Look around.")
+    got: list[Any] = []
+    async with asyncio.timeout(SECONDS):
+        async for each in stream.entries() if numbers else stream:
+            got.append(each)
+            if len(got) == 5:
+                await stream.outcome()
+    events = [each.event if numbers else each for each in got]
+    assert of(events, Lagged)
+    assert sum(marker.missed for marker in of(events, Lagged)) > places
+    stored = await agent.store.read("s")
+    if numbers:
+        assert [entry.seq for entry in got if entry.seq] == [entry.seq for entry in stored]
+    assert [event for event in events if type(event).durable] == [entry.event for entry in stored]

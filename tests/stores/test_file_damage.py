@@ -484,10 +484,10 @@ async def test_a_file_without_one_good_line_is_ours_when_entries_had_been_stored
 
 async def test_a_file_of_a_newer_format_is_refused(folder, files, caplog):
     folder.mkdir()
-    content = encode_line(b'{"perdure":"session","format":3,"of":{"a":"kind"}}', 0) + b"who knows"
+    content = encode_line(b'{"perdure":"session","format":4,"of":{"a":"kind"}}', 0) + b"who knows"
     (folder / "s.session").write_bytes(content)
     for refused in (files.acquire("s"), files.read("s")):
-        with pytest.raises(StoreError, match=r"has format 3, and this version knows 2 at most: upgrade perdure"):
+        with pytest.raises(StoreError, match=r"has format 4, and this version knows 3 at most: upgrade perdure"):
             await refused
     assert (folder / "s.session").read_bytes() == content
     assert await files.list() == await files.list() == []

@@ -1,5 +1,6 @@
-"""Very large results are encoded off the event loop, whichever store keeps them."""
+"""Very large results: encoded off the event loop, and kept, whichever store keeps them."""
 
+import asyncio
 import threading
 from typing import Any
 
@@ -10,6 +11,7 @@ from perdure.core.event import Custom, Entry, MessageAdded, ToolFinished
 from perdure.core.message import Image, Text, ToolCall, ToolResult, assistant
 from perdure.stores.entry_text import LARGE_TEXT, has_large_content
 from perdure.testing import ScriptedModel, call
+from tests.doubles import SECONDS
 
 
 @tool(effect="read")
@@ -75,3 +77,51 @@ def test_the_size_of_entries_is_that_of_their_largest_part():
     assert is_large(ToolFinished("c", "f", ToolResult("c", "f", (Text("a"), Text(long)))))
     assert not is_large(ToolFinished("c", "f", ToolResult("c", "f", (Text("a"),))))
     assert not is_large(MessageAdded(assistant("a")))
+
+
+# -- above 64 MiB ------------------------------------------------------------------------------------------------------
+
+HUGE = 68_000_000
+"""Characters that were once too many for a line of the file store."""
+
+
+@tool(effect="read")
+async def fill() -> str:
+    """Returns a text of this size."""
+    return "x" * HUGE
+
+
+async def keep_a_huge_result(store: Any, prompt: str = "Go", answer: str = "Done.") -> None:
+    """A result of this size: the run goes on, and the next one finds it."""
+    agent = Agent(ScriptedModel(call("fill"), answer, "Again."), tools=[fill], store=store)
+    outcome = await agent.session("s").run(prompt)
+    assert (outcome.status, outcome.turns, len(outcome.text)) == ("done", 2, len(answer))
+    assert (await agent.session("s").run("And?")).text == "Again."
+    kept = await agent.session("s").messages()
+    assert [len(message.text) for message in kept if message.role != "tool"] == [len(prompt), 0, len(answer), 4, 6]
+    assert len(kept[2].tool_results[0].text) == HUGE
+
+
+async def test_a_huge_prompt_result_and_reply_are_kept_in_files(tmp_path):
+    await keep_a_huge_result(f"file:{tmp_path}/sessions", "y" * HUGE, "z" * HUGE)
+
+
+async def test_a_huge_result_is_kept_in_sqlite(tmp_path):
+    await keep_a_huge_result(f"sqlite:{tmp_path}/sessions.db")
+
+
+@pytest.mark.needs("postgres")
+async def test_a_huge_result_is_kept_in_postgres(store_of):
+    await keep_a_huge_result(store_of())
+
+
+@pytest.mark.needs("postgres")
+async def test_a_text_of_many_words_takes_no_longer_to_index_than_a_moment_of_its_lease(store_of):
+    """The server would go through all of them again and again, to find that they are too many."""
+    store = store_of()
+    text = " ".join([f"{number:x}" for number in range(3_000_000)]) + " last"
+    agent = Agent(ScriptedModel("Fine."), store=store)
+    async with asyncio.timeout(SECONDS):
+        assert (await agent.session("s").run(f"first {text}")).text == "Fine."
+        assert await store.search("first")
+        assert len((await agent.session("s").messages())[0].text) == len(text) + 6

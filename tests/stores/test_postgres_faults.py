@@ -10,7 +10,7 @@ from perdure.core.error import Conflict, Fenced, SessionExists, StoreError
 from perdure.core.event import Custom, Entry, MessageAdded
 from perdure.core.message import user
 from perdure.core.store import Post
-from tests.seeds import chance
+from tests.seeds import SEED, chance
 from tests.stores.material import child, entries
 from tests.stores.postgres_server import limit_patience
 from tests.stores.weak_line import WeakLine
@@ -30,7 +30,7 @@ def all_ids(count: int) -> list[str]:
 
 
 async def test_whatever_was_acknowledged_survives_kill_9(postgres, tenant, store_of):
-    with child("kill_rounds", postgres.address(), tenant, 12, 1, programs="postgres_children") as process:
+    with child("kill_rounds", postgres.address(), tenant, 12, SEED, programs="postgres_children") as process:
         said, error = process.communicate(timeout=50)
     assert process.returncode == 0, error
     found = ids(await store_of().read("s"))
@@ -39,7 +39,7 @@ async def test_whatever_was_acknowledged_survives_kill_9(postgres, tenant, store
 
 
 async def test_a_driver_that_was_paused_and_replaced_is_fenced_when_it_wakes(postgres, tenant):
-    with child("pause_rounds", postgres.address(), tenant, 4, 1, programs="postgres_children") as process:
+    with child("pause_rounds", postgres.address(), tenant, 4, SEED, programs="postgres_children") as process:
         said, error = process.communicate(timeout=50)
     assert (process.returncode, said) == (0, "4\n"), error
 

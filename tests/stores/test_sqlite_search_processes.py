@@ -1,12 +1,11 @@
 """Several processes that use one index, and processes that are killed while they do."""
 
-import random
-
 import apsw
 import pytest
 
 from perdure.stores.sqlite import database_file
 from perdure.stores.sqlite.search_index import SearchIndex
+from tests.seeds import chance as draw_chance
 from tests.stores.material import another_connection, child
 from tests.stores.search_material import found
 
@@ -73,9 +72,9 @@ def test_work_is_tried_again_until_the_time_is_over_however_long_each_attempt_ta
     assert attempts == [0, 20]
 
 
-@pytest.mark.parametrize("seed", range(4))
-async def test_a_process_that_is_killed_leaves_an_index_that_can_be_trusted(path, store, seed):
-    chance = random.Random(seed)
+@pytest.mark.parametrize("trial", range(4))
+async def test_a_process_that_is_killed_leaves_an_index_that_can_be_trusted(path, store, trial):
+    chance = draw_chance("search index", trial)
     lines = []
     for name in ("one", "two", "three"):
         with child("busy", path, name, 100, programs="search_children") as process:

@@ -14,8 +14,8 @@ def test_every_name_it_promises_is_there():
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
-    with pytest.raises(AttributeError, match=r"has no attribute 'Scripted'; it has FakeClock, .*ScriptedModel"):
-        perdure.testing.Scripted  # noqa: B018
+    with pytest.raises(AttributeError, match=r"has no attribute 'Script'; it has FakeClock, .*ScriptedModel"):
+        perdure.testing.Script  # noqa: B018
 
 
 def test_importing_it_imports_none_of_its_parts():

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from . import argument_checks
+from .content_limit import limit_result
 from .event import Event, LimitReached, ToolFinished
 from .log_repair import build_withdrawals
 from .message import ToolCall, ToolResult
@@ -132,7 +133,7 @@ async def store_results_without_running(run: Run, results: Sequence[ToolResult],
 
 def build_call_ending_events(run: Run, result: ToolResult, seconds: float = 0.0) -> list[Event]:
     """Build the events that end a tool call: one stores its result, others withdraw its open questions."""
-    finished = build_tool_finished(run, result, seconds)
+    finished = build_tool_finished(run, limit_result(result), seconds)
     if run.unstored_tools:
         return [*_take_added_tools(run), *build_withdrawals(run.state, result), finished]
     return [*build_withdrawals(run.state, result), finished] if run.state.questions_by_id else [finished]

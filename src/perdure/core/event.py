@@ -70,15 +70,20 @@ class RunResumed(Event, frozen=True):
 
 
 class RunWaiting(Event, frozen=True):
-    """The run waits for answers to its open questions, and no process runs it meanwhile. `resume` continues it."""
+    """No process runs the run for now: it waits for answers to its questions, or its process has left it, as at a
+    shutdown. `resume` continues it.
+    """
 
     durable = True
     replay = "skipped"
 
     asks: tuple[str, ...]
-    """Ids of the open questions."""
+    """Ids of the open questions; none if its process has left it."""
     due_at: float | None = None
-    """When the first of them expires, in seconds since 1970; `None` if none does."""
+    """When the run can be continued without an answer, in seconds since 1970: when the first question expires, or at
+    once if there is none. `None` if only an answer continues it."""
+    reason: str = ""
+    """`question`, or the reason why its process has left it, such as `shutdown`. Empty in logs of older versions."""
 
 
 class RunEnded(Event, frozen=True):
@@ -157,7 +162,7 @@ class ModelRequested(Event, frozen=True):
     messages: int = 0
     """Number of messages sent."""
     reserved_usd: float = 0.0
-    """Money reserved for the reply."""
+    """Always 0: budgets reserve money in their process, and `Budget.reserved_usd` has it. Kept for older logs."""
     estimated_tokens: int = 0
     """Estimate of the input tokens. They count as used if a crash keeps the reply from being stored."""
     aside: bool = False
@@ -187,6 +192,8 @@ class ThinkingDelta(Event, frozen=True):
     """Provider data that has to be sent back with the block."""
     index: int = 0
     """Number of the block in the reply."""
+    is_item: bool = False
+    """True if it is no thinking, but an item that the provider made itself, such as a search; `details` has it all."""
 
 
 class ToolCallDelta(Event, frozen=True):

@@ -90,10 +90,15 @@ def short_repr(value: Any, length: int = REPR_LENGTH) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
+MAX_ERROR_CHARACTERS = 1_000_000
+"""The most characters that are kept of the message of an error."""
+
+
 def error_message(error: BaseException) -> str:
-    """Return the message of an error, encodable, even if its `__str__` raises."""
+    """Return the message of an error, encodable and of bounded length, even if its `__str__` raises."""
     try:
-        return replace_surrogates(str.__str__(str(error)))
+        message = replace_surrogates(str.__str__(str(error)))
+        return message if len(message) <= MAX_ERROR_CHARACTERS else f"{message[:MAX_ERROR_CHARACTERS]}… (cut off)"
     except BaseException:  # noqa: BLE001 - an error may raise anything from its __str__
         return "(no readable message)"
 

@@ -48,10 +48,10 @@ from .event import (
 )
 from .jsonable import error_message
 from .log_repair import ENDING_PARENT_ENDED, build_child_repairs, build_direct_call_repairs
-from .message import Message, Status, StopReason, ToolResult, is_empty, user
-from .model import Request, assemble_reply, find_empty_reply_reason, sanitize_reply
+from .message import Message, Status, StopReason, ToolResult, is_cut_short, is_empty, user
+from .model import CONCLUDED_FOR, Request, assemble_reply, find_empty_reply_reason, sanitize_reply
 from .outcome import Outcome
-from .run import Accepted, Engine, HistoryProcessor, Retry, Run, call_engine
+from .run import Accepted, Engine, HistoryProcessor, Retry, Run, call_engine, get_unlimited_model
 from .run_mailbox import Delivery
 from .stop_conditions import Guardrail, Halt, Nudge, Step, evaluate_condition, evaluate_guardrails
 from .store import wait_despite_cancel
@@ -128,10 +128,11 @@ async def suspend_run(run: Run) -> Outcome[Any]:
     due_at = min([each.expires_at for each in questions if each.expires_at is not None], default=None)
     if not questions:  # this process leaves the run: any other can continue it now
         due_at = run.clock.now()
-    waiting = RunWaiting(tuple([each.ask_id for each in questions]), due_at, run_id=run.run_id, path=run.path)
+    reason = "question" if questions else run.leaving_reason
+    waiting = RunWaiting(tuple([each.ask_id for each in questions]), due_at, reason, run_id=run.run_id, path=run.path)
     with suppress(asyncio.CancelledError):  # the event is stored: nothing is left to cancel
         await run.emit(waiting, sync=True)
-    return run.outcome("waiting", "question" if questions else run.leaving_reason)
+    return run.outcome("waiting", reason)
 
 
 async def end_cancelled_run(run: Run) -> Outcome[Any]:
@@ -194,7 +195,7 @@ async def run_turn_without_middleware(run: Run) -> Message:
     check_last_turn_ended(run)
     run.has_turn_in_progress = True
     try:
-        if run.mailbox.has_messages_due and not run.state.is_steered:
+        if run.mailbox.has_messages_due and not run.state.is_steered and not run.is_paused:
             await deliver_due_messages(run)
         if changed := run.take_tool_changes():
             await run.emit(ToolsChanged(changed, run_id=run.run_id, path=run.path))
@@ -260,7 +261,7 @@ async def collect_reply(run: Run, request: Request) -> Message:
     """
     received: list[ModelEvent] = []
     finished: ReplyFinished | None = None
-    stream = run.wrapped_model.stream(request)
+    stream = get_unlimited_model(run).stream(request)
     try:
         async for event in stream:
             if type(event) is ReplyFinished:
@@ -335,11 +336,7 @@ async def handle_answer(run: Run, reply: Message) -> Outcome[Any] | None:
     """
     if run.cancel_mode is not None:
         return run.outcome("cancelled", "cancelled")
-    if (
-        reply.stop is StopReason.LENGTH
-        or reply.stop is StopReason.CONTENT_FILTER
-        or (reply.stop is StopReason.STOP_SEQUENCE and is_empty(reply))
-    ):
+    if is_cut_short(reply):
         return run.outcome("stopped", str(reply.stop))
     limit = run.find_reached_limit()
     if run.mailbox.has_messages_due and not limit:
@@ -347,6 +344,8 @@ async def handle_answer(run: Run, reply: Message) -> Outcome[Any] | None:
     is_stopped = run.spec.stop is not None and await evaluate_condition(
         run.spec.stop, Step(run.state.turns, reply, (), (), run.state.messages)
     )
+    if reply.stop is StopReason.PAUSE:  # the provider has not finished it, and goes on when it is sent back
+        return run.outcome("stopped", "stop_condition") if is_stopped else None
     for accept in run.spec.output_validators:
         verdict = accept(run, reply)
         if inspect.isawaitable(verdict):
@@ -361,7 +360,7 @@ async def handle_answer(run: Run, reply: Message) -> Outcome[Any] | None:
     if run.mailbox.follow_ups and not limit and not is_stopped:
         await store_delivery(run, run.mailbox.take_follow_ups())
         return None
-    return run.outcome("done")
+    return run.outcome("done", str(reply.metadata.get(CONCLUDED_FOR, "")))
 
 
 async def handle_tool_calls(run: Run, reply: Message) -> Outcome[Any] | None:

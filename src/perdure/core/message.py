@@ -44,6 +44,8 @@ class Thinking(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="typ
     """Model that wrote it."""
     details: dict[str, Any] = {}
     """Everything else that has to be sent back unchanged: ids, formats, positions."""
+    is_item: bool = False
+    """True if it is no thinking, but an item that the provider made itself, such as a search; `details` has it all."""
 
 
 class Media(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="media"):
@@ -180,6 +182,8 @@ class StopReason(StrEnum):
     CONTENT_FILTER = "content_filter"
     STOP_SEQUENCE = "stop_sequence"
     """It wrote one of the request's stop sequences, and the provider said so. Others report `stop`."""
+    PAUSE = "pause"
+    """The provider interrupted the turn, because its own tools take long: the run sends the reply back and goes on."""
     CANCELLED = "cancelled"
     ERROR = "error"
 
@@ -330,6 +334,11 @@ class Message(Struct, frozen=True, gc=False, omit_defaults=True):
         return "".join(part.text for part in self.parts if type(part) is Thinking)
 
     @property
+    def provider_items(self) -> tuple[dict[str, Any], ...]:
+        """Items that the provider made itself (a search, an image, code that it ran), as it sent them, in order."""
+        return tuple([part.details for part in self.parts if type(part) is Thinking and part.is_item])
+
+    @property
     def citations(self) -> tuple[Citation, ...]:
         """Citations in the message, in order."""
         return tuple([part for part in self.parts if type(part) is Citation])
@@ -447,9 +456,20 @@ def is_empty(reply: Message) -> bool:
         if type(part) is Text:
             if part.text.strip():
                 return False
-        elif type(part) is not Thinking and type(part) is not Citation:
+        elif type(part) is Thinking:
+            if part.is_item:
+                return False
+        elif type(part) is not Citation:
             return False
     return True
+
+
+def is_cut_short(reply: Message) -> bool:
+    """Return True if a reply ended before the model had answered: at a limit, by a filter, or at once."""
+    stop = reply.stop
+    if stop is StopReason.STOP_SEQUENCE:
+        return is_empty(reply)
+    return stop is StopReason.LENGTH or stop is StopReason.CONTENT_FILTER
 
 
 def sanitize_citation(citation: Citation) -> Citation:

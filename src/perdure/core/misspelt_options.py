@@ -8,13 +8,57 @@ msgspec refuses a misspelt keyword with a bare `TypeError`, which does not even 
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import StructMeta
+from msgspec import NODEFAULT, StructMeta
 
 from . import argument_checks
 from .error import ConfigError
 
+if TYPE_CHECKING:
+    from inspect import Signature
 
-class OptionClass(StructMeta):
+
+class LazyHintsClass(StructMeta):
+    """Metaclass of a struct with annotations that name types which are imported for type checkers alone.
+
+    msgspec resolves all annotations for the signature of a struct, so that `inspect.signature` and `help` would raise
+    `NameError`. Here those of such a struct are shown as they were written.
+    """
+
+    if TYPE_CHECKING:
+        ...  # type checkers know the constructor from the fields
+    else:
+
+        @property
+        def __signature__(cls) -> "Signature":  # noqa: N805 - its instances are classes
+            """The signature of the constructor, for `inspect` and `help`."""
+            try:
+                return StructMeta.__signature__.__get__(cls)
+            except NameError:
+                return _build_unresolved_signature(cls)
+
+
+def _build_unresolved_signature(cls: Any) -> "Signature":
+    """Build the signature of a struct's constructor with its annotations as they were written."""
+    from inspect import Parameter, Signature, get_annotations  # at first use, which few programs have
+
+    hints: dict[str, Any] = {}
+    for each in reversed(cls.__mro__):
+        hints |= get_annotations(each)
+    names, defaults = cls.__struct_fields__, cls.__struct_defaults__
+    by_name = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
+    parameters = [
+        Parameter(
+            name,
+            Parameter.POSITIONAL_OR_KEYWORD if name in cls.__match_args__ else Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if (default := by_name.get(name, NODEFAULT)) is NODEFAULT else default,
+            annotation=hints[name],
+        )
+        for name in names
+    ]
+    return Signature(parameters)
+
+
+class OptionClass(LazyHintsClass):
     """Metaclass of a struct whose constructor raises `ConfigError` for an option that it does not have."""
 
     if TYPE_CHECKING:

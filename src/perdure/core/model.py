@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from . import argument_checks
+from .content_limit import limit_reply
 from .error import ConfigError, ContextOverflow, ModelError
 from .event import CitationAdded, ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
 from .jsonable import replace_surrogates, short_repr, to_jsonable
@@ -409,6 +410,7 @@ def _build_part(block: list[Any], finished: ReplyFinished) -> Part:
                 finished.provider,
                 finished.model,
                 details,
+                any(delta.is_item for delta in block),
             )
 
 
@@ -425,6 +427,7 @@ _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 def sanitize_reply(reply: Message, used_call_ids: AbstractSet[str] = frozenset()) -> Message:
     """Make a reply safe to store: encodable text, known values, and call ids that are well formed and unique."""
     seen: set[str] = set()
+    reply = limit_reply(reply)
     for part in reply.parts:
         if not _is_storable(part, used_call_ids, seen):
             seen.clear()
@@ -492,6 +495,7 @@ def _sanitize_part(part: Part, taken: AbstractSet[str], seen: set[str]) -> Part:
             replace_surrogates(part.provider),
             replace_surrogates(part.model),
             to_jsonable(part.details),
+            part.is_item,
         )
     if isinstance(part, Citation):
         return sanitize_citation(part)
@@ -518,6 +522,10 @@ def _sanitize_media(part: ResultPart | ToolResult) -> Part:
     if sanitized is None:
         return Text("[unreadable]")
     return part if sanitized == part else sanitized
+
+
+CONCLUDED_FOR = "concluded_for"
+"""Name in the metadata of a reply for which the model was told to conclude, without tools: the reason, as `budget`."""
 
 
 def find_empty_reply_reason(stop: StopReason | None, request: Request) -> StopReason | None:

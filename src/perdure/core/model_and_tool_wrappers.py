@@ -32,6 +32,7 @@ from .event import (
     ReplyFinished,
     RetryScheduled,
     TextDelta,
+    ThinkingDelta,
     ToolCallDelta,
     UsageReported,
 )
@@ -278,6 +279,8 @@ def _check_models(name: str, *models: object) -> None:
 def _has_content(event: ModelEvent) -> bool:
     if type(event) is ReplyFinished:
         return event.message is not None and not is_empty(event.message)
+    if type(event) is ThinkingDelta:
+        return event.is_item
     return type(event) is ToolCallDelta or (type(event) is TextDelta and bool(event.text.strip()))
 
 

@@ -32,9 +32,9 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
     status: OutcomeStatus
     """`done`, or one of the other ways to end."""
     reason: str = ""
-    """Reason of a status other than plain `done`: `max_turns`, `token_budget`, `max_cost`, `budget`, `timeout`,
+    """Reason of a status: `max_turns`, `token_budget`, `max_cost`, `budget`, `timeout`,
     `max_tool_calls`, `stop_condition`, `terminated`, `repeat`, `mistakes`, `length`, `content_filter`, the name of an
-    error, …
+    error, … A `done` run has one only if its model was told to conclude, without tools: `budget`.
     """
     text: str = ""
     """Text of the last message of the model."""

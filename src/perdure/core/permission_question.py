@@ -94,9 +94,11 @@ def validate_verdicts(question: QuestionAsked, answer: Any, by: str = "") -> dic
     try:
         verdicts = {name: _parse_verdict(each) for name, each in given.items()}
     except (msgspec.ValidationError, ValueError) as problem:
-        raise _build_answer_error(answer, names, f" ({problem})") from None
-    if given.keys() - set(names):
-        raise _build_answer_error(answer, names)
+        scopes = ": the scopes are 'once', 'run', 'session' and 'forever'" if "$.scope" in str(problem) else ""
+        raise _build_answer_error(answer, names, f" ({problem}{scopes})") from None
+    if unknown := [name for name in given if name not in names]:
+        missing = f" ({unknown[0]!r} is none of the calls, and a verdict as JSON has the field {_ALLOW_FIELD!r})"
+        raise _build_answer_error(answer, names, missing)
     if not apart and len(names) > 1 and verdicts[names[0]].scope != "once":
         message = (
             f"{answer!r} is to be remembered, and would be for each of {len(names)} calls: give an answer for each of "

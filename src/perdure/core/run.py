@@ -29,7 +29,7 @@ from .event import (
 from .fold import State
 from .inbox import build_inbox_reminder
 from .jsonable import error_message, to_jsonable
-from .message import Message, ToolResult, Usage, user
+from .message import Message, StopReason, ToolResult, Usage, user
 from .model import CHARACTERS_PER_TOKEN, Model, Request, ToolSpec, estimate_input_tokens, model_info
 from .outcome import Outcome, OutcomeStatus
 from .pausable_timer import RUN_TIMER, PausableTimer
@@ -54,6 +54,7 @@ from .stop_conditions import Limits, repeated_calls
 from .store import find_full_session_id
 from .tool import Tool
 from .transcript import MessagesSnapshot
+from .unlimited_model import get_unlimited_model
 
 if TYPE_CHECKING:
     from .added_tools import AddedTool, ToolScope
@@ -72,6 +73,7 @@ __all__ = [
     "Run",
     "SimulatedCrash",
     "call_engine",
+    "get_unlimited_model",
     "logger",
 ]
 
@@ -101,6 +103,7 @@ class Run:
             "_held_events",
             "_redacted_model",
             "_loop",
+            "_model",
             "_prefix",
             "prefix_tokens",
             "_settings",
@@ -232,7 +235,8 @@ class Run:
         self.spec = spec
         self.options = options = spec.options
         self.clock = options.clock
-        self.info = model_info(spec.model)
+        self._model = spec._model  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - hidden from engines, not from the run
+        self.info = model_info(self._model)
         self.stored_price = () if self.info.price is None else self.info.price.to_tuple()
         """The price of the model, as it is stored with each request."""
         allowed = options.limits.allowed_tools
@@ -273,17 +277,12 @@ class Run:
 
         return AsideModel(self)
 
-    @property
-    def wrapped_model(self) -> Model:
-        """The model for the loop and for compaction, which check limits, store and count by themselves.
-
-        Once the session or one of its subagents has secrets, it redacts them in requests and in replies.
-        """
+    def _get_unlimited_model(self) -> Model:
         redactor = self.redaction.redactor
         if redactor is None:
-            return self.spec.model
+            return self._model
         if self._redacted_model is None:
-            self._redacted_model = redactor.model(self.spec.model)
+            self._redacted_model = redactor.model(self._model)
         return self._redacted_model
 
     # -- events and state ----------------------------------------------------------------------------------------------
@@ -474,14 +473,20 @@ class Run:
 
     # -- the next request ----------------------------------------------------------------------------------------------
 
+    @property
+    def is_paused(self) -> bool:
+        """True if the model of this run has interrupted its last reply, and goes on when that is sent back."""
+        sent, info = self.state.transcript.sent_messages, self.info
+        return bool(
+            sent
+            and sent[-1].stop is StopReason.PAUSE
+            and (sent[-1].provider, sent[-1].model) == (info.provider, info.name)
+        )
+
     def build_request(self, messages: Sequence[Message]) -> Request:
         """Build the request for the next turn: messages, reminders, instructions, tools and settings."""
-        if (sent := self.state.transcript.sent_messages) and sent[-1].role == "assistant":
-            messages = [*messages, user(CONTINUE_TEXT, origin="reminder")]  # a host has spoken for the assistant
-        if self.state.inbox and (waiting := build_inbox_reminder(self.state.inbox.values())) is not None:
-            messages = [*messages, waiting]
-        if self.spec.reminders:
-            messages = [*messages, *build_reminder_messages(self)]
+        if not self.is_paused:
+            messages = self._add_reminders(messages)
         return Request(
             messages=messages,
             instructions=self.instructions,
@@ -490,6 +495,16 @@ class Run:
             output=self.spec.output_spec,
             session_id=self.full_session_id,
         )
+
+    def _add_reminders(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return messages that are about to be sent with those that are never stored: after the assistant's own words,
+        about the inbox, and reminders.
+        """
+        if (sent := self.state.transcript.sent_messages) and sent[-1].role == "assistant":
+            messages = [*messages, user(CONTINUE_TEXT, origin="reminder")]  # a host has spoken for the assistant
+        if self.state.inbox and (waiting := build_inbox_reminder(self.state.inbox.values())) is not None:
+            messages = [*messages, waiting]
+        return [*messages, *build_reminder_messages(self)] if self.spec.reminders else messages
 
     def begin_request(self, *, aside: bool = False) -> int:
         """Return the turn number of a request that is about to be sent. Raises `LimitExceeded` if a limit is reached.

@@ -63,8 +63,8 @@ class RunSpec(Struct, frozen=True, kw_only=True, eq=False):
     """The settings of a run: those of its agent, extensions and session, and the overrides for this run, combined."""
 
     options: RunOptions[Any]
-    model: Model
-    """The model with all its wrappers."""
+    _model: Model
+    """The model with all its wrappers, past the limits of the run: engines and tools get `Run.model`."""
     toolbox: Toolbox
     instructions: str = ""
     """The system prompt."""

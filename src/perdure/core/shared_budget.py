@@ -15,7 +15,7 @@ from . import argument_checks
 from .error import ConfigError, OutOfBudget
 from .event import FailedOver, ModelEvent, ReplyFinished, RetryScheduled, UsageReported
 from .message import Message, Usage, clamp_usage, user
-from .model import Model, Request, model_info
+from .model import CONCLUDED_FOR, Model, Request, model_info
 
 DEFAULT_OUTPUT_TOKENS = 4096
 """The longest answer that is requested when the settings do not set `max_output_tokens`."""
@@ -140,6 +140,7 @@ def budgeted(model: Model, budget: Budget) -> Model:
         planned, reservation = _plan_request(model, budget, request)
         usage: Usage | None = None
         began = False
+        is_last = bool(planned.messages) and planned.messages[-1] is _WRAP_UP_MESSAGE
         try:
             async with open_stream(model, planned) as events:
                 async for event in events:
@@ -151,11 +152,18 @@ def budgeted(model: Model, budget: Budget) -> Model:
                     began = True
                     if isinstance(event, (UsageReported, ReplyFinished)) and event.usage is not None:
                         usage = clamp_usage(event.usage)
+                    if is_last and isinstance(event, ReplyFinished):
+                        event = _mark_concluded(event)  # noqa: PLW2901 - the same event, marked
                     yield event
         finally:
             _settle_reservation(model, budget, reservation, usage, began=began)
 
     return WrappedModel(model, stream)
+
+
+def _mark_concluded(finished: ReplyFinished) -> ReplyFinished:
+    """Return the end of a reply with the note that the model was told to conclude, for the log and the outcome."""
+    return msgspec.structs.replace(finished, metadata={**finished.metadata, CONCLUDED_FOR: "budget"})
 
 
 def _settle_reservation(

@@ -63,13 +63,16 @@ def _check_names(names: tuple[str, ...] | None) -> None:
 
 
 class Step(Struct, frozen=True):
-    """A turn in which the model called tools, with their results: the argument of stop conditions and guardrails."""
+    """A turn: a reply with its calls and their results, or an answer. The argument of stop conditions and guardrails.
+
+    Guardrails get only turns with tool calls.
+    """
 
     turn: int
     """The number of the turn, from 1."""
     reply: Message
     calls: Sequence[ToolCall]
-    """The calls of the reply, in order."""
+    """The calls of the reply, in order; none for an answer."""
     results: Sequence[ToolResult]
     """The result of each call, in the order of the calls."""
     messages: Sequence[Message]
@@ -90,8 +93,8 @@ def rebuild_steps(messages: Sequence[Message], first: int) -> list[Step]:
 
 
 StopCondition: TypeAlias = Callable[[Step], bool | Awaitable[bool]]
-"""A function called after each turn, unless a steering message has just arrived. `True` ends the run; an answer that
-ends it anyway is `done`."""
+"""A function called after each turn, unless a steering message has just arrived, or the reply has ended the run by
+itself: one that was cut off (`length`) or filtered. `True` ends the run; an answer that ends it anyway is `done`."""
 
 
 async def evaluate_condition(condition: StopCondition, step: Step) -> bool:

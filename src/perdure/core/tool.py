@@ -31,6 +31,7 @@ from . import argument_checks, schema
 from .docstring import parse_docstring
 from .error import ConfigError
 from .message import ToolCall, ToolResult, check_labels
+from .misspelt_options import LazyHintsClass
 from .model import ToolSpec
 from .signature import read_signature
 from .thread_pool import THREAD_POOL
@@ -111,7 +112,7 @@ Finish: TypeAlias = Callable[[ToolCall, ToolResult], "ToolResult | Awaitable[Too
 """A hook that receives the result before it is stored. Returns another result, or `None` to change nothing."""
 
 
-class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False):
+class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False, metaclass=LazyHintsClass):
     """A tool that a model can call: a function with its name, description, parameters and options."""
 
     name: str

@@ -106,7 +106,9 @@ def build_reply_deltas(reply: Message) -> list[ModelEvent]:
             case Text(text=text):
                 told.append(TextDelta(text))
             case Thinking():
-                told.append(ThinkingDelta(part.text, part.signature, part.data, part.details, place))
+                told.append(
+                    ThinkingDelta(part.text, part.signature, part.data, part.details, place, is_item=part.is_item)
+                )
             case ToolCall():
                 told.append(ToolCallDelta(part.call_id, part.name, part.arguments, part.signature, place))
             case Citation():

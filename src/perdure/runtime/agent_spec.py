@@ -217,6 +217,11 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
         return Toolbox([self.wrap_tool(each) for each in tools] if self.has_tool_wrappers else tools)
 
     @cached_property
+    def run_options(self) -> RunOptions[D]:
+        """The agent's options for its runs, and nothing else of the agent: engines have no way to its model."""
+        return RunOptions(**{name: getattr(self, name) for name in RunOptions.__struct_fields__})
+
+    @cached_property
     def spare_toolbox(self) -> Toolbox:
         """The agent's `spare_tools`. Raises `ConfigError` if one has the name of a tool that is offered."""
         spare = Toolbox(self.spare_tools)

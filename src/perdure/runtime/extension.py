@@ -92,7 +92,7 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionCla
     """Validate a reply without tool calls: each accepts it or asks the model to retry."""
     guardrails: Sequence[Callable[[], Guardrail]] = ()
     stop: Sequence[StopCondition] = ()
-    """Stop conditions: each can end a run after a turn with tool calls."""
+    """Stop conditions: each can end a run after a turn."""
     watchers: Sequence[Watcher[Entry]] = ()
     background: BackgroundWork | None = None
     """Work that continues between runs, such as tasks of background agents."""

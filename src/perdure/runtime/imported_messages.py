@@ -10,6 +10,7 @@ from typing import NoReturn, TypeAlias, cast
 import msgspec
 from msgspec.structs import replace
 
+from perdure.core.content_limit import check_content_size
 from perdure.core.error import ConfigError
 from perdure.core.event import Event, MessageAdded, ToolFinished
 from perdure.core.fold import State
@@ -90,6 +91,8 @@ def _group_messages(messages: Sequence[Message]) -> Iterator[_Exchange]:
         while place < len(messages) and getattr(messages[place], "role", "") == "tool":
             results += _validate_results(place, messages[place])
             place += 1
+        for parts in (message.parts, *[(result,) for result in results]):
+            check_content_size(parts, f"message {first}")
         yield message, _sort_results(first, message.tool_calls, results)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, cast
 import msgspec
 
 from perdure.core import argument_checks
+from perdure.core.content_limit import check_content_size
 from perdure.core.error import ConfigError, UsageError
 from perdure.core.event import Entry, RunStarted
 from perdure.core.jsonable import replace_surrogates, to_jsonable
@@ -78,7 +79,8 @@ def is_conversation(prompt: object) -> bool:
 def to_user_message(content: Content | Message, origin: str = "") -> Message:
     """Convert a prompt to a user message that can be stored and sent. Raises `ConfigError` if it cannot be."""
     if type(content) is str and content and not content.isspace():  # nearly always
-        return Message("user", (Text(replace_surrogates(content)),), origin)
+        check_content_size((text := Text(replace_surrogates(content)),), "the message")
+        return Message("user", (text,), origin)
     given = content if isinstance(content, Message) else Message("user", to_parts(content))
     if given.role != "user":
         message = f"a message with role {given.role!r} cannot be sent to an agent: only 'user' messages can"
@@ -90,6 +92,7 @@ def to_user_message(content: Content | Message, origin: str = "") -> Message:
     if all(isinstance(part, Text) and not part.text.strip() for part in parts):
         message = "the prompt is empty: give some text, or a part such as Image(…)"
         raise ConfigError(message)
+    check_content_size(cast("list[ResultPart]", parts), "the message")
     checked = _validate_message_fields(given, origin) if given is content else Message("user", origin=origin)
     return msgspec.structs.replace(checked, parts=tuple(cast("list[ResultPart]", parts)))
 

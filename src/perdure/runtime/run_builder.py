@@ -158,7 +158,7 @@ def _build_spec(
     upkeep = _collect_from_extensions(agent, "between_turns")
     return RunSpec(
         options=_build_options(agent, overrides, _drop_tools_of_other_agents(first_agent, toolbox, limits), parent),
-        model=model,
+        _model=model,
         toolbox=asked.toolbox,
         instructions=_compose_instructions(agent, asked, agent.all_skills(), role[0]),
         gate=_build_gate(first_agent, agent, place, state, overrides),
@@ -251,9 +251,7 @@ def _build_options(
     if parent is not None:
         changes["interactive"] = agent.interactive and parent.options.interactive
         changes["answer_timeout_seconds"] = max(agent.answer_timeout_seconds, parent.options.answer_timeout_seconds)
-    if not changes:
-        return agent
-    return RunOptions(**{**{name: getattr(agent, name) for name in RunOptions.__struct_fields__}, **changes})
+    return replace(agent.run_options, **changes) if changes else agent.run_options
 
 
 def _collect_from_extensions(agent: AgentSpec[Any], field: str) -> list[Any]:

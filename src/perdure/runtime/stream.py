@@ -98,12 +98,17 @@ class RunStream(Generic[T]):
         """True once an event of the run was yielded."""
         self._last_stored_seq = 0
         """The number of the last entry that was read from the log, and not received as it happened."""
+        self._lost_after: int | None = None
+        """The number of the last stored entry before some that this reader was too slow for; `None` if it has all."""
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._iterate(with_numbers=False)
 
     def entries(self) -> AsyncGenerator[Entry]:
         """Iterate over the entries of the run: each event with its number in the log, which is 0 if it is not stored.
+
+        A reader that is too slow misses deltas (`Lagged` counts them), but no stored entry: those are read from
+        the log.
 
         `session.watch(after=entry.seq)` continues after an entry, as for a reader who comes back.
         """
@@ -173,15 +178,17 @@ class RunStream(Generic[T]):
                 while True:
                     event = entry.event
                     is_ours = event.run_id == self.run_id or self._is_in_run(event)
-                    if is_ours and not self._has_begun:
+                    if is_ours and (not self._has_begun or self._lost_after is not None):
                         for stored in await self._read_entries_before(entry):
                             yield stored if with_numbers else stored.event
+                    elif isinstance(event, Lagged) and self._lost_after is None:
+                        self._lost_after = event.after
                     if not 0 < entry.seq <= self._last_stored_seq if is_ours else isinstance(event, _ABOUT_READERS):
                         yield entry if with_numbers else event
                     if not len(subscription):
                         break
                     entry = subscription.get_nowait()
-            for stored in await self._read_answered_run(task) if task.done() else ():
+            for stored in [*await self._read_lost_entries(math.inf), *await self._read_answered_run(task)]:
                 yield stored if with_numbers else stored.event
         finally:
             subscription.close()
@@ -195,6 +202,8 @@ class RunStream(Generic[T]):
 
     async def _read_answered_run(self, task: "asyncio.Future[Outcome[T]]") -> Sequence[Entry]:
         """Return the entries of the run that has answered the same prompt before; none if this stream's run did."""
+        if not task.done():
+            return ()
         run_id = task.result().run_id  # raises an error that ended the run before it could be stored
         is_shown = self._has_begun or run_id in {"", self.run_id}
         return () if is_shown else await self._read_earlier_entries(run_id)
@@ -202,14 +211,24 @@ class RunStream(Generic[T]):
     async def _read_entries_before(self, entry: Entry) -> Sequence[Entry]:
         """Return the entries that a run stored before this one, the first that the stream gets of it.
 
-        There are some if the prompt was sent before, and its run is resumed.
+        There are some if the prompt was sent before, and its run is resumed. Later, return the entries that this reader
+        was too slow for, once a stored one arrives.
         """
-        self._has_begun = True
-        if not self._input_id or self.run_id == self._requested_run_id:
+        is_first, self._has_begun = not self._has_begun, True
+        if is_first and self._input_id and self.run_id != self._requested_run_id:
+            self._lost_after = None
+            event = entry.event
+            head = event.entries if isinstance(event, SessionOpened) else entry.seq - 1
+            return await self._read_earlier_entries(self.run_id, head if head >= 0 else math.inf)
+        return await self._read_lost_entries(entry.seq) if entry.seq else ()
+
+    async def _read_lost_entries(self, before: float) -> Sequence[Entry]:
+        """Return the stored entries of the run, up to a number, that were dropped because this reader was too slow."""
+        if (after := self._lost_after) is None:
             return ()
-        event = entry.event
-        head = event.entries if isinstance(event, SessionOpened) else entry.seq - 1
-        return await self._read_earlier_entries(self.run_id, head if head >= 0 else math.inf)
+        self._lost_after = None
+        after = max(after, self._last_stored_seq)
+        return [entry for entry in await self._source.read_run(self.run_id) if after < entry.seq < before]
 
     def _is_in_run(self, event: Event) -> bool:
         """Return True if an event belongs to the run of this stream, or to a subagent of it."""

@@ -23,7 +23,7 @@ async def end_stuck_run(run: Run) -> Outcome[Any]:
     """
     await run.store_for_stuck_loop(lambda: _build_stuck_results(run))
     if run.leaving_reason:
-        left = RunWaiting((), run.clock.now(), run_id=run.run_id, path=run.path)
+        left = RunWaiting((), run.clock.now(), run.leaving_reason, run_id=run.run_id, path=run.path)
         await run.store_for_stuck_loop(lambda: [left])
         return run.outcome("waiting", run.leaving_reason)
     run.output = run.state.latest_result if CALL_OPTION in (run.state.run or RunStarted()).options else None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .fake_clock import FakeClock
     from .memory_files import MemoryFiles
     from .model_contract import check_model
-    from .scripted_model import ScriptedModel, ScriptEnded
+    from .scripted_model import Scripted, ScriptedModel, ScriptEnded
     from .scripted_reply import Pause, Reply, call, calls, pause, thinking
     from .scripted_shell import ScriptedShell
     from .store_contract import check_store
@@ -23,6 +23,7 @@ __all__ = [
     "Recorder",
     "Reply",
     "ScriptEnded",
+    "Scripted",
     "ScriptedModel",
     "ScriptedShell",
     "assert_cache_stable",
@@ -41,6 +42,7 @@ _PLACES = {
     "Recorder": "event_recorder",
     "Reply": "scripted_reply",
     "ScriptEnded": "scripted_model",
+    "Scripted": "scripted_model",
     "ScriptedModel": "scripted_model",
     "ScriptedShell": "scripted_shell",
     "assert_cache_stable": "cache_stability",

@@ -140,7 +140,7 @@ def assign_call_ids(message: Message, ids: Iterator[str]) -> Message:
 def _thinking_deltas(part: Thinking, index: int, chunk: int | None) -> list[ModelEvent]:
     told: list[ModelEvent] = [ThinkingDelta(piece, index=index) for piece in _split_text(part.text, chunk)]
     if part.signature or part.data or part.details:
-        told.append(ThinkingDelta("", part.signature, part.data, part.details, index))
+        told.append(ThinkingDelta("", part.signature, part.data, part.details, index, is_item=part.is_item))
     return told
 
 

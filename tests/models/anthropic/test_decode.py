@@ -1,7 +1,6 @@
 """Answers of this wire, by streams of our own: every kind of event, and what a stream may get wrong."""
 
 import copy
-import random
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from perdure.core.message import StopReason, Text, Thinking, ToolCall, Usage
 from perdure.models.anthropic.decode import AnthropicDecoder
 from perdure.models.profile import Profile
 from tests.models.anthropic.reading import decoded, finished
+from tests.seeds import chance
 from tests.wire.recordings import chunked
 
 PROFILE = Profile(provider="anthropic", model="a-model")
@@ -26,11 +26,13 @@ PARTS = (
     Thinking(
         provider="anthropic",
         model="a-model",
+        is_item=True,
         details={"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "Bonn"}},
     ),
     Thinking(
         provider="anthropic",
         model="a-model",
+        is_item=True,
         details={
             "type": "web_search_tool_result",
             "tool_use_id": "srvtoolu_1",
@@ -69,7 +71,7 @@ DONE = {"type": "message_stop"}
 
 def test_a_turn_is_told_block_by_block_in_order() -> None:
     for seed in range(30):
-        message = decoded(chunked(TURN, random.Random(seed)))
+        message = decoded(chunked(TURN, chance(seed)))
         assert message.parts == PARTS
         assert message.stop is StopReason.TOOL_USE
         assert message.usage == Usage(417, 27, 114, 0, 9)
@@ -126,11 +128,11 @@ def test_an_answer_that_is_not_streamed_tells_the_same() -> None:
     ]
     usage = {"input_tokens": 5, "output_tokens": 7, "cache_creation_input_tokens": 3, "cache_read_input_tokens": None}
     body = msgspec.json.encode({"type": "message", "content": content, "stop_reason": "max_tokens", "usage": usage})
-    message = decoded(chunked(b" \n" + body, random.Random(1)))
+    message = decoded(chunked(b" \n" + body, chance(1)))
     assert [type(part) for part in message.parts] == [Thinking, Thinking, Text, Thinking, ToolCall]
     assert message.tool_calls[0].arguments == '{"a":[1,null]}'
     assert message.parts[3] == Thinking(
-        provider="anthropic", model="a-model", details={"type": "compaction", "content": "short"}
+        provider="anthropic", model="a-model", is_item=True, details={"type": "compaction", "content": "short"}
     )
     assert message.stop is StopReason.LENGTH
     assert message.usage == Usage(8, 7, 0, 3)
@@ -148,7 +150,7 @@ def test_the_author_is_who_was_asked_and_not_the_snapshot_that_answered() -> Non
         ("stop_sequence", StopReason.STOP_SEQUENCE),
         ("max_tokens", StopReason.LENGTH),
         ("model_context_window_exceeded", StopReason.LENGTH),
-        ("pause_turn", StopReason.LENGTH),
+        ("pause_turn", StopReason.PAUSE),
         ("refusal", StopReason.CONTENT_FILTER),
         ("something_new", StopReason.STOP),
     ],

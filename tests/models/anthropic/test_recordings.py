@@ -1,7 +1,5 @@
 """Recorded traffic of this wire: what was answered is understood, what was sent next is what we would send."""
 
-import random
-
 import pytest
 
 from perdure.core.error import (
@@ -30,6 +28,7 @@ from tests.models.anthropic.reading import (
     shapes,
     text_of,
 )
+from tests.seeds import chance
 from tests.wire.recordings import (
     SHORT_STREAM,
     Exchange,
@@ -52,7 +51,7 @@ pytestmark = pytest.mark.wire
 def test_a_recorded_answer_is_understood_however_it_is_cut_into_pieces(exchange: Exchange) -> None:
     expected = Oracle(exchange)
     for seed in range(3):
-        pieces = exchange.chunks if seed == 0 else chunked(exchange.data, random.Random(seed))
+        pieces = exchange.chunks if seed == 0 else chunked(exchange.data, chance(seed))
         message = decoded(pieces)
         assert shapes(message.parts) == expected.shapes
         assert message.usage == expected.usage

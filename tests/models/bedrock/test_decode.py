@@ -1,6 +1,5 @@
 """Answers of this wire, by streams of our own: every kind of message, and what a stream may get wrong."""
 
-import random
 from typing import Any
 
 import msgspec
@@ -11,6 +10,7 @@ from perdure.core.event import ModelEvent, TextDelta, UsageReported
 from perdure.core.message import StopReason, Text, Thinking, ToolCall, Usage
 from perdure.models.bedrock.decode import BedrockDecoder
 from tests.models.bedrock.reading import PROFILE, decoded, ended_here, finished, frame
+from tests.seeds import chance
 from tests.wire.recordings import chunked
 
 USAGE = {"inputTokens": 5, "outputTokens": 7, "cacheReadInputTokens": 3, "cacheWriteInputTokens": 2, "totalTokens": 17}
@@ -71,10 +71,12 @@ PARTS = (
     ToolCall("tooluse_2", "clock", "{}"),
     Thinking(
         **AUTHOR,
+        is_item=True,
         details={"toolUse": {"toolUseId": "s1", "name": "nova_code", "type": "server_tool_use", "input": {"code": 1}}},
     ),
     Thinking(
         **AUTHOR,
+        is_item=True,
         details={
             "toolResult": {
                 "toolUseId": "s1",
@@ -89,7 +91,7 @@ PARTS = (
 
 def test_a_turn_is_told_block_by_block_in_order() -> None:
     for seed in range(20):
-        message = decoded(chunked(TURN, random.Random(seed)))
+        message = decoded(chunked(TURN, chance(seed)))
         assert message.parts == PARTS
         assert message.stop is StopReason.TOOL_USE
         assert message.usage == Usage(10, 7, 3, 2)
@@ -138,13 +140,13 @@ def test_an_answer_that_is_not_streamed_tells_the_same() -> None:
         {"somethingNew": {"x": 1}},
     ]
     body = {"output": {"message": {"content": content}}, "stopReason": "guardrail_intervened", "usage": USAGE}
-    message = decoded(chunked(b"\n" + msgspec.json.encode(body), random.Random(1)))
+    message = decoded(chunked(b"\n" + msgspec.json.encode(body), chance(1)))
     assert message.parts == (
         Thinking("hm", "sig", **AUTHOR),
         Thinking(data="xx", **AUTHOR),
         Text("It is a dog."),
         ToolCall("c1", "f", '{"a":[1,null]}'),
-        Thinking(**AUTHOR, details={"somethingNew": {"x": 1}}),
+        Thinking(**AUTHOR, is_item=True, details={"somethingNew": {"x": 1}}),
     )
     assert message.stop is StopReason.CONTENT_FILTER
     assert message.usage == Usage(10, 7, 3, 2)
@@ -171,7 +173,9 @@ def test_blocks_that_nothing_ends_are_ended_with_the_message() -> None:
     message = decoded([start(0, toolUse={"toolUseId": "c1", "name": "f"}) + used + over("tool_use")])
     assert message.tool_calls == (ToolCall("c1", "f", "{}"),)
     assert message.parts[1] == Thinking(
-        **AUTHOR, details={"toolUse": {"toolUseId": "s", "type": "server_tool_use", "input": {"_raw": "{oh"}}}
+        **AUTHOR,
+        is_item=True,
+        details={"toolUse": {"toolUseId": "s", "type": "server_tool_use", "input": {"_raw": "{oh"}}},
     )
 
 

@@ -301,7 +301,7 @@ def test_steps_of_tools_that_the_provider_ran_are_kept_as_they_came():
     message = message_of(chunk({"text": "a"}, code, {}, {"text": "b"}, finish="STOP"))
     assert message.parts == (
         Text("a"),
-        Thinking("", "", "", "google", "gemini-3-flash", {"part": code}),
+        Thinking("", "", "", "google", "gemini-3-flash", {"part": code}, is_item=True),
         Text("b"),
     )
 

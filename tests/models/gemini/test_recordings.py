@@ -2,7 +2,6 @@
 
 import base64
 import json
-import random
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,6 +28,7 @@ from perdure.models.gemini import WIRE
 from perdure.models.gemini.messages import PLACEHOLDER_SIGNATURE
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
+from tests.seeds import chance
 from tests.wire.recordings import (
     Exchange,
     Recording,
@@ -113,7 +113,7 @@ def calls_of(parts: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any, str]]:
 @each_exchange(API, where=has_answer)
 def test_a_recorded_answer_is_understood(exchange):
     parts = parts_of(exchange)
-    message = decoded(profile_of(exchange), chunked(exchange.data, random.Random(exchange.label)))
+    message = decoded(profile_of(exchange), chunked(exchange.data, chance(exchange.label)))
 
     texts = [part for part in parts if "text" in part]
     assert message.text == "".join([part["text"] for part in texts if not part.get("thought")])
@@ -195,7 +195,7 @@ def test_a_recorded_error_has_a_class_of_its_own(exchange):
 @each_exchange(API, where=lambda exchange: SKIPPED.reason(exchange) is not None)
 def test_a_prompt_that_was_blocked_is_refused(exchange):
     with pytest.raises(ContentRefused, match="MODEL_ARMOR"):
-        decoded(profile_of(exchange), chunked(exchange.data, random.Random(1)))
+        decoded(profile_of(exchange), chunked(exchange.data, chance(1)))
 
 
 def test_nothing_is_left_out_silently():

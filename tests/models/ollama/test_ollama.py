@@ -1,6 +1,5 @@
 """Ollama's own chat API: what is sent, what comes back line by line, and recorded conversations."""
 
-import random
 from typing import Any
 
 import msgspec
@@ -30,6 +29,7 @@ from perdure.models.ollama import WIRE
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
 from tests.models.canned import CannedResponse, CannedTransport
+from tests.seeds import chance
 from tests.wire.recordings import (
     Exchange,
     Recording,
@@ -377,7 +377,7 @@ def recorded(exchange: Exchange) -> tuple[str, str, list[Any], Any]:
 def test_a_recorded_answer_is_understood_however_it_is_cut_into_pieces(exchange: Exchange) -> None:
     text, thinking, calls, last = recorded(exchange)
     for seed in range(3):
-        *events, finished = heard(chunked(exchange.data, random.Random(seed)))
+        *events, finished = heard(chunked(exchange.data, chance(seed)))
         assert isinstance(finished, ReplyFinished)
         message = assemble_reply(events, finished)
         assert (message.text, message.thinking) == (text, thinking)

@@ -1,6 +1,5 @@
 """Recorded traffic of this wire: what was answered is understood, what was sent next is what we would send."""
 
-import random
 from typing import Any
 
 import msgspec
@@ -33,6 +32,7 @@ from tests.models.openai_chat.reading import (
     settings_of,
     tools_of,
 )
+from tests.seeds import chance
 from tests.wire.recordings import (
     Exchange,
     Recording,
@@ -81,7 +81,7 @@ REPLACED = Skipped(
 def test_a_recorded_answer_is_understood_in_pieces_of_any_size(exchange: Exchange) -> None:
     FAILED.check(exchange)
     expected = told(exchange.data, streamed=exchange.streamed)
-    for pieces in (exchange.chunks, chunked(exchange.data, random.Random(exchange.label))):
+    for pieces in (exchange.chunks, chunked(exchange.data, chance(exchange.label))):
         events = heard(ChatDecoder(profile_of(exchange)), pieces)
         assert isinstance(events[-1], ReplyFinished)
         agree(assemble_reply(events, events[-1]), expected)
@@ -148,7 +148,7 @@ def cut_off(decoder: ChatDecoder) -> Message | None:
 @each_exchange(API, where=lambda exchange: exchange.ok and FAILED.reason(exchange) is not None)
 def test_an_answer_with_an_error_inside_is_never_taken_for_one(exchange: Exchange) -> None:
     for place in [*cuts(exchange.data, most=400), len(exchange.data)]:
-        pieces = chunked(exchange.data[:place], random.Random(exchange.label), mean=4_000)
+        pieces = chunked(exchange.data[:place], chance(exchange.label), mean=4_000)
         with pytest.raises(ModelError):
             heard(ChatDecoder(profile_of(exchange)), pieces)
 
@@ -156,7 +156,7 @@ def test_an_answer_with_an_error_inside_is_never_taken_for_one(exchange: Exchang
 @pytest.mark.wire
 @each_exchange(API, where=lambda exchange: exchange.ok and not exchange.streamed)
 def test_a_whole_answer_that_is_cut_off_is_never_taken_for_one(exchange: Exchange) -> None:
-    random_places = random.Random(exchange.label).sample(range(1, len(exchange.data)), k=20)
+    random_places = chance(exchange.label).sample(range(1, len(exchange.data)), k=20)
     for place in [*random_places, len(exchange.data) - 1]:
         with pytest.raises(ReplyCutOff):
             heard(ChatDecoder(profile_of(exchange)), [exchange.data[:place]])

@@ -1,7 +1,6 @@
 """A conversation of our own over the Responses wire: two answers, and what is sent after them."""
 
 import json
-import random
 
 from perdure.core.event import ReplyFinished
 from perdure.core.message import (
@@ -19,6 +18,7 @@ from perdure.core.message import (
 from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.openai_responses import WIRE
 from tests.models.openai_responses.speaking import GOLDEN, PROFILE, WEATHER, body, heard, reply
+from tests.seeds import chance
 from tests.wire.recordings import chunked
 
 TOOL_TURN = (GOLDEN / "tool_turn.sse").read_bytes()
@@ -43,7 +43,7 @@ def test_a_turn_with_calls_is_understood_part_by_part() -> None:
 def test_a_stream_says_the_same_in_whatever_pieces_it_comes() -> None:
     whole = heard(TOOL_TURN)
     for seed in range(20):
-        assert heard(chunked(TOOL_TURN, random.Random(seed), mean=20)) == whole
+        assert heard(chunked(TOOL_TURN, chance(seed), mean=20)) == whole
 
 
 def test_line_ends_of_another_kind_make_no_difference() -> None:

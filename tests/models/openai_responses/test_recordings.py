@@ -1,7 +1,6 @@
 """Recorded traffic of the Responses wire: answers are understood, and what was sent next is what we would send."""
 
 import copy
-import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,6 +28,7 @@ from tests.models.openai_responses.reading import (
     thoughts_in,
     told,
 )
+from tests.seeds import chance
 from tests.wire.recordings import Exchange, Recording, Skipped, chunked, cuts, each_exchange, each_recording
 
 pytestmark = pytest.mark.wire
@@ -65,7 +65,7 @@ def test_a_recorded_answer_is_understood_however_it_is_cut_into_pieces(exchange:
     UNANSWERED.check(exchange)
     expected = Oracle(exchange)
     for seed in range(3):
-        pieces = exchange.chunks if seed == 0 else chunked(exchange.data, random.Random(seed))
+        pieces = exchange.chunks if seed == 0 else chunked(exchange.data, chance(seed))
         events = told(exchange, pieces)
         message = message_of(events)
         assert message.text == expected.text
@@ -211,4 +211,4 @@ def test_a_recorded_refusal_is_classified(exchange: Exchange) -> None:
 def test_a_recorded_error_inside_a_stream_is_classified(recording: Recording) -> None:
     (exchange,) = recording.exchanges
     with pytest.raises(AuthFailed, match="exceeded your current quota"):
-        told(exchange, chunked(exchange.data, random.Random(1)))
+        told(exchange, chunked(exchange.data, chance(1)))

@@ -37,7 +37,7 @@ STOP_REASONS: Mapping[str, StopReason] = {
     "tool_use": StopReason.TOOL_USE,
     "max_tokens": StopReason.LENGTH,
     "model_context_window_exceeded": StopReason.LENGTH,
-    "pause_turn": StopReason.LENGTH,  # tools of the provider took too long; the turn is not over
+    "pause_turn": StopReason.PAUSE,
     "refusal": StopReason.CONTENT_FILTER,
 }
 
@@ -289,7 +289,7 @@ class AnthropicDecoder:
         if block.pieces:
             block.block["input"] = _parse_input("".join(block.pieces))
         if block.block:
-            events.append(ThinkingDelta(details=block.block, index=block.number))
+            events.append(ThinkingDelta(details=block.block, index=block.number, is_item=True))
 
     def _decode_content(self, content: Any, events: list[ModelEvent]) -> None:
         """Emit the events of content blocks that were received complete."""

@@ -239,7 +239,7 @@ class BedrockDecoder:
             return
         if block.pieces:
             block.block["toolUse"]["input"] = _parse_input("".join(block.pieces))
-        events.append(ThinkingDelta(details=block.block, index=block.number))
+        events.append(ThinkingDelta(details=block.block, index=block.number, is_item=True))
 
     # -- a response that is not streamed -------------------------------------------------------------------------------
 

@@ -116,8 +116,9 @@ class GeminiReplyBuilder:
     def add_opaque_part(self, details: dict[str, Any], signature: str, events: list[ModelEvent]) -> None:
         """Add a part of an unknown type, which is only stored so that it can be sent back to its author."""
         self._thoughts += 1
-        self._append_part(self._build_thinking("", signature, details))
-        events.append(ThinkingDelta(signature=signature, details=details, index=self._thoughts))
+        part = self._build_thinking("", signature, details)
+        self._append_part(part)
+        events.append(ThinkingDelta(signature=signature, details=details, index=self._thoughts, is_item=part.is_item))
 
     def build_message(self) -> Message | None:
         """Return the whole message; None if the emitted deltas already contain all of the reply."""
@@ -135,7 +136,8 @@ class GeminiReplyBuilder:
         return self._build_thinking("".join(part[0]), "") if isinstance(part, tuple) else part
 
     def _build_thinking(self, text: str, signature: str, details: dict[str, Any] | None = None) -> Thinking:
-        return Thinking(text, signature, "", self._profile.provider, self._profile.model, details or {})
+        is_item = details is not None and "part" in details  # otherwise it is a signature of the part before
+        return Thinking(text, signature, "", self._profile.provider, self._profile.model, details or {}, is_item)
 
 
 def strip_json_whitespace(arguments: msgspec.Raw) -> str:

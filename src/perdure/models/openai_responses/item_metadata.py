@@ -57,7 +57,7 @@ def decode_item_metadata(signature: str) -> ItemMetadata:
 def build_thinking_part(item: Mapping[str, Any], text: str, provider: str, model: str) -> Thinking:
     """Build the thinking part that stores a reasoning item, or an item of an unknown type."""
     if item.get("type") != _REASONING:
-        return Thinking("", "", "", provider, model, dict(item))
+        return Thinking("", "", "", provider, model, dict(item), is_item=True)
     details = {name: value for name, value in item.items() if name not in {"encrypted_content", "status"}}
     if not details.get("content"):
         details.pop("content", None)

@@ -15,13 +15,15 @@ import msgspec
 from perdure.core.error import StoreError
 
 from .file_io import read_at
-from .line_format import DamagedRange, Line, encode_line, read_first_line, scan_lines
+from .line_format import LONG_BODY_BYTES, DamagedRange, Line, encode_line, read_first_line, scan_lines
 from .session_paths import SessionPaths
 
 FORMAT: Final = 1
 """The version of the file layout, not of the entries in it. It grows when an old reader would misread the file."""
 FORK_FORMAT: Final = 2
 """The version of a fork's file: a reader of the first format would miss the shared entries."""
+LONG_LINE_FORMAT: Final = 3
+"""The version of a file with a line that older readers take for damage, because it is so long."""
 
 _HEADER_BEGINS: Final = b'{"perdure":"session","format":'
 _OLD_HEADER_BEGINS: Final = b'{"windlass":"session","format":'
@@ -240,6 +242,13 @@ def encode_header(header: Header) -> bytes:
     return encode_line(json.dumps(msgspec.to_builtins(header), separators=(",", ":")).encode("ascii"), 0)
 
 
+def fit_header(header: Header, entries: Sequence[EncodedEntry]) -> Header:
+    """Return the header of a file with these entries: of a format that can have them."""
+    if header.format >= LONG_LINE_FORMAT or not any(len(entry.body) > LONG_BODY_BYTES for entry in entries):
+        return header
+    return msgspec.structs.replace(header, format=LONG_LINE_FORMAT)
+
+
 def decode_header(line: Line | None, path: str) -> Header | None:
     """Decode a header from the first line of a file; `None` if it is not one. Raises `StoreError` for a newer
     format.
@@ -250,8 +259,8 @@ def decode_header(line: Line | None, path: str) -> Header | None:
     if body.startswith(_OLD_HEADER_BEGINS):
         body = _HEADER_BEGINS + body.removeprefix(_OLD_HEADER_BEGINS)
     version = _versions.decode(body).format
-    if version > FORK_FORMAT:
-        known = f"this version knows {FORK_FORMAT} at most"
+    if version > LONG_LINE_FORMAT:
+        known = f"this version knows {LONG_LINE_FORMAT} at most"
         raise StoreError(f"{path!r} has format {version}, and {known}: upgrade perdure")
     return _headers.decode(body)
 

@@ -20,16 +20,18 @@ from perdure.core.event import Entry
 
 from .file_io import read_at
 
-MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-"""The maximum size of a line's JSON in bytes."""
+MAX_BODY_BYTES: Final = 999_999_999
+"""The maximum size of a line's JSON in bytes: nine digits, and about what the other stores can hold in one piece."""
+LONG_BODY_BYTES: Final = 64 * 1024 * 1024
+"""The size above which older versions do not read a line: the header of its file says so."""
 
-_HEAD: Final = re.compile(rb"[1-9][0-9]{0,7} [0-9a-f]{8}[ +]\{")
-_HEAD_MOST: Final = 19  # bytes, with the brace behind it
-_LENGTH_MOST: Final = 8
+_HEAD: Final = re.compile(rb"[1-9][0-9]{0,8} [0-9a-f]{8}[ +]\{")
+_HEAD_MOST: Final = 20  # bytes, with the brace behind it
+_LENGTH_MOST: Final = 9
 _MORE: Final = ord("+")
 _CHUNK: Final = 1024 * 1024
 _SMALL_CHUNK: Final = 4 * 1024
-_PATIENCE: Final = 16 * MAX_BODY_BYTES
+_PATIENCE: Final = 1024**3
 _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 
 

@@ -17,9 +17,18 @@ from perdure.core.event import Entry
 from perdure.core.store import Lease
 
 from .file_io import close_file, file_identity, open_file, sync_data, sync_folder, to_store_error, write_all
-from .file_scan import FORMAT, EncodedEntry, FileScan, Header, encode_header, scan_file
+from .file_scan import (
+    FORMAT,
+    LONG_LINE_FORMAT,
+    EncodedEntry,
+    FileScan,
+    Header,
+    encode_header,
+    fit_header,
+    scan_file,
+)
 from .forks import find_or_create_key, read_shared_entries
-from .line_format import encode_append_lines, encode_body
+from .line_format import LONG_BODY_BYTES, encode_append_lines, encode_body
 from .lock import SessionLock
 from .repair import rename_into_place, repair_file, write_temporary
 from .secure_delete import erase_leftovers, erase_replaced_file
@@ -64,7 +73,7 @@ class FileLog:
         """The number of the last entry."""
         self.lost_up_to = lock.record.synced
         """The entry up to which the end of the log may have been lost, before this process opened it."""
-        self.header = header
+        self.header: Header = header
         self.place = place
         self.size = os.fstat(descriptor).st_size
         """The number of acknowledged bytes."""
@@ -181,6 +190,8 @@ class FileLog:
 
     def _write_entries(self, entries: Sequence[Entry], *, sync: bool) -> None:
         data = encode_append_lines(entries, self._place.seed)
+        if len(data) > LONG_BODY_BYTES and self.header.format < LONG_LINE_FORMAT:
+            self._rewrite_file(LONG_LINE_FORMAT)
         self._check_end()
         faults.fault_point("store.append.before_commit")
         self.unread_entries = None
@@ -224,8 +235,8 @@ class FileLog:
         with contextlib.suppress(OSError):  # it only helps to notice a loss
             self._lock.write_record(msgspec.structs.replace(self._lock.record, synced=self.head))
 
-    def _rewrite_file(self) -> None:
-        """Replace the file with a new copy, because the disk may not have all of the old one."""
+    def _rewrite_file(self, new_format: int = 0) -> None:
+        """Replace the file with a new copy, because the disk may not have all of the old one, or for a newer format."""
         path = self._place.log
         self._check_in_place()
         with self._translate_errors():
@@ -237,15 +248,18 @@ class FileLog:
             if found.header != self.header or max(found.head, self.lost_up_to) != self.head or not found.is_sound:
                 raise StoreError(f"the file {path!r} was damaged by an error of the disk: open the session again")
             erase_leftovers(path)
-            self._replace_file(found.entries)
+            header = msgspec.structs.replace(self.header, format=max(self.header.format, new_format))
+            self._replace_file(found.entries, header)
 
-    def _replace_file(self, entries: Sequence[EncodedEntry]) -> None:
+    def _replace_file(self, entries: Sequence[EncodedEntry], header: Header | None = None) -> None:
         """Replace the log file with a new one that has these entries, and append to that one from now on."""
-        new, temporary = write_temporary(self._place, self.header, entries)
+        header = fit_header(header or self.header, entries)
+        new, temporary = write_temporary(self._place, header, entries)
         with self._swap:
             rename_into_place(new, temporary, self._place)
             close_file(self._descriptor)
             self._descriptor, self._identity, self.size = new, file_identity(new), os.fstat(new).st_size
+            self.header = header
             self.unread_entries = None
         self._is_sound = False  # until its name lasts
         sync_folder(os.path.dirname(self._place.log))  # noqa: PTH120 - a string
@@ -299,7 +313,7 @@ def open_log(
         if verified is not None and verified.stamp == file_stamp(descriptor) and verified.head >= lock.record.synced:
             return FileLog(place, lock, descriptor, verified.head, verified.header), None
         found = scan_file(descriptor, os.fstat(descriptor).st_size, place, lock.record.synced)
-        header = found.header or _build_header(place, found, now)
+        header = fit_header(found.header or _build_header(place, found, now), found.entries)
         if not found.is_sound:
             descriptor = repair_file(descriptor, found, header)
         # Above the last synced entry a sync may have failed, of which nothing is left to see.

@@ -18,7 +18,7 @@ from perdure.core.store import Post
 
 from .file_io import close_file, file_identity, open_file, sync_data, sync_folder, write_all
 from .file_scan import FORMAT, EncodedEntry, FileScan, Header, encode_header, scan_file
-from .line_format import encode_line, to_ascii_json
+from .line_format import LONG_BODY_BYTES, encode_line, to_ascii_json
 from .lock import wait_for_lock
 from .repair import repair_file, rewrite_file_securely
 from .secure_delete import erase_file
@@ -61,8 +61,13 @@ def add_post(mailbox: SessionPaths, post: Post, now: float, is_taken: Callable[[
         if is_new:
             if is_taken():
                 return False
-            header = b"" if found.size else encode_header(_build_header(mailbox, now))
-            _append(descriptor, found.size, header + encode_line(_encode_post(post, found.head + 1), mailbox.seed))
+            body = _encode_post(post, found.head + 1)
+            if len(body) > LONG_BODY_BYTES:
+                header, kept = found.header or _build_header(mailbox, now), EncodedEntry(found.head + 1, False, body)  # noqa: FBT003 - its fields
+                rewrite_file_securely(mailbox, header, [*found.entries, kept])
+            else:
+                start = b"" if found.size else encode_header(_build_header(mailbox, now))
+                _append(descriptor, found.size, start + encode_line(body, mailbox.seed))
         else:
             # Whoever posted it may have died before the sync, or been told that it failed. After a failure the next
             # sync may succeed without having written anything, so all posts are written again.

@@ -10,6 +10,12 @@ from typing import Final, NamedTuple
 _WORD: Final = re.compile(r"[^\W_]+")
 _BETWEEN: Final = re.compile(r"[\W_]+")
 _LONGEST: Final = 2046  # bytes of a word; the server would leave out longer ones, after it has gone through them
+MAX_INDEXED_CHARACTERS: Final = 500_000
+"""The most characters of a text that are indexed with the places of their terms, by which phrases are found."""
+MAX_FURTHER_CHARACTERS: Final = 300_000
+"""The most characters of the terms behind those, each of which is indexed once."""
+MAX_READ_CHARACTERS: Final = 16_000_000
+"""The most characters of a text that are looked through for terms."""
 _TOO_LONG: Final = re.compile(rf"[^ ]{{{_LONGEST + 1},}}")
 
 
@@ -23,9 +29,30 @@ class ParsedQuery(NamedTuple):
 
 
 def build_index_text(text: str) -> str:
-    """Return the search terms of a text, separated by spaces, in the form that PostgreSQL indexes."""
-    words = _BETWEEN.sub(" ", text.lower()).strip()
+    """Return the search terms of a text, separated by spaces, in the form that PostgreSQL indexes.
+
+    The server cannot index more than a megabyte of terms, and takes long to find that out. So of a very long text only
+    the beginning is indexed as it is, then each further term once, and nothing beyond `MAX_READ_CHARACTERS`.
+    """
+    words = _BETWEEN.sub(" ", text[:MAX_INDEXED_CHARACTERS].lower()).strip()
+    if len(text) > MAX_INDEXED_CHARACTERS:
+        words += _list_further_terms(text, set(words.split(" ")))
     return words if len(words) <= _LONGEST else _TOO_LONG.sub("", words)
+
+
+def _list_further_terms(text: str, known: set[str]) -> str:
+    """Return the terms of the rest of a long text that are not known yet, each with a space in front."""
+    found: list[str] = []
+    room = MAX_FURTHER_CHARACTERS
+    for match in _WORD.finditer(text[MAX_INDEXED_CHARACTERS:MAX_READ_CHARACTERS].lower()):
+        if (word := match[0]) in known:
+            continue
+        known.add(word)
+        room -= len(word) + 1
+        if room < 0:
+            break
+        found.append(f" {word}")
+    return "".join(found)
 
 
 def tokenize(data: bytes) -> list[tuple[int, int, str]]:
