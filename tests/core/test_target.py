@@ -154,3 +154,13 @@ def test_a_rule_that_allows_a_command_by_its_words_outweighs_what_nobody_knows()
     assert decide(unknown, allow("bash", target=command("make"))) == ("allow", False)
     assert decide(unknown, allow("bash", target=command("git"))) == ("ask", True)
     assert decide(everything, allow("bash", target=command("git"))) == ("ask", True)
+
+
+def test_a_word_that_is_a_link_leads_where_the_link_leads(tmp_path):
+    (tmp_path / "private").mkdir()
+    (tmp_path / "pub").symlink_to("private")
+    root = str(tmp_path)
+    for words in (("dd", "if=pub/x"), ("awk", "1", "./pub/x")):
+        assert match_restricting_rule(path("private/**"), CommandTarget("…", words, root=root), {}) == "yes"
+    assert match_restricting_rule(path("private/**"), CommandTarget("…", ("awk", "1", "src/x"), root=root), {}) == "no"
+    assert match_restricting_rule(path("private/**"), CommandTarget("…", ("awk", "1", "pub/x")), {}) == "no"

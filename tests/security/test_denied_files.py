@@ -65,7 +65,12 @@ async def run_line(project: Path, line: str, *rules: Rule) -> tuple[str, str]:
     return str(result.status), result.text
 
 
-RULES = [[], [allow("bash")], [allow("*")], [allow("bash", target=command("git")), allow(target=command("grep"))]]
+RULES = [
+    [],
+    [allow("bash")],
+    [allow("*")],
+    [allow("bash", target=command(each)) for each in ("git", "grep", "cat", "awk", "sed", "dd", "diff", "head")],
+]
 READING = [
     *("cat private/plan.txt", "cat pri*/plan.txt", "cat pub/plan.txt", "cat ./private/../private/plan.txt"),
     *("cat keys/*", "cat keys/a.ke?2", "cat keys/a.[k]ey2", "cat keys/a.ke''y2", "cat $(echo keys/a.key2)"),
@@ -78,6 +83,8 @@ READING = [
     *("git blame private/plan.txt", "git diff --word-diff", "git log --patch -n 2", "git show --stat -p HEAD~1"),
     *("git diff -- .", "git diff -- private", "git show HEAD~1 -- keys", "git --no-pager diff"),
     *("git show $(git rev-parse HEAD:private/plan.txt)", "git status -v", "cat src/x.py; grep -r . ."),
+    *("git -C . show HEAD~1", "git -c x.y=z diff", "git fast-export HEAD", "git commit --dry-run -v -a", "git add -p"),
+    *("awk 1 pub/plan.txt", "awk 1 ./pub/plan.txt", "sed --expression= pub/plan.txt", "dd if=pub/plan.txt"),
     *("awk 1 private/plan.txt", "sed '' keys/a.key2", "head -c 100 pub/plan.txt", "ls | xargs cat"),
 ]  # fmt: skip
 

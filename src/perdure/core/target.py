@@ -4,6 +4,8 @@ A tool returns what a call will touch: a `PathTarget`, `CommandTarget`, `UrlTarg
 object and not a text, and the function gets the same object as `context.target`: what was checked is what is used.
 """
 
+# ruff: noqa: PTH118 - a word may have any form, and pathlib changes some of them
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias, cast
 
@@ -148,6 +150,8 @@ def _match_files_read(pattern: Pattern, target: Target) -> Match:
     """
     if not isinstance(pattern, PathPattern) or not isinstance(target, CommandTarget):
         return "no"
+    if any(pattern.may_match(each) for each in _list_linked_paths(target)):
+        return "yes"
     found: Match = "no" if target.argv or target.parts else "unproved"
     for part in target.parts:
         for path in part.reads or ():
@@ -158,6 +162,16 @@ def _match_files_read(pattern: Pattern, target: Target) -> Match:
         if part.reads is None and found == "no":
             found = "unproved"
     return found
+
+
+def _list_linked_paths(target: CommandTarget) -> Iterator[PathTarget]:
+    """Yield where the words of a command lead that are paths with a link in them, seen from its folder."""
+    words = [word for argv in (target.argv, *[each.argv for each in target.parts]) for word in argv[1:]]
+    for word in dict.fromkeys(words) if target.root else ():
+        for each in dict.fromkeys((word, *list_possible_words(word))):
+            named = os.path.normpath(os.path.join(target.root, each))
+            if "\0" not in named and (real := os.path.realpath(named)) != named:
+                yield PathTarget(real, target.root)
 
 
 def convert_to_kind(pattern: Pattern, target: Target) -> Pattern | None:

@@ -221,13 +221,27 @@ _SECTIONS: Final = re.compile(r"[=:,]")
 _GIT_FORMATS: Final = _long("stat shortstat numstat name-only name-status no-patch summary dirstat raw")
 """Options of `git diff` and `git show` that replace the contents by a list."""
 _GIT_PATCHES: Final = _long("patch patch-with-stat unified word-diff function-context verbose")
-_GIT_CONTENTS: Final = frozenset(
+_GIT_WITHOUT_CONTENTS: Final = frozenset(
     {
-        *("annotate", "archive", "blame", "cat-file", "diff", "diff-files", "diff-index", "diff-tree", "difftool"),
-        *("format-patch", "grep", "log", "range-diff", "rev-list", "show", "stash", "status", "whatchanged"),
+        *(
+            "add",
+            "branch",
+            "checkout",
+            "cherry-pick",
+            "clean",
+            "clone",
+            "commit",
+            "fetch",
+            "init",
+            "merge",
+            "mv",
+            "pull",
+        ),
+        *("push", "rebase", "remote", "reset", "restore", "revert", "rm", "switch", "tag", "worktree"),
     }
 )
-"""Subcommands that can show what is in files."""
+"""Subcommands that do not show what is in files, unless they are asked to by an option."""
+_GIT_SHOWING: Final = re.compile(r"-[a-zA-Z]*[pvi][a-zA-Z]*|--(?:patch|verbose|interactive|dry-run)\b.*")
 MOST_READ: Final = 2_000
 """The most files that a command is known to read; of one that reads more, only its folder is known."""
 
@@ -375,7 +389,7 @@ def _find_git_reads(rest: Sequence[str], place: _Place) -> tuple[bool, tuple[str
     if tuple(rest) in _GIT_PHRASES:
         return not place.has_moved, ()
     command = rest[0] if rest else ""
-    unknown = _everything(place) if command in _GIT_CONTENTS else None
+    unknown = None if _is_without_contents(rest) else _everything(place)
     program = _GIT.get(command)
     parsed = None if program is None or place.has_moved else _parse_words(program, rest[1:])
     if program is None or parsed is None or not _is_allowed(program, parsed, place):
@@ -392,6 +406,11 @@ def _find_git_reads(rest: Sequence[str], place: _Place) -> tuple[bool, tuple[str
         return is_open, unknown
     as_named = [os.path.normpath(os.path.join(place.roots[0], each)) for each in paths]  # a link may be there now
     return is_open, tuple(dict.fromkeys([*as_named, *_resolve_files(paths, place, is_recursive=False)]))
+
+
+def _is_without_contents(rest: Sequence[str]) -> bool:
+    """Return True if a git command that is not known to only read shows nothing of the contents of files either."""
+    return bool(rest) and rest[0] in _GIT_WITHOUT_CONTENTS and not any(map(_GIT_SHOWING.fullmatch, rest[1:]))
 
 
 def _shows_git_contents(command: str, parsed: _Words) -> bool:
