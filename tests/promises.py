@@ -174,6 +174,13 @@ PROMISES: dict[str, str] = {
     "permission:targets": (
         "With typed targets, no spelling or link evades a denial, and nothing else is allowed than what a rule names."
     ),
+    "permission:reads": (
+        "No tool for files and no command of `bash` shows a file that `deny(target=path(…))` is about, unless a person "
+        "agrees, or a rule allows by name a program of which it is not known what it reads."
+    ),
+    "permission:secrets": (
+        "No command that runs unasked shows a file whose name means secrets, at any depth and from any commit."
+    ),
     "permission:frozen": "What was shown is what runs: nothing changes the arguments between approval and effect.",
     "permission:bound": (
         "An approval holds only for the same tool, agent, store, tenant, project and session as it was given for."
@@ -347,6 +354,7 @@ _WRAP = "tests/core/test_model_and_tool_wrappers.py::test_"
 _FANOUT = "tests/core/test_fanout.py::test_"
 _GATE = "tests/core/test_permission.py::test_"
 _BOUND = "tests/runtime/test_bound_approvals.py::test_"
+_DENIED = "tests/security/test_denied_files.py::test_"
 _NAMESPACED = "tests/runtime/test_namespaced_sessions.py::test_"
 _SPELLINGS = "tests/security/test_targets.py::test_"
 _CODEC = "tests/core/test_codec.py::test_"
@@ -840,6 +848,17 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _SPELLINGS + "no_spelling_evades_a_denial_of_a_command",
         _SPELLINGS + "no_other_address_is_allowed",
         _SPELLINGS + "no_spelling_evades_a_denial_of_an_address",
+    ),
+    "permission:reads": (
+        _DENIED + "no_command_shows_a_file_that_a_rule_denies",
+        _DENIED + "tools_leave_out_what_a_rule_denies_or_asks_about",
+        _DENIED + "a_file_is_not_shown_by_the_hash_of_its_contents",
+        _DENIED + "a_link_in_place_of_a_denied_folder_does_not_show_what_was_committed",
+        _DENIED + "a_program_that_is_allowed_by_its_name_may_read_what_it_likes",
+    ),
+    "permission:secrets": (
+        _DENIED + "no_unasked_command_shows_a_file_whose_name_means_secrets",
+        _DENIED + "everyday_commands_pass_silently_where_nothing_else_can_be_shown",
     ),
     "permission:bound": (
         _BOUND + "tenants_with_equal_ids_do_not_share_an_approval",

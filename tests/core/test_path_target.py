@@ -175,3 +175,25 @@ def test_matching_agrees_with_trying_every_way(steps, pattern):
 
 def test_many_wildcards_take_no_more_time():
     assert not match_steps(["a"] * 2000, [*["**", "a"] * 30, "b"])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "folder", "possible"),
+    [
+        ("private/**", "", True),
+        ("private/**", "src", False),
+        ("private/**", "private", True),
+        ("private/**", "private/deep", True),
+        ("src/*.key", "src", True),
+        ("src/*.key", "src/deep", False),
+        ("*.key", "src", True),
+        ("**/*.key", "src/deep", True),
+        ("a/**/z", "a/b/c", True),
+        ("a/**/z", "b", False),
+        ("/etc/**", "", False),
+        ("/srv/**", "src", True),
+        ("PRIVATE/x", "Private", True),
+    ],
+)
+def test_what_could_be_below_a_folder_may_match(pattern, folder, possible):
+    assert PathPattern(pattern).may_match_below(f"{HERE}/{folder}/", HERE) is possible

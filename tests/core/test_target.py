@@ -5,7 +5,10 @@ from uuid import UUID
 
 import pytest
 
+from perdure.core.command_target import CommandPart
 from perdure.core.error import ConfigError
+from perdure.core.permission_request import PermissionRequest
+from perdure.core.rule import allow, decide_by_rules, deny
 from perdure.core.target import (
     CommandTarget,
     PathTarget,
@@ -109,3 +112,55 @@ def test_text_and_programs_without_a_subcommand_have_no_wider_pattern():
     assert list_wider_patterns(TextTarget("x")) == []
     assert list_wider_patterns(CommandTarget.of("ls")) == []
     assert list_wider_patterns(PathTarget("/x", "/"))[0][1] == "every file and folder below /"
+
+
+def reading(*reads, argv=(), root="/p"):
+    parts = tuple([CommandPart(("x",), reads=each) for each in reads])
+    return CommandTarget("…", argv, parts, root=root)
+
+
+@pytest.mark.parametrize(
+    ("target", "restricted"),
+    [
+        (reading(), "unproved"),  # a line that could not be split
+        (reading(argv=("make",)), "no"),  # of a tool that does not tell what its commands read
+        (reading(None), "unproved"),
+        (reading(("/p/a",)), "no"),
+        (reading(()), "no"),
+        (reading(("/p/a",), None), "unproved"),
+        (reading(("/p/",), None), "maybe"),
+        (reading(None, ("/p/",)), "maybe"),
+        (reading(("/p/",)), "maybe"),
+        (reading(("/p/src/",)), "no"),
+        (reading(("/p/src/",), root=""), "maybe"),
+        (reading(("/p/private/x",)), "yes"),
+        (reading(None, ("/p/private/",)), "yes"),
+    ],
+    ids=str,
+)
+def test_a_pattern_for_paths_is_about_what_a_command_reads(target, restricted):
+    assert match_restricting_rule(path("private/**"), target, {}) == restricted
+    assert match_restricting_rule(url("evil.example"), target, {}) == "no"
+
+
+def test_a_rule_that_allows_a_command_by_its_words_outweighs_what_nobody_knows():
+    def decide(target, *rules):
+        request = PermissionRequest("c", "bash", "run", "…", {}, "", required=True, typed_target=target)
+        decided = decide_by_rules([deny(target=path("private/**")), *rules], request)
+        return decided.policy, decided.is_uncertain
+
+    unknown, everything = reading(None, argv=("make", "x")), reading(("/p/",), argv=("git", "grep"))
+    assert decide(unknown) == decide(unknown, allow("bash")) == ("ask", True)
+    assert decide(unknown, allow("bash", target=command("make"))) == ("allow", False)
+    assert decide(unknown, allow("bash", target=command("git"))) == ("ask", True)
+    assert decide(everything, allow("bash", target=command("git"))) == ("ask", True)
+
+
+def test_a_word_that_is_a_link_leads_where_the_link_leads(tmp_path):
+    (tmp_path / "private").mkdir()
+    (tmp_path / "pub").symlink_to("private")
+    root = str(tmp_path)
+    for words in (("dd", "if=pub/x"), ("awk", "1", "./pub/x")):
+        assert match_restricting_rule(path("private/**"), CommandTarget("…", words, root=root), {}) == "yes"
+    assert match_restricting_rule(path("private/**"), CommandTarget("…", ("awk", "1", "src/x"), root=root), {}) == "no"
+    assert match_restricting_rule(path("private/**"), CommandTarget("…", ("awk", "1", "pub/x")), {}) == "no"

@@ -5,8 +5,24 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, ToolContext, tool
+from perdure import (
+    Agent,
+    ConfigError,
+    Grant,
+    Grants,
+    PathTarget,
+    Permissions,
+    ToolContext,
+    Verdict,
+    allow,
+    allow_all,
+    ask,
+    deny,
+    path,
+    tool,
+)
 from perdure.core.event import Custom, ToolProgress, ToolStarted, ValueKept
+from perdure.core.gate_chain import restrict_gate
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Recorder, ScriptedModel, call
 from tests.doubles import log_of, of
@@ -110,3 +126,39 @@ async def test_names_of_the_runtime_itself_are_refused():
         return str(context.kept("agent:mood"))
 
     assert await inside(body) == "fine"
+
+
+def hidden_by(*rules: Any, **options: Any) -> Any:
+    async def body(context: ToolContext[Any]) -> list[bool]:
+        paths = [PathTarget(f"/p/{name}", "/p") for name in ("src/a", "private/b", "c.key")]
+        return [context.hides_paths, *[context.may_show(each) for each in paths]]
+
+    return inside(body, permission=Permissions(*rules, **options))
+
+
+async def test_a_tool_learns_which_paths_rules_deny_or_ask_about():
+    async def without_gate(context: ToolContext[Any]) -> list[bool]:
+        return [context.hides_paths, context.may_show(PathTarget("/p/a", "/p"))]
+
+    assert await inside(without_gate) == [False, True]
+    assert await hidden_by(allow("*"), ask("other")) == [False, True, True, True]
+    assert await hidden_by(deny(target=path("private/**"))) == [True, True, False, True]
+    assert await hidden_by(deny(target="*.key"), ask(target=path("private/**"))) == [True, True, False, False]
+    assert await hidden_by(deny("other", target=path("private/**"))) == [True, True, True, True]
+
+    def person(requests: Any) -> Any:
+        return [Verdict(allow=True) for _ in requests]
+
+    asked = ask("act"), deny(target=path("private/**"))
+    assert await hidden_by(*asked, handler=person) == [True, True, False, True]
+    grants = Grants([Grant("forever", allow=False, tool="act", target="*.key", target_kind="path")])
+    assert await hidden_by(allow("*"), grants=grants) == [True, True, True, False]
+
+
+async def test_a_gate_that_is_a_function_hides_no_path_and_one_above_does():
+    async def body(context: ToolContext[Any]) -> list[bool]:
+        return [context.hides_paths, context.may_show(PathTarget("/p/private/b", "/p"))]
+
+    assert await inside(body, permission=allow_all) == [False, True]
+    above = restrict_gate(allow_all, Permissions(deny(target=path("private/**"))))
+    assert await inside(body, permission=above) == [True, False]

@@ -326,3 +326,27 @@ def test_only_the_commands_of_the_tools_are_run(repository):
 def test_a_command_that_takes_too_long_is_stopped(repository):
     with pytest.raises(ToolError, match="stopped after"):
         LocalGit(LocalFiles(repository), max_seconds=0.0).run_git(["status", "--", "."])
+
+
+def test_the_files_that_a_command_would_show_are_listed(repository):
+    listing = LocalGit(LocalFiles(repository)).list_shown_paths
+    assert listing("diff", [], [], []) == ["boat.py"]
+    assert listing("show", [], ["HEAD"], []) is not None
+    everything = listing("log", ["-p"], [], [])
+    assert everything is not None
+    assert {".env", "boat.py"} <= {*everything}
+    assert listing("log", ["-p"], [], ["boat.py"]) == ["boat.py"]
+    assert listing("diff", [], ["boat.py"], []) == ["boat.py"]
+    blob = git(repository, "rev-parse", "HEAD:boat.py").strip()
+    for revisions in ([blob], ["missing"], ["HEAD:boat.py"], ["HEAD^{tree}"], ["HEAD..missing"]):
+        assert listing("show", [], revisions, []) is None
+    assert listing("diff", ["-L1,2:boat.py"], [], []) is None
+
+
+def test_files_outside_the_working_folder_are_not_listed(repository):
+    (repository / "below").mkdir()
+    (repository / "below" / "x").write_text("x")
+    git(repository, "add", ".")
+    listing = LocalGit(LocalFiles(repository / "below")).list_shown_paths
+    assert listing("diff", ["--cached"], [], ["."]) == ["x"]
+    assert listing("log", ["-p"], [], []) is None

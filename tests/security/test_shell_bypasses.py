@@ -159,7 +159,7 @@ async def test_a_denied_command_is_denied_or_asked_about_in_every_disguise(tmp_p
     [
         *("ls -la", "git status", "git status -s && git log -5 --oneline", "cat a.py | grep -n def | head -20"),
         *("rg -n x src",),
-        *("find . -name '*.py' -type f", "wc -l a.py", "git diff HEAD~1 -- src", "cd sub && ls -la"),
+        *("find . -name '*.py' -type f", "wc -l a.py", "git diff --stat HEAD~1 -- src", "cd sub && ls -la"),
         *("ls src 2>/dev/null || echo none",),
         *("git show HEAD --stat", "sort a | uniq -c | sort -rn | head", "test -f a && echo yes"),
         *("python3 --version", "date +%F"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.toolkits.read_only_commands import explain_reading
+from perdure.toolkits.read_only_commands import ReadingRules, explain_reading
 
 
 @pytest.fixture
@@ -11,6 +11,28 @@ def folder(tmp_path):
     (tmp_path / "out").symlink_to("/etc")
     (tmp_path / "in").symlink_to("sub")
     return str(tmp_path)
+
+
+class Insight:
+    """What a backend knows of its commands."""
+
+    def __init__(self, *paths, hidden=()):
+        self.paths, self.hidden = paths, hidden
+
+    def list_hidden_paths(self):
+        return self.hidden
+
+    def list_git_paths(self, command, options, revisions, paths):
+        return None if "unknown" in revisions else self.paths
+
+
+def find_parts(folder, *lines, **options):
+    rules = ReadingRules(root=folder, **{"insight": Insight("a.py"), **options})
+    return explain_reading([tuple(line.split()) for line in lines], rules)
+
+
+def explain(folder, *lines, **options):
+    return [each.reads_only for each in find_parts(folder, *lines, **options)]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +53,7 @@ def folder(tmp_path):
     ],
 )  # fmt: skip
 def test_a_known_use_is_silent(folder, line):
-    assert explain_reading([tuple(line.split())], folder) != [""]
+    assert explain(folder, line) != [""]
 
 
 @pytest.mark.parametrize(
@@ -48,21 +70,110 @@ def test_a_known_use_is_silent(folder, line):
     ],
 )  # fmt: skip
 def test_any_other_is_not(folder, line):
-    assert explain_reading([tuple(line.split())], folder) == [""]
+    assert explain(folder, line) == [""]
 
 
 def test_after_cd_a_file_must_be_below_the_folder_wherever_the_command_runs(folder):
-    def explain(*lines):
-        return [bool(each) for each in explain_reading([tuple(line.split()) for line in lines], folder)]
+    def find_silent(*lines):
+        return [bool(each) for each in explain(folder, *lines)]
 
-    assert explain("cd sub", "ls", "cat x") == [True, True, True]
-    assert explain("cd sub", "ls ..") == [True, False]  # if the cd has failed, that is outside
-    assert explain("cd sub", "git status") == [True, False]  # of another repository, perhaps
-    assert explain("cd in", "ls") == [True, True]
+    assert find_silent("cd sub", "ls", "cat x") == [True, True, True]
+    assert find_silent("cd sub", "ls ..") == [True, False]  # if the cd has failed, that is outside
+    assert find_silent("cd sub", "git status") == [True, False]  # of another repository, perhaps
+    assert find_silent("cd in", "ls") == [True, True]
 
 
 def test_further_folders_may_be_readable(folder, tmp_path_factory):
     spool = tmp_path_factory.mktemp("spool")
-    words = [("grep", "x", f"{spool}/1.out")]
-    assert explain_reading(words, folder) == [""]
-    assert explain_reading(words, folder, [str(spool)]) == ["grep only reads"]
+    line = f"grep x {spool}/1.out"
+    assert explain(folder, line) == [""]
+    assert explain(folder, line, readable=(str(spool),)) == ["grep only reads"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reads"),
+    [
+        ("cat a sub/b", ["a", "sub/b"]),
+        ("cat in/x", ["sub/x"]),
+        ("cat", []),
+        ("echo a", []),
+        ("ls", ["."]),
+        ("ls -R sub", ["sub/"]),
+        ("grep -r x", ["./"]),
+        ("grep -rn x sub", ["sub/"]),
+        ("grep -e x -f a b", ["b", "a", "x"]),
+        ("rg x", ["./"]),
+        ("find", ["./"]),
+        ("find -name x", ["./"]),
+        ("find -L sub -name x", ["sub/"]),
+        ("diff sub in", ["sub/"]),
+        ("diff a b", ["a", "b"]),
+        ("git status", []),
+        ("git log -3", []),
+        ("git show --stat", []),
+        ("git diff -s", []),
+        ("git diff", ["a.py"]),
+        ("git log -p", ["a.py"]),
+        ("git blame a", ["a"]),
+        ("git show HEAD:a", ["a"]),
+        ("git cat-file -t x", []),
+        ("git cat-file -p HEAD:a", ["a"]),
+        ("git diff unknown", ["./"]),
+        ("git show HEAD:a HEAD", ["./"]),
+        ("git grep x", ["./"]),
+        ("git commit -m x", None),
+        ("git commit -v -m x", ["./"]),
+        ("git add -p", ["./"]),
+        ("git -C . show HEAD", ["./"]),
+        ("git fast-export HEAD", ["./"]),
+        ("git", ["./"]),
+        ("git status -v", ["./"]),
+        ("cat --unknown", ["./"]),
+        ("make", None),
+    ],
+)
+def test_what_a_command_can_show_is_known_or_everything_or_unknown(folder, line, reads):
+    (part,) = find_parts(folder, line)
+    named = {".": folder, "./": f"{folder}/"}
+    paths = None if reads is None else {named.get(each, f"{folder}/{each}") for each in reads}
+    assert (None if part.reads is None else {*part.reads}) == paths
+
+
+def test_a_search_in_a_folder_with_secrets_is_not_silent(tmp_path):
+    root, deep = str(tmp_path), tmp_path / "a" / "b"
+    deep.mkdir(parents=True)
+    assert explain(root, "grep -r x .", "rg x", "diff -r a a") != [""] * 3
+    (deep / "server.pem").write_text("x")
+    lines = ["grep -r x .", "grep -R x a", "rg x", "diff -r a a", "grep -r --recursive x a/b"]
+    assert explain(root, *lines) == [""] * 5
+    assert "" not in explain(root, "ls -R", "find .", "grep x a/b", "tree", "cat a/x")
+    assert explain(root, "grep -r x .", insight=Insight(hidden=[str(deep / "server.pem")])) == ["grep only reads"]
+    assert explain(root, "grep -r x .", insight=None) == [""]
+
+
+def test_version_control_and_hidden_files_are_left_out_where_the_command_does(tmp_path):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_text("x")
+    root = str(tmp_path)
+    assert explain(root, "grep -r x .") == [""]
+    assert explain(root, "rg -u x", "rg --hidden x") == ["", ""]
+    assert "" not in explain(root, "rg x", "grep -r --exclude-dir=.git x .")
+
+
+def test_links_that_are_followed_are_not_silent(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link").symlink_to("sub")
+    assert explain(str(tmp_path), "grep -r x .", "rg x") == ["grep only reads", "rg only reads"]
+    assert explain(str(tmp_path), "grep -R x .", "rg -L x") == ["", ""]
+
+
+@pytest.mark.parametrize("name", [".env", "a/b/id_rsa", "server.pem"])
+def test_git_contents_of_secret_files_are_not_silent(folder, name):
+    for line in ("git diff", "git show HEAD", "git log -p", "git show HEAD --stat -p", "git diff --word-diff"):
+        assert explain(folder, line, insight=Insight("src/x.py", name)) == [""]
+        assert explain(folder, line, insight=None) == [""]
+        assert explain(folder, line, insight=Insight(*map(str, range(3_000)))) != [""]
+
+
+def test_a_list_of_checksums_may_name_any_file(folder):
+    assert explain(folder, "sha256sum -c sums", "md5sum --check sums") == ["", ""]

@@ -36,6 +36,11 @@ class CommandPart(Struct, frozen=True, omit_defaults=True):
     """The words of the command."""
     reads_only: str = ""
     """Why it needs no permission, such as "git status only reads"; empty if it does need it."""
+    reads: tuple[str, ...] | None = None
+    """The real paths of all files whose contents, and folders whose entries, it can show; None if that is not known.
+
+    A path that ends with a slash stands for a folder with everything below it.
+    """
 
     def __str__(self) -> str:
         return quote_words(self.argv)
@@ -55,6 +60,8 @@ class CommandTarget(Struct, frozen=True, tag_field="kind", tag="command"):
     """
     note: str = ""
     """What a person who is asked should know besides, such as that the command runs without a sandbox."""
+    root: str = ""
+    """The folder that the command runs in, and that relative patterns for paths begin at; empty if it is not known."""
 
     @classmethod
     def of(cls, command: str | Sequence[str]) -> "CommandTarget":

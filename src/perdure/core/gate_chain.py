@@ -34,6 +34,7 @@ from .permission import (
     later,
 )
 from .rule import decide_by_rules
+from .target import PathTarget
 
 
 class GateDecision(Struct, frozen=True, eq=False):
@@ -293,6 +294,37 @@ def explain_decision(gate: Gate | None, request: PermissionRequest) -> Explanati
         return Explanation("deny", NOTHING_ALLOWED.reason)
     name = getattr(gate, "__name__", type(gate).__name__)
     return Explanation("ask", f"the gate {name!r} decides when the call is made")
+
+
+def can_hide_paths(gate: Gate | None) -> bool:
+    """Return True if a gate of a chain may deny a path, or ask about it, in a call that it has allowed."""
+    if isinstance(gate, RestrictedGate):
+        return any(map(can_hide_paths, gate.parts))
+    if not isinstance(gate, Permissions):
+        return isinstance(gate, SupportsExplain)
+    has_rule = any(each.policy != "allow" and each.target != "*" for each in gate.rules)
+    return has_rule or any(not each.allow for each in gate.grants)
+
+
+def is_path_shown(gate: Gate, request: PermissionRequest, path: PathTarget) -> bool:
+    """Return False if rules or remembered answers deny a path to a call that was allowed, or ask about it.
+
+    What a rule asks about is shown if the same rule has asked about the call. A gate that is a function decides when a
+    call is made, and hides nothing.
+    """
+    asked = replace(request, target=str(path), typed_target=path)
+    objections = [each for each in explain_by_rules(gate, asked) if each.verdict != "allow"]
+    if not objections:
+        return True
+    known = {rule for each in explain_by_rules(gate, request) for rule in (each.rule, *each.beaten)} - {""}
+    return all(each.grant is None and each.rule in known for each in objections)
+
+
+def explain_by_rules(gate: Gate | None, request: PermissionRequest) -> list[Explanation]:
+    """Explain what each gate of a chain that has rules decides about a call, without asking anyone."""
+    if isinstance(gate, RestrictedGate):
+        return [each for part in gate.parts for each in explain_by_rules(part, request)]
+    return [gate.explain(request)] if isinstance(gate, SupportsExplain) else []
 
 
 async def _call_gate(gate: Gate, requests: Sequence[PermissionRequest]) -> Sequence[Verdict]:

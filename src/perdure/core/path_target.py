@@ -97,6 +97,11 @@ class PathPattern(Struct, frozen=True, tag_field="kind", tag="path"):
         """Return True if a denying rule matches: the path, or a folder above it, matches in any spelling."""
         return self._matches_widely(target.path, target.root)
 
+    def may_match_below(self, folder: str, root: str) -> bool:
+        """Return True if a denying rule could match a path below a folder, whichever names there are."""
+        steps = normalize_path_names(split_path(folder))
+        return any(can_continue(steps, pattern) for pattern in self._wide_patterns(root))
+
     def may_match_text(self, text: str) -> bool:
         """Return True if a denying rule matches a text that may be a path, as written or resolved."""
         if "\0" in text:
@@ -168,9 +173,18 @@ def split_path(path: str) -> list[str]:
 
 def match_steps(steps: Sequence[str], pattern: Sequence[str]) -> bool:
     """Return True if the names of a path match a pattern, name by name; `**` matches any number of names."""
+    return len(pattern) in _list_reached_places(steps, pattern)
+
+
+def can_continue(steps: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Return True if a path that begins with these names, and has more, could match a pattern."""
+    return any(place < len(pattern) for place in _list_reached_places(steps, pattern))
+
+
+def _list_reached_places(steps: Sequence[str], pattern: Sequence[str]) -> set[int]:
+    """Return the places in a pattern that can be reached by these names: linear in time for any number of `**`."""
     from fnmatch import fnmatchcase
 
-    # The places in the pattern that can be reached after each name: linear in time for any number of `**`.
     reached = _skip_any_depth({0}, pattern)
     for step in steps:
         after: set[int] = set()
@@ -181,9 +195,7 @@ def match_steps(steps: Sequence[str], pattern: Sequence[str]) -> bool:
                 elif fnmatchcase(step, pattern[place]):
                     after.add(place + 1)
         reached = _skip_any_depth(after, pattern)
-        if not reached:
-            return False
-    return len(pattern) in reached
+    return reached
 
 
 def _skip_any_depth(places: set[int], pattern: Sequence[str]) -> set[int]:

@@ -138,7 +138,7 @@ def list_part_requests(request: PermissionRequest) -> list[PermissionRequest]:
         replace(
             request,
             target=str(part),
-            typed_target=CommandTarget(str(part), part.argv, (part,)),
+            typed_target=CommandTarget(str(part), part.argv, (part,), root=target.root),
             required=request.required and not part.reads_only,
             sends=request.sends and not part.reads_only,
             arguments_hash=request.arguments_hash if len(target.parts) == 1 else "",

@@ -124,7 +124,8 @@ NO_RULE = RuleDecision()
 def decide_by_rules(rules: Iterable[Rule], request: PermissionRequest) -> RuleDecision:
     """Return the decision of a list of permission rules about a call."""
     matches: list[tuple[Rule, Match]] = [(rule, rule.match(request)) for rule in rules]
-    found = [each for each in matches if each[1] != "no"]
+    is_named = any(rule.policy == "allow" and rule.target != "*" and match == "yes" for rule, match in matches)
+    found = [each for each in matches if each[1] != "no" and not (each[1] == "unproved" and is_named)]
     if not found:
         return NO_RULE
     best: tuple[Rule, Match] | None = None
@@ -132,7 +133,7 @@ def decide_by_rules(rules: Iterable[Rule], request: PermissionRequest) -> RuleDe
         if not _is_set_aside(rule, found) and (best is None or _rank(rule, match) > _rank(*best)):
             best = rule, match
     rule, match = cast("tuple[Rule, Match]", best)  # one is left: no rule is narrower than itself through others
-    is_uncertain = match == "maybe" and rule.policy == "deny"
+    is_uncertain = match != "yes" and rule.policy == "deny"
     policy: Policy = "ask" if is_uncertain else rule.policy
     return RuleDecision(policy, rule, tuple([each for each, _ in found if each is not rule]), is_uncertain)
 
@@ -163,4 +164,4 @@ def _is_set_aside(rule: Rule, found: Sequence[tuple[Rule, Match]]) -> bool:
 
 
 def _rank(rule: Rule, match: Match) -> int:
-    return 2 * _STRICTNESS["ask" if match == "maybe" else rule.policy] + (match == "yes")
+    return 2 * _STRICTNESS[rule.policy if match == "yes" else "ask"] + (match == "yes")

@@ -4,6 +4,8 @@ A tool returns what a call will touch: a `PathTarget`, `CommandTarget`, `UrlTarg
 object and not a text, and the function gets the same object as `context.target`: what was checked is what is used.
 """
 
+# ruff: noqa: PTH118 - a word may have any form, and pathlib changes some of them
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias, cast
 
@@ -37,8 +39,10 @@ Target: TypeAlias = PathTarget | CommandTarget | UrlTarget | TextTarget | Uncomp
 """The target of a tool call."""
 Pattern: TypeAlias = PathPattern | CommandPattern | UrlPattern | TextPattern
 """A pattern for targets."""
-Match: TypeAlias = Literal["yes", "maybe", "no"]
-"""Whether a denying or asking rule matches: `maybe` if it cannot be ruled out."""
+Match: TypeAlias = Literal["yes", "maybe", "unproved", "no"]
+"""Whether a denying or asking rule matches: `maybe` if it cannot be ruled out, and `unproved` if that is only because
+nobody knows which files a command reads. A rule that allows the command by its words then outweighs it.
+"""
 
 ANY_TARGET = TextPattern("*")
 _TARGETS = (PathTarget, CommandTarget, UrlTarget, TextTarget)
@@ -136,10 +140,41 @@ def match_restricting_rule(pattern: Pattern, target: Target, arguments: Mapping[
     if isinstance(typed, TextPattern):
         return "no"
     if typed is None:
-        return "yes" if _mentions(pattern, target, arguments) else "no"
+        return "yes" if _mentions(pattern, target, arguments) else _match_files_read(pattern, target)
     if typed.may_match(cast("Any", target)):
         return "yes"
     return "maybe" if isinstance(typed, CommandPattern) and typed.might_match(cast("Any", target)) else "no"
+
+
+def _match_files_read(pattern: Pattern, target: Target) -> Match:
+    """Return whether a pattern for paths matches a file that a command can show.
+
+    Of a tool that does not tell what its commands read, only lines that cannot be split into words are in doubt.
+    """
+    if not isinstance(pattern, PathPattern) or not isinstance(target, CommandTarget):
+        return "no"
+    if any(pattern.may_match(each) for each in _list_linked_paths(target)):
+        return "yes"
+    found: Match = "no" if target.argv or target.parts else "unproved"
+    for part in target.parts:
+        for path in part.reads or ():
+            if pattern.may_match(PathTarget(path, target.root)):
+                return "yes"
+            if path.endswith("/") and pattern.may_match_below(path, target.root):
+                found = "maybe"
+        if part.reads is None and found == "no":
+            found = "unproved"
+    return found
+
+
+def _list_linked_paths(target: CommandTarget) -> Iterator[PathTarget]:
+    """Yield where the words of a command lead that are paths with a link in them, seen from its folder."""
+    words = [word for argv in (target.argv, *[each.argv for each in target.parts]) for word in argv[1:]]
+    for word in dict.fromkeys(words) if target.root else ():
+        for each in dict.fromkeys((word, *list_possible_words(word))):
+            named = os.path.normpath(os.path.join(target.root, each))
+            if "\0" not in named and (real := os.path.realpath(named)) != named:
+                yield PathTarget(real, target.root)
 
 
 def convert_to_kind(pattern: Pattern, target: Target) -> Pattern | None:

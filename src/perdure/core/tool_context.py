@@ -8,13 +8,14 @@ from . import argument_checks
 from .clock import new_id
 from .display_slot import Askable, Display
 from .event import RESERVED_PREFIXES, Event, InboxAdded, ValueKept
-from .jsonable import to_jsonable
+from .jsonable import to_jsonable, to_text
 from .message import ToolResult
 from .secret_redaction import StreamRedactor
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
+    from .path_target import PathTarget
     from .run import Run
     from .tool import Tool
     from .tool_execution import PreparedCall
@@ -101,6 +102,45 @@ class ToolContext(Generic[D]):
         Raises the error of the tool's `target` function.
         """
         return None if self._call is None else self._call.get_target()
+
+    def may_show(self, path: "PathTarget") -> bool:
+        """Return False if a permission rule denies this path to the tool, or asks about it: then it is left out.
+
+        For tools that find files by themselves, such as a search in a folder: rules have matched the folder alone. What
+        a rule asks about may be shown if that rule has asked about the call itself.
+        """
+        run, call, gate = self._run, self._call, self._run.gate
+        if call is None or gate is None or not self.hides_paths:
+            return True
+        from .approval_binding import build_call_binding  # at first use: few tools find files by themselves
+        from .gate_chain import is_path_shown
+        from .permission_request import PermissionRequest
+
+        target = call.get_target()
+        request = PermissionRequest(
+            self.call_id,
+            call.tool.name,
+            call.tool.action or call.tool.name,
+            to_text(call.arguments) if target is None else str(target),
+            {},
+            "",
+            required=False,
+            session_id=run.session_id,
+            run_id=run.run_id,
+            typed_target=target,
+            binding=build_call_binding(run, call.tool),
+            labels=tuple(run.state.labels),
+        )
+        return is_path_shown(gate, request, path)
+
+    @property
+    def hides_paths(self) -> bool:
+        """False if no permission rule can hide a path from this tool: then `may_show` need not be called."""
+        if self._run.gate is None:
+            return False
+        from .gate_chain import can_hide_paths
+
+        return can_hide_paths(self._run.gate)
 
     @property
     def is_approved(self) -> bool:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from perdure.core.error import ConfigError
 from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
 
-from .secret_covers import cover_secrets
+from .secret_covers import choose_covers, cover_secrets
 
 CONFIG_NAMES: Final = ("perdure.toml", ".mcp.json", ".perdure")
 """Names in the working folder that the runtime reads as configuration: never writable, also while they do not exist."""
@@ -250,6 +250,11 @@ def find_homes() -> list[str]:
     with contextlib.suppress(KeyError, OSError):
         homes.append(pwd.getpwuid(os.getuid()).pw_dir)
     return list(dict.fromkeys([path for each in homes if (path := os.path.realpath(each)) != "/"]))
+
+
+def find_hidden_secrets(root: str) -> list[str]:
+    """Return the files and folders of a working folder that the sandbox hides, because their names suggest secrets."""
+    return [path for path, options in choose_covers(root, find_secrets(root), make_covers()) if options]
 
 
 def find_secrets(root: str, *, depth: int = 2, above: tuple[str, ...] = ()) -> list[str]:

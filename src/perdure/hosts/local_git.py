@@ -10,19 +10,20 @@ that leads elsewhere is refused.
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from perdure.core.error import ConfigError, ToolError
 from perdure.files.file_head import UnreadableFile, read_file_head
 from perdure.files.sensitive_names import SENSITIVE_NAMES
-from perdure.toolkits.git_tools import MOST_BYTES, GitOutput
+from perdure.toolkits.git_tools import EXCLUDED, MOST_BYTES, GitOutput
 
 from .bounded_program import ProgramOutput, run_program
 from .local_files import LocalFiles
 
 MOST_SECONDS: Final = 20.0
 """The longest time that a command may take."""
+_MOST_LISTED_BYTES: Final = 256 * 1024
 _COMMANDS: Final = {
     "status": ("--ignore-submodules=all", "--no-renames", "--no-ahead-behind"),
     "diff": ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all", "--relative"),
@@ -83,7 +84,7 @@ class LocalGit:
         if not arguments or arguments[0] not in _COMMANDS or "--" not in arguments:
             raise ToolError(f"git {' '.join(arguments[:1])!r} is not one of the commands of the tools")
         command, split = arguments[0], list(arguments).index("--")
-        paths = [f":(literal){each}" if each != "." else "." for each in arguments[split + 1 :]]
+        paths = [_to_pathspec(each) for each in arguments[split + 1 :]]
         hidden = _HIDDEN_PATHS if command in {"status", "diff", "log", "show"} else ()
         words = [command, *_COMMANDS[command], *arguments[1:split], "--", *paths, *hidden]
         repository = self._find_repository()
@@ -91,6 +92,32 @@ class LocalGit:
         done = self._run(repository, settings, words, given=given.encode("utf-8", "replace"), max_bytes=max_bytes)
         text = done.stdout.decode("utf-8", "replace")
         return GitOutput(text, done.exit_code, done.stderr.decode("utf-8", "replace"), done.is_truncated)
+
+    def list_shown_paths(
+        self, command: str, options: Sequence[str], revisions: Sequence[str], paths: Sequence[str]
+    ) -> list[str] | None:
+        """Return the paths, relative to the folder, of all files that `git diff`, `show` or `log -p` would show.
+
+        Runs the command with the same options, but for names. `None` if a revision is no commit, a file is not below
+        the folder, or there are too many. Raises `ToolError` if git cannot be run.
+        """
+        repository = self._find_repository()
+        settings = [*_SETTINGS, *self._find_drivers(repository)]
+        named = [each for each in revisions if not os.path.lexists(os.path.join(self._root, each))]
+        commits = [part for each in named for part in re.split(r"\.{2,3}", each.removeprefix("^")) if part]
+        peeled = [f"{each}^{{commit}}" for each in commits]
+        if peeled and self._run(repository, settings, ["rev-parse", "--quiet", "--end-of-options", *peeled]).exit_code:
+            return None
+        safe = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--name-only", "-z")
+        form = () if command == "diff" else ("--format=",)
+        words = [command, *options, *safe, *form, *revisions, *(("--", *paths) if paths else ())]
+        done = self._run(repository, settings, words, max_bytes=_MOST_LISTED_BYTES)
+        if done.exit_code or done.is_truncated:
+            return None
+        inside = os.path.relpath(self._root, repository[1])
+        prefix = "" if inside == "." else f"{inside}/"
+        found = {each.strip("\n") for each in done.stdout.decode("utf-8", "surrogateescape").split("\0")} - {""}
+        return [each.removeprefix(prefix) for each in sorted(found)] if _all_begin(found, prefix) else None
 
     def _run(
         self, repository: tuple[str, str], settings: Sequence[str], words: Sequence[str], *, given: bytes = b"",
@@ -144,6 +171,16 @@ class LocalGit:
             if name.startswith("filter.") and "=" not in name:
                 found[f"{name.rpartition('.')[0]}.required=false"] = None
         return [*found]
+
+
+def _to_pathspec(path: str) -> str:
+    if path.startswith(EXCLUDED):
+        return f":(exclude,literal){path.removeprefix(EXCLUDED)}"
+    return f":(literal){path}" if path != "." else "."
+
+
+def _all_begin(names: Iterable[str], prefix: str) -> bool:
+    return all(each.startswith(prefix) for each in names)
 
 
 def _check_repository(place: str) -> str:

@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 
@@ -27,6 +27,7 @@ from .bubblewrap import (
     announce_start,
     build_sandbox,
     find_bubblewrap,
+    find_hidden_secrets,
     find_homes,
     find_system_program,
     is_real_folder,
@@ -41,6 +42,8 @@ MOST_JOBS: Final = 32
 """Background commands that may run at the same time."""
 MOST_SPOOL_BYTES: Final = 1024**3
 """Bytes of spool files that are kept; the oldest are removed first."""
+_LISTING_SECONDS: Final = 2.0
+"""The longest time that git may take to list the files that a command would show."""
 _KEPT_JOBS: Final = 64
 """Background commands whose last output can be looked at."""
 
@@ -141,6 +144,23 @@ class LocalShell:
     def confinement(self) -> Confinement:
         """The sandbox of commands, or the reason why there is none."""
         return replace(self._confinement, readable=() if self._spool is None else (self._spool.path,))
+
+    def list_hidden_paths(self) -> Collection[str]:
+        """Return the files and folders below the working folder that the sandbox hides: names that mean secrets."""
+        return find_hidden_secrets(self._root) if self._confinement.sandbox else ()
+
+    def list_git_paths(
+        self, command: str, options: Sequence[str], revisions: Sequence[str], paths: Sequence[str]
+    ) -> Sequence[str] | None:
+        """Return the paths of all files that a git command would show; `None` if they cannot be told."""
+        from .local_files import LocalFiles  # at first use: not every shell runs git
+        from .local_git import LocalGit
+
+        try:
+            git = LocalGit(LocalFiles(self._root), max_seconds=_LISTING_SECONDS)
+            return git.list_shown_paths(command, options, revisions, paths)
+        except (ConfigError, ToolError):
+            return None
 
     async def run(self, command: ShellCommand) -> ShellResult:
         """Run a command to its end. If this is cancelled, everything that the command started is ended first."""

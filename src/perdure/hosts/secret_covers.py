@@ -66,6 +66,12 @@ class GitIndex:
 
 def cover_secrets(root: str, paths: Sequence[str], covers: "SandboxCovers") -> Iterator[str]:
     """Yield the options of bubblewrap that hide files and folders of a working folder from a command."""
+    for _, options in choose_covers(root, paths, covers):
+        yield from options
+
+
+def choose_covers(root: str, paths: Sequence[str], covers: "SandboxCovers") -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield each path with the options of bubblewrap that hide it from a command; with none if it is shown."""
     if not paths:
         return
     git = os.path.join(root, ".git")
@@ -77,11 +83,13 @@ def cover_secrets(root: str, paths: Sequence[str], covers: "SandboxCovers") -> I
         may_be_added = is_elsewhere or (index is not None and (index.may_have(name) or not _is_ignored(root, steps)))
         if os.path.isdir(path):
             is_tracked = is_elsewhere or (index is not None and index.may_have(name))
-            yield from ("--perms", "0000", "--tmpfs", path) if is_tracked else ("--tmpfs", path)
+            yield path, ("--perms", "0000", "--tmpfs", path) if is_tracked else ("--tmpfs", path)
         elif not may_be_added:
-            yield from ("--ro-bind", covers.file, path)
+            yield path, ("--ro-bind", covers.file, path)
         elif is_elsewhere or index is None or not os.path.isdir(git) or not _is_committed(index, path, name):
-            yield from ("--ro-bind", covers.closed, path)
+            yield path, ("--ro-bind", covers.closed, path)
+        else:
+            yield path, ()
 
 
 def _read_index(git: str) -> GitIndex | None:

@@ -67,6 +67,16 @@ class FileWriteBackend(FileReadBackend, Protocol):
         ...
 
 
+def is_shown(context: ToolContext[Any], files: "FileReadBackend", path: str) -> bool:
+    """Return False if a permission rule denies a path that a tool has found, or asks about it."""
+    if not context.hides_paths:
+        return True
+    try:
+        return context.may_show(files.resolve(path))
+    except FileRefused:
+        return False
+
+
 async def call_backend_method(
     context: ToolContext[Any], function: Callable[P, T | Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
 ) -> T:

@@ -21,6 +21,7 @@ from .file_backend import (
     call_backend_method,
     check_backend,
     get_path_target,
+    is_shown,
     refuse_early,
 )
 from .file_page import MOST_BYTES, MOST_LINES, detect_image_type, format_page
@@ -78,7 +79,9 @@ def list_tool(files: FileReadBackend) -> Tool[..., Any]:
             entries = await call_backend_method(context, files.list_folder, get_path_target(context))
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be listed: {error}") from error
-        return format_entries(entries)
+        folder = get_path_target(context)
+        shown = [each for each in entries if is_shown(context, files, f"{folder.path}/{each.name}")]
+        return format_entries(shown)
 
     return before(list_folder, refuse_early(files, "listed", is_folder=True))
 

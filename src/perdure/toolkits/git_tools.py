@@ -12,15 +12,22 @@ from typing import Annotated, Any, Final, Protocol
 
 from msgspec import Struct
 
-from perdure.core.command_target import CommandTarget
+from perdure.core.command_target import CommandPart, CommandTarget
 from perdure.core.error import ToolError
 from perdure.core.model_and_tool_wrappers import before
+from perdure.core.path_target import PathTarget
 from perdure.core.tool import Skip, Tool, ToolContext, tool
 
-from .file_backend import FileReadBackend, FileRefused, call_backend_method, check_backend
+from .file_backend import FileReadBackend, FileRefused, call_backend_method, check_backend, is_shown
 
 MOST_BYTES: Final = 100 * 1024
 """The most bytes of output that a call returns."""
+MOST_LISTED_BYTES: Final = 4 * 1024 * 1024
+"""The most bytes of names that are checked against permission rules before a call."""
+MOST_DENIED: Final = 500
+"""The most files that a call leaves out because rules deny them."""
+EXCLUDED: Final = ":exclude:"
+"""What a path begins with, among the words after `--`, that a backend leaves out of the output."""
 _REVISION: Final = re.compile(r"[\w./@{}^~+=\-]{1,200}")
 _MOST_LOGGED: Final = 200
 
@@ -44,7 +51,10 @@ class GitBackend(Protocol):
     def run_git(
         self, arguments: Sequence[str], *, given: str = "", max_bytes: int = MOST_BYTES
     ) -> GitOutput | Awaitable[GitOutput]:
-        """Run a git command of these tools, and return its output. Raises `ToolError` if it cannot be run."""
+        """Run a git command of these tools, and return its output. Raises `ToolError` if it cannot be run.
+
+        A path after `--` that begins with `:exclude:` is left out of what the command shows.
+        """
         ...
 
 
@@ -52,12 +62,12 @@ def git_read_tools(files: FileReadBackend, git: GitBackend) -> list[Tool[..., An
     """Return the tools that read the repository: `git_status`, `git_diff`, `git_log` and `git_show`."""
     _check_backends("git_read_tools", files, git)
 
-    @tool(effect="read", target=lambda _: CommandTarget.of(status_command()))
+    @tool(effect="read", target=lambda _: _to_target(status_command()))
     async def git_status(context: ToolContext[Any]) -> str:
         """Show the branch, and the files that have changed or are new."""
-        return await _run(context, git, "(nothing has changed)")
+        return await _run(context, files, git, "(nothing has changed)")
 
-    @tool(effect="read", target=lambda given: CommandTarget.of(diff_command(files, **given)))
+    @tool(effect="read", target=lambda given: _to_target(diff_command(files, **given)))
     async def git_diff(
         context: ToolContext[Any],
         base: Annotated[str, "Compare with this branch or commit: what HEAD adds to it. Empty for uncommitted."] = "",
@@ -65,9 +75,9 @@ def git_read_tools(files: FileReadBackend, git: GitBackend) -> list[Tool[..., An
         staged: Annotated[bool, "Only what is staged."] = False,  # noqa: FBT002 - a model gives it by name
     ) -> str:
         """Show changes as a diff: uncommitted ones, staged ones, or those of this branch since `base`."""
-        return await _run(context, git, "(no changes)")
+        return await _run(context, files, git, "(no changes)")
 
-    @tool(effect="read", target=lambda given: CommandTarget.of(log_command(files, **given)))
+    @tool(effect="read", target=lambda given: _to_target(log_command(files, **given)))
     async def git_log(
         context: ToolContext[Any],
         base: Annotated[str, "Only commits that this branch or commit does not have."] = "",
@@ -75,16 +85,16 @@ def git_read_tools(files: FileReadBackend, git: GitBackend) -> list[Tool[..., An
         limit: Annotated[int, "The most commits."] = 20,
     ) -> str:
         """List commits, the latest first: hash, date, author, message."""
-        return await _run(context, git, "(no commits)")
+        return await _run(context, files, git, "(no commits)")
 
-    @tool(effect="read", target=lambda given: CommandTarget.of(show_command(files, **given)))
+    @tool(effect="read", target=lambda given: _to_target(show_command(files, **given)))
     async def git_show(
         context: ToolContext[Any],
         revision: Annotated[str, "A commit, such as 'HEAD~1' or a hash."] = "HEAD",
         path: Annotated[str, "Only this file or folder."] = ".",
     ) -> str:
         """Show a commit: its message and its changes."""
-        return await _run(context, git, "(no changes)")
+        return await _run(context, files, git, "(no changes)")
 
     return [
         git_status,
@@ -104,7 +114,7 @@ def git_commit_tool(files: FileReadBackend, git: GitBackend) -> Tool[..., Any]:
         action="commit",
         parallel=False,
         credentials=False,
-        target=lambda given: CommandTarget.of(commit_command(files, **given)),
+        target=lambda given: _to_target(commit_command(files, **given)),
     )
     async def git_commit(
         message: Annotated[str, "The message: what changed, and why."],
@@ -225,12 +235,45 @@ def _refuse_early(make: Any, files: FileReadBackend) -> Any:
     return check_arguments
 
 
-async def _run(context: ToolContext[Any], git: GitBackend, otherwise: str) -> str:
-    """Run the command that is the target of a call, and return its output."""
-    done = await call_backend_method(context, git.run_git, _words_of(context)[1:])
+async def _run(context: ToolContext[Any], files: FileReadBackend, git: GitBackend, otherwise: str) -> str:
+    """Run the command that is the target of a call, and return its output, without files that rules deny."""
+    words = _words_of(context)[1:]
+    hidden = await _list_denied_paths(context, files, git, words)
+    done = await call_backend_method(context, git.run_git, [*words, *[f"{EXCLUDED}{each}" for each in hidden]])
     _check_done(done)
     note = f"\n[cut off after {MOST_BYTES:,} bytes: ask for one file or folder]" if done.is_truncated else ""
     return (done.text.rstrip() + note) or otherwise
+
+
+async def _list_denied_paths(
+    context: ToolContext[Any], files: FileReadBackend, git: GitBackend, words: Sequence[str]
+) -> list[str]:
+    """Return the paths of files that a git command would show, and that permission rules deny or ask about."""
+    if words[0] not in {"diff", "show"} or not context.hides_paths:
+        return []
+    split = words.index("--")
+    form = ["--format="] if words[0] == "show" else []
+    listing = [*words[:split], "-z", "--name-only", "--no-renames", *form, *words[split:]]
+    listed = await call_backend_method(context, git.run_git, listing, max_bytes=MOST_LISTED_BYTES)
+    _check_done(listed)
+    if listed.is_truncated:
+        raise ToolError("there are too many files to check: ask for one file or folder")
+    found = {each.strip("\n") for each in listed.text.split("\0")} - {""}
+    denied = [each for each in sorted(found) if not _is_shown_by_any_name(context, files, each)]
+    if len(denied) > MOST_DENIED:
+        raise ToolError(f"more than {MOST_DENIED} of these files are denied: ask for one file or folder")
+    return denied
+
+
+def _is_shown_by_any_name(context: ToolContext[Any], files: FileReadBackend, path: str) -> bool:
+    """Return True if no rule denies a path of the repository, neither as it is named nor where a link leads now."""
+    return context.may_show(PathTarget(f"{files.root}/{path}", files.root)) and is_shown(context, files, path)
+
+
+def _to_target(words: Sequence[str]) -> CommandTarget:
+    """Return the target of a call: its words, of which it is known that they show no file that a rule denies."""
+    checked = CommandTarget.of(words)
+    return CommandTarget(checked.text, checked.argv, (CommandPart(checked.argv, reads=()),))
 
 
 def _words_of(context: ToolContext[Any]) -> list[str]:

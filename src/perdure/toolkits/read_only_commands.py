@@ -12,7 +12,11 @@ from typing import Final
 
 from msgspec import Struct
 
+from perdure.core.command_target import CommandPart
+from perdure.files.secret_scan import has_no_secrets
 from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
+
+from .shell_backend import ReadingInsight
 
 
 class _Program(Struct, frozen=True, kw_only=True):
@@ -36,6 +40,12 @@ class _Program(Struct, frozen=True, kw_only=True):
     """False if its operands are text alone."""
     operand_start: str = ""
     """How every operand must begin."""
+    shows_names: bool = False
+    """True if it shows names and sizes of files, and nothing of their contents."""
+    recursive: str = ""
+    """Letters of options that make it read whole folders; `*` if it always does, `/` if it does for any folder."""
+    starts_here: bool = False
+    """True if it reads the folder that it runs in when it is given no file."""
 
 
 def _long(options: str) -> frozenset[str]:
@@ -95,11 +105,12 @@ _GREP: Final = _Program(
     ),
     has_pattern=True,
     has_number=True,
+    recursive="rR",
 )
 _TEST_OPERATORS: Final = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"})
-_SUMS: Final = _Program(flags="bctwz", long=_long("check quiet status tag text binary zero"))
+_SUMS: Final = _Program(flags="btwz", long=_long("quiet status tag text binary zero"))
 _PROGRAMS: Final[Mapping[str, _Program]] = {
-    "basename": _Program(flags="az", valued="s"),
+    "basename": _Program(flags="az", valued="s", shows_names=True),
     "cat": _Program(
         flags="AbeEnstTuv", long=_long("number number-nonblank show-all show-ends show-tabs squeeze-blank")
     ),
@@ -110,23 +121,29 @@ _PROGRAMS: Final[Mapping[str, _Program]] = {
     "date": _Program(
         flags="uR", valued="I", long=_long("utc iso-8601 rfc-3339"), has_files=False, operands=1, operand_start="+"
     ),
-    "df": _Program(flags="ahHiklmT"),
+    "df": _Program(flags="ahHiklmT", shows_names=True),
     "diff": _Program(
         flags="abBcdEeiNnpqrstTuwyZ",
         valued="UCx",
         long=_long("brief color context exclude ignore-all-space ignore-case recursive side-by-side unified"),
+        recursive="/",
     ),
-    "dirname": _Program(flags="z"),
+    "dirname": _Program(flags="z", shows_names=True),
     "du": _Program(
-        flags="abchHkLmsSx0", valued="dt", long=_long("human-readable max-depth summarize total apparent-size all")
+        flags="abchHkLmsSx0",
+        valued="dt",
+        long=_long("human-readable max-depth summarize total apparent-size all"),
+        shows_names=True,
+        recursive="*",
+        starts_here=True,
     ),
     "echo": _Program(flags="neE", has_files=False),
     "egrep": _GREP,
     "expr": _Program(has_files=False),
     "false": _Program(),
     "fgrep": _GREP,
-    "file": _Program(flags="biLh", long=_long("brief mime mime-type")),
-    "find": _Program(words=_FIND_TESTS),
+    "file": _Program(flags="biLh", long=_long("brief mime mime-type"), shows_names=True),
+    "find": _Program(words=_FIND_TESTS, shows_names=True, recursive="*", starts_here=True),
     "fold": _Program(flags="bs", valued="w"),
     "grep": _GREP,
     "groups": _Program(operands=0),
@@ -139,14 +156,19 @@ _PROGRAMS: Final[Mapping[str, _Program]] = {
             "all almost-all classify color directory full-time group-directories-first hide human-readable ignore inode"
             " no-group numeric-uid-gid recursive reverse si size sort time time-style"
         ),
+        shows_names=True,
+        recursive="R",
+        starts_here=True,
     ),
     "md5sum": _SUMS,
     "nl": _Program(valued="bdfhilnsvw"),
     "paste": _Program(flags="sz", valued="d"),
     "printf": _Program(has_files=False),
     "pwd": _Program(flags="LP", operands=0),
-    "readlink": _Program(flags="efmnqsvz"),
-    "realpath": _Program(flags="eLmPqsz", long=_long("relative-to relative-base canonicalize-existing")),
+    "readlink": _Program(flags="efmnqsvz", shows_names=True),
+    "realpath": _Program(
+        flags="eLmPqsz", long=_long("relative-to relative-base canonicalize-existing"), shows_names=True
+    ),
     "rev": _Program(),
     "rg": _Program(
         flags="ivwxcloLnNHhFPsSUaqup0",
@@ -159,6 +181,8 @@ _PROGRAMS: Final[Mapping[str, _Program]] = {
             "with-filename word-regexp "
         ),
         has_pattern=True,
+        recursive="*",
+        starts_here=True,
     ),
     "seq": _Program(flags="w", valued="sf"),
     "sha1sum": _SUMS,
@@ -167,17 +191,24 @@ _PROGRAMS: Final[Mapping[str, _Program]] = {
     "sort": _Program(
         flags="bdfghiMnrRsuVcCmz", valued="kt", long=_long("key field-separator numeric-sort reverse unique")
     ),
-    "stat": _Program(flags="Lft", valued="c", long=_long("format printf terse dereference")),
+    "stat": _Program(flags="Lft", valued="c", long=_long("format printf terse dereference"), shows_names=True),
     "tac": _Program(flags="br", valued="s"),
     "tail": _Program(flags="qvz", valued="nc", long=_long("lines bytes quiet verbose"), has_number=True),
-    "test": _Program(flags="abcdefghkprstuwxzLSONG", words=_TEST_OPERATORS),
+    "test": _Program(flags="abcdefghkprstuwxzLSONG", words=_TEST_OPERATORS, shows_names=True),
     "tr": _Program(flags="cCdst", has_files=False, operands=2),
-    "tree": _Program(flags="adfhipsugDFNC", valued="LPI", long=_long("dirsfirst gitignore noreport")),
+    "tree": _Program(
+        flags="adfhipsugDFNC",
+        valued="LPI",
+        long=_long("dirsfirst gitignore noreport"),
+        shows_names=True,
+        recursive="*",
+        starts_here=True,
+    ),
     "true": _Program(),
     "uname": _Program(flags="asnrvmpio", operands=0),
     "uniq": _Program(flags="cdDiuz", valued="fsw", long=_long("count repeated unique ignore-case"), operands=1),
     "wc": _Program(flags="clLmw", long=_long("lines words bytes chars")),
-    "which": _Program(flags="a"),
+    "which": _Program(flags="a", shows_names=True),
     "whoami": _Program(operands=0),
 }
 _WITH_VERSION: Final = frozenset({"bash", "gcc", "git", "make", "node", "python", "python3", "rg"})
@@ -186,11 +217,52 @@ _STANDARD_INPUT: Final = "-"
 _NULL_DEVICE: Final = "/dev/null"
 
 
+_SECTIONS: Final = re.compile(r"[=:,]")
+_GIT_FORMATS: Final = _long("stat shortstat numstat name-only name-status no-patch summary dirstat raw")
+"""Options of `git diff` and `git show` that replace the contents by a list."""
+_GIT_PATCHES: Final = _long("patch patch-with-stat unified word-diff function-context verbose")
+_GIT_WITHOUT_CONTENTS: Final = frozenset(
+    {
+        *(
+            "add",
+            "branch",
+            "checkout",
+            "cherry-pick",
+            "clean",
+            "clone",
+            "commit",
+            "fetch",
+            "init",
+            "merge",
+            "mv",
+            "pull",
+        ),
+        *("push", "rebase", "remote", "reset", "restore", "revert", "rm", "switch", "tag", "worktree"),
+    }
+)
+"""Subcommands that do not show what is in files, unless they are asked to by an option."""
+_GIT_SHOWING: Final = re.compile(r"-[a-zA-Z]*[pvi][a-zA-Z]*|--(?:patch|verbose|interactive|dry-run)\b.*")
+MOST_READ: Final = 2_000
+"""The most files that a command is known to read; of one that reads more, only its folder is known."""
+
+
+class ReadingRules(Struct, frozen=True, kw_only=True):
+    """What a backend tells of its commands, for deciding which of them only read."""
+
+    root: str
+    """The working folder."""
+    readable: tuple[str, ...] = ()
+    """Further folders that may be read unasked."""
+    insight: ReadingInsight | None = None
+    """Tells what commands can see; without it, more is asked about."""
+
+
 class _Place(Struct):
     """The folders that a command may run in, and those below which it may read."""
 
     folders: list[str]
     roots: tuple[str, ...]
+    rules: ReadingRules
 
     @property
     def has_moved(self) -> bool:
@@ -198,68 +270,208 @@ class _Place(Struct):
         return len(self.folders) > 1
 
 
-def explain_reading(commands: Sequence[tuple[str, ...]], root: str, readable: Sequence[str] = ()) -> list[str]:
-    """Return for each command why it only reads files below a folder; an empty string if it may do more.
+class _Words(Struct):
+    """The arguments of a command, told apart."""
+
+    operands: list[str]
+    """What is no option: files, but for a pattern in front."""
+    values: list[str]
+    """Values of options."""
+    letters: str
+    """Letters of options."""
+    options: list[str]
+    """The options themselves, with their values."""
+    after_dashes: list[str]
+    """The operands after `--`."""
+    has_pattern: bool
+    """True if the first operand is a pattern."""
+
+
+def explain_reading(commands: Sequence[tuple[str, ...]], rules: ReadingRules) -> list[CommandPart]:
+    """Return each command with the reason why it only reads files below a folder, if it does, and which it can show.
 
     After a `cd`, which may have had no effect, operands must lie below the folder wherever the command runs.
     """
-    start = os.path.realpath(root)
-    place, reasons = _Place([start], (start, *map(os.path.realpath, readable))), list[str]()
+    start = os.path.realpath(rules.root)
+    place = _Place([start], (start, *map(os.path.realpath, rules.readable)), rules)
+    parts: list[CommandPart] = []
     for words in commands:
         if words[0] == "cd" and len(words) == 2 and _is_below(words[1], place):  # noqa: PLR2004 - cd and a folder
             place.folders += [os.path.realpath(os.path.join(each, words[1])) for each in place.folders]
-            reasons.append(f"cd goes to a folder below {root}")
+            parts.append(CommandPart(words, f"cd goes to a folder below {rules.root}", ()))
         else:
-            reasons.append(f"{_name_command(words)} only reads" if _only_reads(words, place) else "")
-    return reasons
+            is_silent, reads = _find_reads(words, place)
+            parts.append(CommandPart(words, f"{_name_command(words)} only reads" if is_silent else "", reads))
+    return parts
 
 
 def _name_command(words: Sequence[str]) -> str:
     return " ".join(words[:2]) if words[0] == "git" else words[0]
 
 
-def _only_reads(words: Sequence[str], place: _Place) -> bool:
+def _find_reads(words: Sequence[str], place: _Place) -> tuple[bool, tuple[str, ...] | None]:
+    """Return whether a command only reads what anybody may see, and the paths that it can show, if they are known."""
     name, rest = words[0], words[1:]
     if name in _WITH_VERSION and tuple(rest) == ("--version",):
-        return True
+        return True, ()
     if name == "git":
-        return not place.has_moved and _git_only_reads(rest, place)
+        return _find_git_reads(rest, place)
     program = _PROGRAMS.get(name)
-    return program is not None and _has_known_words(program, rest, place)
+    if program is None:
+        return False, None
+    parsed = _parse_words(program, rest)
+    if parsed is None or not _is_allowed(program, parsed, place):
+        return False, _everything(place)
+    files = parsed.operands[parsed.has_pattern :] if program.has_files else []
+    is_recursive = _is_recursive(program, parsed, files, place)
+    if name == "find":
+        files = _list_starting_points(rest)
+    if not files and (program.starts_here or (is_recursive and program.recursive != "/")):
+        files = ["."]
+    reads = _resolve_files(files, place, is_recursive=is_recursive)
+    reads += _resolve_files([*filter(None, parsed.values)], place, is_recursive=False)
+    if not is_recursive or program.shows_names:
+        return True, reads
+    return _has_no_secrets(name, parsed, reads, place), reads
 
 
-def _git_only_reads(rest: Sequence[str], place: _Place) -> bool:
+def _list_starting_points(rest: Sequence[str]) -> list[str]:
+    """Return the files and folders that `find` begins at: the words before its first test."""
+    words = [*rest]
+    while words and words[0] in {"-L", "-P", "-H"}:
+        words.pop(0)
+    first_test = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
+    return words[:first_test]
+
+
+def _everything(place: _Place) -> tuple[str, ...]:
+    """Return the paths that stand for all files below the working folder."""
+    return (f"{place.roots[0]}/",)
+
+
+def _is_recursive(program: _Program, parsed: _Words, files: Sequence[str], place: _Place) -> bool:
+    if program.recursive == "/":
+        return any(os.path.isdir(os.path.join(folder, each)) for folder in place.folders for each in files)  # noqa: PTH112
+    has_letter = any(each in program.recursive for each in parsed.letters)
+    return program.recursive == "*" or has_letter or (bool(program.recursive) and "--recursive" in parsed.options)
+
+
+def _resolve_files(files: Sequence[str], place: _Place, *, is_recursive: bool) -> tuple[str, ...]:
+    """Return the real paths that arguments may lead to; with a slash behind those that are read with all below them."""
+    found = [os.path.realpath(os.path.join(folder, each)) for folder in place.folders for each in files]
+    marked = [f"{each}/" if is_recursive and os.path.isdir(each) else each for each in found]  # noqa: PTH112
+    return tuple(dict.fromkeys([each for each in marked if each != _NULL_DEVICE]))
+
+
+def _has_no_secrets(name: str, parsed: _Words, reads: Sequence[str], place: _Place) -> bool:
+    """Return True if no file whose name means secrets is below the folders that a command reads."""
+    is_ripgrep = name == "rg"
+    skipped = [each.partition("=")[2] for each in parsed.options if each.startswith("--exclude-dir=")]
+    start, insight = place.roots[0], place.rules.insight
+    hidden = () if insight is None else insight.list_hidden_paths()
+    return all(
+        has_no_secrets(
+            each.rstrip("/"),
+            os.path.relpath(each, start).split("/") if each.rstrip("/") != start else (),
+            hidden_paths=hidden,
+            skipped_names=[] if is_ripgrep else skipped,
+            skips_hidden=is_ripgrep and "u" not in parsed.letters and "--hidden" not in parsed.options,
+            follows_links="L" in parsed.letters if is_ripgrep else "R" in parsed.letters,
+        )
+        for each in reads
+        if each.endswith("/")
+    )
+
+
+def _find_git_reads(rest: Sequence[str], place: _Place) -> tuple[bool, tuple[str, ...] | None]:
     if rest and rest[0] == "--no-pager":
         rest = rest[1:]
     if tuple(rest) in _GIT_PHRASES:
+        return not place.has_moved, ()
+    command = rest[0] if rest else ""
+    unknown = None if _is_without_contents(rest) else _everything(place)
+    program = _GIT.get(command)
+    parsed = None if program is None or place.has_moved else _parse_words(program, rest[1:])
+    if program is None or parsed is None or not _is_allowed(program, parsed, place):
+        return False, unknown
+    if command == "blame":
+        return True, _resolve_files(parsed.operands, place, is_recursive=False)
+    if not _shows_git_contents(command, parsed):
+        return True, ()
+    paths = _list_git_reads(command, parsed, place)
+    if paths is None:
+        return False, unknown
+    is_open = not any(find_blocking_pattern(each.split("/"), SENSITIVE_NAMES) for each in paths)
+    if len(paths) > MOST_READ:
+        return is_open, unknown
+    as_named = [os.path.normpath(os.path.join(place.roots[0], each)) for each in paths]  # a link may be there now
+    return is_open, tuple(dict.fromkeys([*as_named, *_resolve_files(paths, place, is_recursive=False)]))
+
+
+def _is_without_contents(rest: Sequence[str]) -> bool:
+    """Return True if a git command that is not known to only read shows nothing of the contents of files either."""
+    return bool(rest) and rest[0] in _GIT_WITHOUT_CONTENTS and not any(map(_GIT_SHOWING.fullmatch, rest[1:]))
+
+
+def _shows_git_contents(command: str, parsed: _Words) -> bool:
+    """Return True if a git command shows what is in files, and not only names, messages and numbers."""
+    names = {each.partition("=")[0] for each in parsed.options}
+    if command == "cat-file":
+        return "p" in parsed.letters
+    if command in {"branch", "count-objects", "remote"}:
+        return False
+    if names & _GIT_PATCHES or any(each in "pULv" for each in parsed.letters):
         return True
-    program = _GIT.get(rest[0]) if rest else None
-    return program is not None and _has_known_words(program, rest[1:], place)
+    return command in {"diff", "show"} and not names & _GIT_FORMATS and "s" not in parsed.letters
 
 
-def _has_known_words(program: _Program, rest: Sequence[str], place: _Place) -> bool:
-    """Return True if the program has each option, and each operand is a file below the folder."""
-    operands: list[str] = []
-    values: list[str] = []
-    has_pattern, is_value, ended = program.has_pattern, False, False
-    for word in rest:
+def _list_git_reads(command: str, parsed: _Words, place: _Place) -> list[str] | None:
+    """Return the paths, below the working folder, of all files that a git command shows; `None` if they are unknown."""
+    before = parsed.operands[: len(parsed.operands) - len(parsed.after_dashes)]
+    named = [each.partition(":")[2] for each in before if ":" in each]
+    if named and command in {"show", "cat-file"}:  # a file at a revision, as in HEAD:src/x.py
+        return named if all(named) and len(named) == len(parsed.operands) else None
+    if command not in {"diff", "show", "log"} or named or place.rules.insight is None:
+        return None
+    listed = place.rules.insight.list_git_paths(command, parsed.options, before, parsed.after_dashes)
+    return None if listed is None else [*listed]
+
+
+def _parse_words(program: _Program, rest: Sequence[str]) -> _Words | None:
+    """Tell the arguments of a program apart; `None` if it has an option that is not known."""
+    found = _Words([], [], "", [], [], program.has_pattern)
+    is_value = False
+    for place, word in enumerate(rest):
         if is_value:
             is_value = False
-            values.append(word)
-        elif ended or not word.startswith("-") or word == _STANDARD_INPUT:
-            operands.append(word)
+            found.values.append(word)
+            found.options.append(word)
+        elif not word.startswith("-") or word == _STANDARD_INPUT:
+            found.operands.append(word)
         elif word == "--":
-            ended = True
+            found.after_dashes = [*rest[place + 1 :]]
+            found.operands += found.after_dashes
+            break
         elif (value := _match_option(program, word)) is None:
-            return False
+            return None
         else:
             is_value = value == "" and _takes_next(program, word)
-            values.append(value)
-            has_pattern = has_pattern and word[:2] not in {"-e", "-f"} and not word.startswith("--regexp")
+            found.values.append(value)
+            found.options.append(word)
+            if not word.startswith("--") and word not in program.words:
+                found.letters += word[1 : len(word) - len(value)]
+            given = word[:2] in {"-e", "-f"} or word.startswith("--regexp")
+            found.has_pattern = found.has_pattern and not given
+    return found
+
+
+def _is_allowed(program: _Program, parsed: _Words, place: _Place) -> bool:
+    """Return True if a program may have so many operands, and each file is below the folder."""
+    operands = parsed.operands
     if len(operands) > program.operands or not all(each.startswith(program.operand_start) for each in operands):
         return False
-    files = operands[1:] if has_pattern else operands if program.has_files else []
-    return all(_is_below(each, place) for each in [*files, *filter(None, values)])
+    files = operands[1:] if parsed.has_pattern else operands if program.has_files else []
+    return all(_is_below(each, place) for each in [*files, *filter(None, parsed.values)])
 
 
 def _match_option(program: _Program, word: str) -> str | None:
@@ -286,7 +498,7 @@ def _is_below(word: str, place: _Place) -> bool:
     """Return True if an argument, taken as a path, lies below the roots wherever it starts, and names no secret."""
     if word in {_STANDARD_INPUT, _NULL_DEVICE}:
         return True
-    pieces = [word, *re.split(r"[=:,]", word)]
+    pieces = [word, *_SECTIONS.split(word)]
     if any(find_blocking_pattern(each.split("/"), SENSITIVE_NAMES) for each in pieces if each):
         return False
     paths = [os.path.realpath(os.path.join(folder, each)) for folder in place.folders for each in pieces]

@@ -1,5 +1,6 @@
 """The tools `glob` and `grep`: find files by their paths, and lines by a regular expression."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal
 
 from perdure.core.error import ToolError
@@ -13,6 +14,7 @@ from .file_backend import (
     call_backend_method,
     check_backend,
     get_path_target,
+    is_shown,
     refuse_early,
 )
 from .glob_pattern import compile_glob
@@ -41,8 +43,9 @@ def glob_tool(files: FileReadBackend, search: SearchBackend) -> Tool[..., Any]:
             found = await call_backend_method(context, search.find_files, get_path_target(context), GlobQuery(pattern))
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be searched: {error}") from error
+        paths = keep_shown(context, files, found.paths)
         more = [f"[more than {MOST_RESULTS} files: use a narrower pattern or path]"] if found.is_truncated else []
-        return "\n".join([*found.paths, *more]) or "(no files)"
+        return "\n".join([*[each for each in found.paths if each in paths], *more]) or "(no files)"
 
     return before(glob, refuse_early(files, "searched", is_folder=True))
 
@@ -71,9 +74,16 @@ def grep_tool(files: FileReadBackend, search: SearchBackend) -> Tool[..., Any]:
             found = await call_backend_method(context, search.search_lines, get_path_target(context), query)
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be searched: {error}") from error
-        return format_matches(found, output)
+        shown = keep_shown(context, files, [each.path for each in found.matches])
+        kept = tuple([each for each in found.matches if each.path in shown])
+        return format_matches(SearchResult(kept, found.is_truncated), output)
 
     return before(grep, refuse_early(files, "searched", is_folder=True))
+
+
+def keep_shown(context: ToolContext[Any], files: FileReadBackend, paths: Iterable[str]) -> set[str]:
+    """Return those of the paths that a search has found which no permission rule denies, or asks about."""
+    return {each for each in dict.fromkeys(paths) if is_shown(context, files, each)}
 
 
 def format_matches(found: SearchResult, output: str = "lines") -> str:

@@ -4,6 +4,7 @@ The command is parsed before anyone is asked, each simple command of it is decid
 what is run: words are run without a shell, and only a line with several commands is given to bash.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final
 
@@ -17,8 +18,8 @@ from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
 from .command_line import split_command_line
 from .command_record import note_command
-from .read_only_commands import explain_reading
-from .shell_backend import Confinement, JobOutput, ShellBackend, ShellCommand, ShellResult
+from .read_only_commands import ReadingRules, explain_reading
+from .shell_backend import Confinement, JobOutput, ReadingInsight, ShellBackend, ShellCommand, ShellResult
 
 TIMEOUT_SECONDS: Final = 120.0
 MOST_SECONDS: Final = 600.0
@@ -112,8 +113,10 @@ def exec_tool(
     def target(arguments: Mapping[str, Any]) -> CommandTarget:
         checked = CommandTarget.of(arguments["argv"])
         is_root = arguments.get("folder", ".") == "."  # a program may obey the configuration of another folder
-        parts = _explain_parts([checked.argv], backend) if is_root else ()
-        return msgspec.structs.replace(checked, parts=parts, note=describe_risk(confinement))
+        parts = _explain_parts([checked.argv], backend) if is_root else (CommandPart(checked.argv),)
+        return msgspec.structs.replace(
+            checked, parts=parts, note=describe_risk(confinement), root=os.path.realpath(backend.root)
+        )
 
     async def shell_exec(
         argv: Annotated[list[str], "The program and its arguments"],
@@ -153,19 +156,23 @@ def parse_command_target(command: str, backend: ShellBackend) -> CommandTarget:
     simple = CommandTarget.of(command)
     commands = split_command_line(command)
     parts = () if commands is None else _explain_parts(commands, backend)
-    return msgspec.structs.replace(simple, parts=parts, note=describe_risk(backend.confinement))
+    return msgspec.structs.replace(
+        simple, parts=parts, note=describe_risk(backend.confinement), root=os.path.realpath(backend.root)
+    )
 
 
 def _explain_parts(commands: Sequence[tuple[str, ...]], backend: ShellBackend) -> tuple[CommandPart, ...]:
     """Return the parts of a line; none if one of them could do something else after a `cd`."""
-    if not backend.confinement.sandbox:
-        reasons = [""] * len(commands)
-    else:
-        reasons = explain_reading(commands, backend.root, backend.confinement.readable)
+    confinement = backend.confinement
+    insight = backend if isinstance(backend, ReadingInsight) else None
+    rules = ReadingRules(root=backend.root, readable=confinement.readable, insight=insight)
+    parts = explain_reading(commands, rules)
+    if not confinement.sandbox:
+        parts = [msgspec.structs.replace(each, reads_only="") for each in parts]
     changes_folder = len(commands) > 1 and any(words[0] == "cd" for words in commands)
-    if changes_folder and not all(reasons):
+    if changes_folder and not all(each.reads_only for each in parts):
         return ()
-    return tuple([CommandPart(words, why) for words, why in zip(commands, reasons, strict=True)])
+    return tuple(parts)
 
 
 def _needs_permission(target: Callable[[Mapping[str, Any]], CommandTarget]) -> Callable[[Mapping[str, Any]], bool]:

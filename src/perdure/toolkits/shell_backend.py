@@ -1,6 +1,7 @@
 """The backend of the shell tools: its protocol, and the commands and results that it uses."""
 
-from typing import Literal, Protocol, TypeAlias
+from collections.abc import Collection, Sequence
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
@@ -96,6 +97,24 @@ class Confinement(Struct, frozen=True, kw_only=True):
     """Why there is no sandbox; for the person who is asked about a command."""
     readable: tuple[str, ...] = ()
     """Folders besides the working folder that commands may read unasked, such as that of spool files."""
+
+
+@runtime_checkable
+class ReadingInsight(Protocol):
+    """Protocol of a shell backend that can tell what its commands would read; then less is asked about."""
+
+    def list_hidden_paths(self) -> Collection[str]:
+        """Return the real paths of files and folders below the root that its sandbox hides from every command."""
+        ...
+
+    def list_git_paths(
+        self, command: str, options: Sequence[str], revisions: Sequence[str], paths: Sequence[str]
+    ) -> Sequence[str] | None:
+        """Return the paths, relative to the root, of all files that `git diff`, `git show` or `git log -p` would show.
+
+        `None` if it cannot be told: a revision is no commit, there is too much to list, or a file is outside the root.
+        """
+        ...
 
 
 class ShellBackend(Protocol):
