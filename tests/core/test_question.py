@@ -19,7 +19,6 @@ from perdure import (
     tool,
     user,
 )
-from perdure.core.answer_validation import validate_answer
 from perdure.core.event import (
     MessageAdded,
     PermissionDecided,
@@ -32,6 +31,7 @@ from perdure.core.event import (
     ToolStarted,
 )
 from perdure.core.message import Message, Status, StopReason, ToolCall
+from perdure.core.question_answer_validation import validate_answer
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
 from tests.doubles import SECONDS, crashed, log_of, of, until

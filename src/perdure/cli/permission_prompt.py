@@ -15,9 +15,9 @@ import msgspec
 from perdure.core.event import Event, QuestionAsked, Scope
 from perdure.core.permission import Offer, PermissionRequest, Verdict, list_offers
 
+from .approval_text import add_call_rows
 from .line_input import LineReader
 from .terminal_output import TerminalOutput, measure_terminal, uses_styles
-from .tool_call_text import add_call_rows
 from .untrusted_text_frame import MIN_WIDTH, make_frame, split_pages
 
 _NO: Final = Verdict(allow=False, reason="permission denied at the terminal")

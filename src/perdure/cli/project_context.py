@@ -76,7 +76,7 @@ def describe_unused_skills(prompt: str, here: str, loaded: Skills | None) -> lis
 
     Raises `ConfigError` for a skill that the user does not trust: the bare name would mean nothing to the model.
     """
-    from perdure.context.directives.syntax import mark_slash_names
+    from perdure.context.directives.directive_parser import mark_slash_names
 
     _, tokens = mark_slash_names(prompt, lambda _: True)
     names = [token.name for token in tokens if loaded is None or token.name not in loaded]

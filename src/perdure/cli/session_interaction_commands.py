@@ -148,7 +148,7 @@ def _describe_calls(view: "SlotView") -> str:
     """Describe the calls that a question is about, in full, and the rules that a lasting approval would create."""
     import sys
 
-    from .tool_call_text import add_call_rows
+    from .approval_text import add_call_rows
 
     calls = view.input["calls"]
     rows: list[str] = [f"{view.slot_id}  {view.renderer}, about {len(calls)} call{'s' if len(calls) > 1 else ''}:"]

@@ -16,10 +16,10 @@ from perdure.core.validation_problems import Invalid, missing_key_problem
 from perdure.interaction.slot_view import SlotView, slot_view_of_question
 from perdure.runtime.session_display_slots import SessionDisplay
 
+from .approval_text import add_call_rows
 from .display_slot_text import render_slot
 from .line_input import LineReader
 from .terminal_output import TerminalOutput, to_one_line
-from .tool_call_text import add_call_rows
 from .typed_answer import parse_typed_answer
 from .untrusted_text_frame import make_frame, quote_text, quote_unless_plain
 

@@ -52,7 +52,10 @@ def parse_arguments(raw: str) -> dict[str, Any]:
 
 
 class FrozenArguments(Struct, frozen=True):
-    """The arguments of a tool call as bytes, which are shown to a person, hashed, and decoded again for the call."""
+    """The arguments of a tool call as bytes, so that what a person approved is exactly what runs.
+
+    They are shown, hashed, and decoded again for the call.
+    """
 
     data: bytes
     is_plain: bool

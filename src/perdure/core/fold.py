@@ -69,7 +69,7 @@ def _estimated_usage(request: ModelRequested) -> Usage:
 
 
 class RunWithInputId(Struct, frozen=True):
-    """A run that the caller gave an `input_id`: when the input is repeated, its outcome is returned again."""
+    """A run whose caller gave an `input_id`: when the input is sent again, its outcome is returned."""
 
     run_id: str
     first_message_index: int

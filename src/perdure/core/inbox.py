@@ -1,4 +1,4 @@
-"""The inbox of a session: results from outside (jobs, mails, people, other agents) that an agent awaits.
+"""The inbox of a session: results from outside (jobs, people, other agents) that its agent waits for.
 
 An item is *pending* when the agent has asked for it, *resolved* when the answer has been posted, and *consumed* when it
 was passed to the model: the entry that does so is the one that consumes the post, so no answer is delivered twice or

@@ -317,7 +317,7 @@ async def close_stream(stream: AsyncIterator[ModelEvent]) -> None:
 
 
 async def record_discarded_reply(run: Run, reason: str, partial: Message) -> None:
-    """Store a `ReplyDiscarded` event for a reply that does not belong to the conversation.
+    """Store a `ReplyDiscarded` event, with the reason, for a model reply that is left out of the conversation.
 
     Watchers may have seen a part of it.
     """

@@ -285,7 +285,7 @@ def estimate_input_tokens(request: "Request", prefix_tokens: int) -> int:
 
 
 def model_info(model: Model) -> ModelInfo:
-    """Return the facts about a model; only its class name if it has no `info`."""
+    """Return the `ModelInfo` of a model (its name, limits and price); only its class name if it has no `info`."""
     info: object = getattr(model, "info", None)  # and not isinstance(model, Described), which takes microseconds
     if isinstance(info, ModelInfo):
         return info

@@ -227,7 +227,10 @@ def _measure_longest_step(awaitable: Awaitable[None]) -> Generator[Any, Any, flo
 
 
 class ThreadFeed(Feed[T]):
-    """Calls a watcher that is a plain function on a thread. `_lock` protects state shared with the event loop."""
+    """Passes events to a watcher that is a plain function, on a thread of its own.
+
+    `_lock` protects state shared with the event loop.
+    """
 
     def __init__(self, name: str, watcher: Callable[[T], object], buffer: Buffer[T], ended: FeedEnded[T]) -> None:
         super().__init__(name, buffer, ended)

@@ -49,7 +49,7 @@ class PlaceholderGuard:
 
 
 def guard_placeholders(root: str) -> PlaceholderGuard:
-    """Lock a working folder for a sandboxed command, so that its placeholders stay until the command ends."""
+    """Lock a working folder while a sandboxed command runs, so that the empty folders mounted over in it stay."""
     return PlaceholderGuard(root)
 
 

@@ -34,7 +34,7 @@ _OVERFLOW = "ContextOverflow"
 
 
 class Playback:
-    """The current position in a recorded log, from which replies, user messages and interruptions are played back."""
+    """Plays back replies, user messages and interruptions of a recorded log, from a current position."""
 
     def __init__(self, check: LogComparer) -> None:
         self.check = check

@@ -466,7 +466,7 @@ class Session(StoredSession[D]):
                     return await session.answer(ask_id, answer, by=by)
             known = ", ".join([repr(each.ask_id) for each in await self.questions()]) or "none"
             raise UsageError(f"session {self.session_id!r} has no open question {ask_id!r}: open are {known}")
-        from perdure.core.answer_validation import validate_answer  # at first use: few programs ask
+        from perdure.core.question_answer_validation import validate_answer  # at first use: few programs ask
 
         given = self._driver.redaction.redact_value(validate_answer(question, answer, by))
         body = {"ask_id": ask_id, "answer": given, **({"by": by} if by else {})}

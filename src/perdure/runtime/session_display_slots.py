@@ -1,4 +1,4 @@
-"""The display slots of a session, for a user interface: list, answer, reject and remove them.
+"""The display slots of a session (what tools show and ask in a user interface): list, answer and remove them.
 
 That is possible from any process.
 
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from msgspec.structs import replace
 
 from perdure.core import argument_checks
-from perdure.core.answer_validation import build_decline_body, check_slot_answer
 from perdure.core.clock import new_id
 from perdure.core.display_slot import Askable, Showable, TextQuestion, require_showable
 from perdure.core.error import SessionBusy, UsageError
@@ -21,6 +20,7 @@ from perdure.core.event import Entry, Event, QuestionAsked, SlotClosed, SlotOpen
 from perdure.core.fold import State, fold_entries
 from perdure.core.inbox import HostEvent
 from perdure.core.jsonable import replace_surrogates
+from perdure.core.question_answer_validation import build_decline_body, check_slot_answer
 from perdure.core.run_mailbox import SLOT_POST, build_slot_closing_post
 from perdure.core.store import Post
 from perdure.interaction.slot_view import SlotView, build_slot_views, list_open_slots

@@ -1,4 +1,7 @@
-"""Checks of `check_store`: session ids, lists of sessions, titles and deletion."""
+"""Store contract checks: session ids are kept, and lists show titles and no deleted session.
+
+They are a part of `check_store`.
+"""
 
 from perdure.core.error import ConfigError, Fenced, SessionBusy
 from perdure.core.event import Entry, MessageAdded, SessionConfigured

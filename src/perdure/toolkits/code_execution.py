@@ -18,7 +18,7 @@ from .shell import (
     check_timeout,
     describe_confinement,
     describe_risk,
-    list_output_labels,
+    list_trust_labels,
 )
 from .shell_backend import ShellBackend, ShellCommand
 
@@ -79,7 +79,7 @@ def code_execution_tool(
         permission=True,
         action="run",
         target=target,
-        labels=list_output_labels(confinement),
+        labels=list_trust_labels(confinement),
         parallel=False,
         credentials=False,
         sends=confinement.network,

@@ -64,7 +64,7 @@ def read_tool(files: FileReadBackend) -> Tool[..., Any]:
 
 
 def list_tool(files: FileReadBackend) -> Tool[..., Any]:
-    """Return the tool `list`, which lists the folders of a backend."""
+    """Return the tool `list`, which lists the contents of a folder."""
     check_backend("list_tool", files, ("resolve", "check", "show", "list_folder"))
 
     def target(arguments: dict[str, Any]) -> PathTarget:

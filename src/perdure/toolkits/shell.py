@@ -40,7 +40,7 @@ def shell_tools(
     lines that cannot be taken apart, are asked about.
     """
     confinement, default_seconds = backend.confinement, timeout_seconds
-    job_labels = list_output_labels(confinement)
+    job_labels = list_trust_labels(confinement)
 
     def target(arguments: Mapping[str, Any]) -> CommandTarget:
         return parse_command_target(str(arguments["command"]), backend)
@@ -198,7 +198,7 @@ def describe_risk(confinement: Confinement) -> str:
     return "The sandbox has network access: the command can send what it reads." if confinement.network else ""
 
 
-def list_output_labels(confinement: Confinement) -> tuple[str, ...]:
+def list_trust_labels(confinement: Confinement) -> tuple[str, ...]:
     """Return the labels of command output: private, and also untrusted if commands can reach the network."""
     return (PRIVATE_LABEL, UNTRUSTED_LABEL) if confinement.network else (PRIVATE_LABEL,)
 
@@ -221,7 +221,7 @@ def build_output(result: ShellResult, confinement: Confinement, seconds: float) 
     }
     pieces = [stdout.rstrip("\n"), f"[stderr]\n{stderr.rstrip()}" if stderr else "", ends[result.ending]]
     text = "\n".join([each for each in pieces if each]) or "(no output)"
-    return ToolOutput(text, is_error=result.is_error, labels=list_output_labels(confinement))
+    return ToolOutput(text, is_error=result.is_error, labels=list_trust_labels(confinement))
 
 
 def _clean_error(stderr: str, exit_code: int) -> str:

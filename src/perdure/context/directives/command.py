@@ -14,7 +14,7 @@ from perdure.core.message import RESULT_TYPES, Content, Message, Text, assistant
 from perdure.core.misspelt_options import OptionClass
 from perdure.core.thread_pool import THREAD_POOL
 
-from .syntax import NAME_PATTERN
+from .directive_parser import NAME_PATTERN
 
 _COMMAND_NAME: Final = re.compile(NAME_PATTERN)
 

@@ -56,7 +56,9 @@ _ERROR_LEAD = "I am sorry, that did not work: "
 
 
 def adapt_to_small_model(model: Model, context_tokens: int) -> Model:
-    """Wrap the small packaged model so that simple prompts get simple answers and valid tool calls.
+    """Wrap the small packaged model: a tool is offered to it only if the prompt calls for one.
+
+    So simple prompts get simple answers and valid tool calls.
 
     Requests for structured output, and those that require a tool call, are passed on as they are.
     """

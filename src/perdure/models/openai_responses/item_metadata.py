@@ -40,7 +40,7 @@ def encode_item_metadata(item: Mapping[str, Any]) -> str:
 
 
 def encode_approval_metadata(item: Mapping[str, Any]) -> str:
-    """Encode an approval request's fields, except its arguments, as JSON for the `signature` of its tool call."""
+    """Encode the fields of an approval request as JSON, kept with its tool call and sent back to the provider."""
     return _encode({name: str(item.get(name) or "") for name in _APPROVAL_FIELDS}).decode()
 
 

@@ -1,4 +1,4 @@
-"""Build the schema of a known JSON type (string, object, …) in the JSON Schema dialect of one provider."""
+"""Build the JSON Schema of one type (string, number, object, array) in the dialect of a provider."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The operations of a PostgreSQL store in one process, with its connections and leases.
+"""What a PostgreSQL store does (append, read, fork, delete), on the connections and leases of this process.
 
 Statements are repeated when a connection breaks.
 """

@@ -80,7 +80,9 @@ def plan_row_merge(connection: Connection, key: int) -> RowMergePlan:
 
 
 def merge_log_rows(connection: Connection, key: int, plan: RowMergePlan | None = None) -> None:
-    """Merge the small rows of a log into large ones, by the plan unless another process has changed the file since.
+    """Merge the small rows of a log into large ones, by a plan.
+
+    Without a plan, or if another process has changed the file since, a new one is made.
 
     Runs inside a transaction that the caller has begun.
     """

@@ -1,6 +1,6 @@
 """A tool call as it is shown to the person who decides about it."""
 
-from perdure.cli.tool_call_text import add_call_rows
+from perdure.cli.approval_text import add_call_rows
 from perdure.cli.untrusted_text_frame import UntrustedTextFrame
 
 

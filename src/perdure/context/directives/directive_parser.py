@@ -1,4 +1,4 @@
-"""Find `/name` and `@path` in the text of a message."""
+"""Find directives (`/name` and `@path`) in the text of a user's message."""
 
 import re
 from collections.abc import Callable
