@@ -343,6 +343,13 @@ def test_the_files_that_a_command_would_show_are_listed(repository):
     assert listing("diff", ["-L1,2:boat.py"], [], []) is None
 
 
+def test_no_setting_of_the_user_leaves_files_out_of_the_list(repository):
+    (repository.parent / "home" / ".gitconfig").write_text("[diff]\n\trelative = true\n[log]\n\tshowRoot = false\n")
+    found = LocalGit(LocalFiles(repository)).list_shown_paths("log", ["-p"], [], [])
+    assert found is not None
+    assert ".env" in found
+
+
 def test_files_outside_the_working_folder_are_not_listed(repository):
     (repository / "below").mkdir()
     (repository / "below" / "x").write_text("x")

@@ -24,6 +24,8 @@ from .local_files import LocalFiles
 MOST_SECONDS: Final = 20.0
 """The longest time that a command may take."""
 _MOST_LISTED_BYTES: Final = 256 * 1024
+_FULL_LISTING: Final = ("diff.relative=false", "log.showRoot=true")
+"""Settings with which no configuration, also not the user's own, leaves files out of a listing."""
 _COMMANDS: Final = {
     "status": ("--ignore-submodules=all", "--no-renames", "--no-ahead-behind"),
     "diff": ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all", "--relative"),
@@ -102,7 +104,7 @@ class LocalGit:
         the folder, or there are too many. Raises `ToolError` if git cannot be run.
         """
         repository = self._find_repository()
-        settings = [*_SETTINGS, *self._find_drivers(repository)]
+        settings = [*_SETTINGS, *_FULL_LISTING, *self._find_drivers(repository)]
         named = [each for each in revisions if not os.path.lexists(os.path.join(self._root, each))]
         commits = [part for each in named for part in re.split(r"\.{2,3}", each.removeprefix("^")) if part]
         peeled = [f"{each}^{{commit}}" for each in commits]

@@ -7,7 +7,7 @@ asked about. So are operands outside the folder, links that lead out of it, and 
 # ruff: noqa: PTH118 - a word may have any form, and pathlib changes some of them
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -364,16 +364,23 @@ def _resolve_files(files: Sequence[str], place: _Place, *, is_recursive: bool) -
 
 
 def _has_no_secrets(name: str, parsed: _Words, reads: Sequence[str], place: _Place) -> bool:
-    """Return True if no file whose name means secrets is below the folders that a command reads."""
-    is_ripgrep = name == "rg"
+    """Return True if no file whose name means secrets is below the folders that a command reads and can see."""
+    insight = place.rules.insight
+    if _scan_folders(name, parsed, reads, place, ()):
+        return True
+    return insight is not None and _scan_folders(name, parsed, reads, place, insight.list_hidden_paths())
+
+
+def _scan_folders(
+    name: str, parsed: _Words, reads: Sequence[str], place: _Place, hidden_paths: Collection[str]
+) -> bool:
+    is_ripgrep, start = name == "rg", place.roots[0]
     skipped = [each.partition("=")[2] for each in parsed.options if each.startswith("--exclude-dir=")]
-    start, insight = place.roots[0], place.rules.insight
-    hidden = () if insight is None else insight.list_hidden_paths()
     return all(
         has_no_secrets(
             each.rstrip("/"),
             os.path.relpath(each, start).split("/") if each.rstrip("/") != start else (),
-            hidden_paths=hidden,
+            hidden_paths=hidden_paths,
             skipped_names=[] if is_ripgrep else skipped,
             skips_hidden=is_ripgrep and "u" not in parsed.letters and "--hidden" not in parsed.options,
             follows_links="L" in parsed.letters if is_ripgrep else "R" in parsed.letters,
