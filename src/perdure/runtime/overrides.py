@@ -97,24 +97,6 @@ def to_user_message(content: Content | Message, origin: str = "") -> Message:
     return msgspec.structs.replace(checked, parts=tuple(cast("list[ResultPart]", parts)))
 
 
-def split_prompt(prompt: Prompt) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Split a prompt into the messages that precede it, if it is a conversation, and the message to answer."""
-    if not is_conversation(prompt):
-        return (), (to_user_message(cast("Content | Message", prompt)),)
-    from .imported_messages import split_transcript  # at first use: most prompts are one message
-
-    return split_transcript(cast("Sequence[Message]", prompt))
-
-
-def to_sent_message(content: Content | Message, origin: str) -> Message:
-    """Convert content that is sent to a session to a message of the user or the assistant."""
-    if not isinstance(content, Message) or content.role != "assistant":
-        return to_user_message(content, origin)
-    from .imported_messages import to_assistant_message  # at first use: hosts seldom speak for the assistant
-
-    return to_assistant_message(content, origin)
-
-
 def _validate_message_fields(given: Message, origin: str) -> Message:
     """Validate the fields of a message other than its parts, so that it can be stored and read again."""
     try:

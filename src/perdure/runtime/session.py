@@ -57,10 +57,9 @@ from .overrides import (
     add_output,
     check_cancel_mode,
     check_overrides,
-    split_prompt,
-    to_sent_message,
 )
 from .past_outcome import build_error_outcome
+from .prompt_messages import split_prompt, to_sent_message
 from .resume_reasons import (
     CUT_OFF_REASON,
     find_automatic_reasons,

@@ -1,0 +1,26 @@
+"""Convert prompts, and content that is sent to a session, to messages."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from perdure.core.message import Content, Message
+
+from .overrides import Prompt, is_conversation, to_user_message
+
+
+def split_prompt(prompt: Prompt) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """Split a prompt into the messages that precede it, if it is a conversation, and the message to answer."""
+    if not is_conversation(prompt):
+        return (), (to_user_message(cast("Content | Message", prompt)),)
+    from .imported_messages import split_transcript  # at first use: most prompts are one message
+
+    return split_transcript(cast("Sequence[Message]", prompt))
+
+
+def to_sent_message(content: Content | Message, origin: str) -> Message:
+    """Convert content that is sent to a session to a message of the user or the assistant."""
+    if not isinstance(content, Message) or content.role != "assistant":
+        return to_user_message(content, origin)
+    from .imported_messages import to_assistant_message  # at first use: hosts seldom speak for the assistant
+
+    return to_assistant_message(content, origin)
