@@ -105,10 +105,8 @@ async def test_a_file_is_not_shown_by_the_hash_of_its_contents(project):
     tree = git(project, "rev-parse", "HEAD:private").strip()
     for rules in ([], [deny(target=path("private/**")), allow("*")]):
         for line in (f"git show {blob}", f"git cat-file -p {blob}", f"git diff {blob} {secret}", f"git show {secret}"):
-            assert await run_line(project, line, *rules) == (
-                "denied",
-                "permission denied: this tool needs permission and there is no one to ask; do not try it again in this run",
-            )
+            status, text = await run_line(project, line, *rules)
+            assert (status, "there is no one to ask" in text) == ("denied", True)
     assert (await run_line(project, f"git show {tree}"))[0] == "denied"
 
 
@@ -143,6 +141,9 @@ async def test_everyday_commands_pass_silently_where_nothing_else_can_be_shown(p
 
 async def test_what_the_sandbox_hides_does_not_stand_in_the_way(project):
     (project / "a/b/c/server.pem").unlink()
+    assert (await run_line(project, "grep -r . a"))[0] == "denied"  # a/.env is in the repository, and so it is shown
+    git(project, "rm", "-q", "--cached", "a/.env")
+    (project / ".gitignore").write_text(".env\n")
     status, text = await run_line(project, "grep -r . a")
     assert status != "denied"
     assert SECRET not in text
