@@ -1,6 +1,7 @@
 """A coding agent mends a failing test: it runs the test in a sandbox, reads and edits the file, and is undone."""
 
 import asyncio
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -11,7 +12,7 @@ from perdure.file_history import FileHistory
 from perdure.hosts import SnapshotFolder
 from perdure.testing import ScriptedModel, call
 
-TEST = f"{sys.executable} -B -S test_boat.py"
+TEST = f"{os.path.realpath(sys.executable)} -B -S test_boat.py"  # in the sandbox, /tmp is another folder
 
 
 async def main(place: Path) -> None:

@@ -25,7 +25,7 @@ from perdure.extensions import coding
 from perdure.hosts import SnapshotFolder
 from perdure.testing import ScriptedModel, call
 
-RUN_TESTS = f"{shlex.quote(sys.executable)} -B -S test_boat.py"
+RUN_TESTS = f"{shlex.quote(os.path.realpath(sys.executable))} -B -S test_boat.py"
 """The command that runs the tests of the repository, without leaving files."""
 STAYS = os.environ.get("CODING_STAYS", "")
 """A command that is run in the middle, and goes on until its process is killed."""

@@ -14,6 +14,7 @@ from perdure.core.rule import Rule
 from perdure.extensions import coding
 from perdure.hosts import LocalShell
 from perdure.testing import ScriptedModel, call
+from perdure.toolkits.code_execution import code_execution_tool
 from perdure.toolkits.shell import exec_tool, shell_tools
 
 pytestmark = pytest.mark.needs("bubblewrap")
@@ -104,10 +105,21 @@ async def test_a_file_is_not_shown_by_the_hash_of_its_contents(project):
     secret = git(project, "rev-parse", "HEAD:a/b/c/server.pem").strip()
     tree = git(project, "rev-parse", "HEAD:private").strip()
     for rules in ([], [deny(target=path("private/**")), allow("*")]):
-        for line in (f"git show {blob}", f"git cat-file -p {blob}", f"git diff {blob} {secret}", f"git show {secret}"):
+        for line in (
+            *(f"git show {blob}", f"git cat-file -p {blob}", f"git cat-file blob {blob}"),
+            *(f"git diff {blob} {secret}", f"git show {secret}"),
+        ):
             status, text = await run_line(project, line, *rules)
             assert (status, "there is no one to ask" in text) == ("denied", True)
     assert (await run_line(project, f"git show {tree}"))[0] == "denied"
+
+
+async def test_code_may_read_a_denied_path_and_so_asks(project):
+    async with LocalShell(project, sandbox="require") as shell:
+        gate = Permissions(deny(target=path("private/**")), allow("*"))
+        session = Agent(ScriptedModel(), tools=[code_execution_tool(shell)], permission=gate).session()
+        result = await session.call("code_execution", {"language": "bash", "code": "cat private/plan.txt"})
+    assert (result.status, DENIED in result.text) == ("denied", False)
 
 
 async def test_no_unasked_command_shows_a_file_whose_name_means_secrets(project):

@@ -2,10 +2,12 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from perdure.core.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound
 from perdure.core.event import Custom, Entry
+from perdure.stores.lease_holder import describe_this_process
 from tests.stores.material import entries
 
 pytestmark = pytest.mark.needs("postgres")
@@ -147,3 +149,21 @@ async def test_who_was_taken_over_is_fenced_and_who_took_over_is_named(store_of)
     with pytest.raises(SessionBusy):
         await store.acquire("s")
     await other.append(new, entries(2), sync=True)
+
+
+@pytest.mark.parametrize("has_died", [True, False])
+async def test_a_fork_takes_an_id_that_a_dead_process_has_and_not_that_of_a_living_one(
+    postgres, tenant, store_of, has_died
+):
+    store = store_of()
+    await grown(store, "a", 1, 2)
+    await store.acquire("b")
+    holder = describe_this_process(0.0)
+    text = msgspec.json.encode(msgspec.structs.replace(holder, pid=2**22 + 1) if has_died else holder).decode()
+    postgres.ask("UPDATE perdure.session SET holder = %s WHERE tenant = %s AND id = 'b'", text, tenant)
+    if has_died:
+        await store.fork("a", "b")
+        assert await ids(store, "b") == ["e-1", "e-2"]
+    else:
+        with pytest.raises(SessionExists):
+            await store.fork("a", "b")

@@ -2,12 +2,13 @@
 
 import pytest
 
-from perdure.toolkits.read_only_commands import ReadingRules, explain_reading
+from perdure.toolkits.read_only_commands import _PROGRAMS, ReadingRules, explain_reading
 
 
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "sub").mkdir()
+    (tmp_path / ".git").mkdir()
     (tmp_path / "out").symlink_to("/etc")
     (tmp_path / "in").symlink_to("sub")
     return str(tmp_path)
@@ -177,3 +178,42 @@ def test_git_contents_of_secret_files_are_not_silent(folder, name):
 
 def test_a_list_of_checksums_may_name_any_file(folder):
     assert explain(folder, "sha256sum -c sums", "md5sum --check sums") == ["", ""]
+
+
+@pytest.mark.parametrize("name", ["grep", "egrep", "fgrep", "rg"])
+def test_a_pattern_at_the_end_of_a_bundle_of_letters_leaves_the_operands_to_files(folder, name):
+    bundles = [f"-{flag}{letter}" for flag in ("", *_PROGRAMS[name].flags) for letter in "ef"]
+    outside = [f"{name} {bundle} sub /etc/passwd" for bundle in bundles]
+    assert set(explain(folder, *outside)) == {""}
+    inside = [f"{name} {bundle} sub in/a" for bundle in bundles if not set("rR") & set(bundle)]
+    assert [part.reads_only for part in find_parts(folder, *inside)] != [""] * len(inside)
+    assert all(f"{folder}/sub/a" in (part.reads or ()) for part in find_parts(folder, f"{name} -ie x in/a"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rg --files /etc",
+        "git cat-file blob 1234567",
+        "git show :/fix",
+        "git show :0:/etc/x",
+        "git cat-file blob HEAD:../x",
+    ],
+)
+def test_other_forms_do_not_reach_further(folder, line):
+    assert explain(folder, line) == [""]
+
+
+def test_a_file_at_a_revision_is_known_at_the_top_of_a_repository_alone(folder):
+    assert explain(folder, "git show HEAD:a", "git show :0:a", "git cat-file blob HEAD:a") != ["", "", ""]
+    (part,) = find_parts(folder, "git show :0:a")
+    assert part.reads == (f"{folder}/a",)
+    assert explain(f"{folder}/sub", "git show HEAD:a", "git cat-file -p HEAD:a") == ["", ""]
+
+
+def test_diff_of_folders_with_a_link_is_not_silent(folder, tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a").write_text("x")
+    assert explain(folder, "diff -r sub other") == ["diff only reads"]
+    (tmp_path / "other" / "b").symlink_to("/etc/passwd")
+    assert explain(folder, "diff -r sub other", "diff sub other") == ["", ""]

@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import count
-from typing import Any, Literal, Protocol, TypeAlias, cast, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec import Struct
@@ -254,14 +254,6 @@ class Model(Protocol):
         keep or change the request.
         """
         ...
-
-
-@runtime_checkable
-class DescribedModel(Protocol):
-    """Protocol of a model with a property `info`: facts about the model."""
-
-    @property
-    def info(self) -> ModelInfo: ...
 
 
 CHARACTERS_PER_TOKEN = 4

@@ -2,7 +2,8 @@
 
 msgspec handles the types that it can express, pydantic (if installed) the others. `schema_checker.py` checks raw
 schemas, and finds every problem of a value for the model, since msgspec stops at the first. `signature.py` inspects
-functions, `validation_problems.py` writes the messages, `arguments.py` parses the text of a tool call's arguments.
+functions, `validation_problems.py` writes the messages, `argument_parsing.py` parses the text of a tool call's
+arguments.
 """
 
 import functools

@@ -1,7 +1,7 @@
 """Tools: a function, its description and its parameters, as one immutable value.
 
 A tool has a description for the model, a parser for its arguments, and one async function to call. Wrappers
-(`wrappers.py`) make a new tool from an old one.
+(`model_and_tool_wrappers.py`) make a new tool from an old one.
 """
 
 import functools

@@ -1,6 +1,7 @@
 """Redaction of a fixed set of secrets in texts, in objects that contain texts, and in streamed text.
 
-A value, in the forms of `secret_forms` and `scattered_forms`, is replaced by its placeholder, which the model knows.
+A value, in the forms of `secret_forms` and `scattered_secret_finder`, is replaced by its placeholder, which the model
+knows.
 """
 
 from collections.abc import Iterable, Mapping

@@ -38,9 +38,3 @@ def signal_processes(pids: Sequence[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
-
-
-def signal_group(pid: int, number: signal.Signals) -> None:
-    """Send a signal to the process group of a process that leads one."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)

@@ -4,12 +4,14 @@ The recorded prompts are given to the agent as it is today, in a separate store.
 answers of users and the time are taken from the log; nothing has side effects. What the agent does is compared with the
 log, entry by entry, and the first difference ends the replay.
 
-    replay.py         the public function
-    replayer.py       replays a log, one segment of a run after the other
-    recorded_log.py   the log, indexed for a replay; `run_segment.py` is one segment of a run
-    log_comparison.py compares with the log; `prompt_hash.py` compares hashes, `diff.py` describes differences
-    offline_agent.py  the agent with stand-ins: `recorded_tools.py`, `recorded_permissions.py`, `recorded_compaction.py`
-    playback.py       position in the log, model; `recorded_session.py`, `replay_doubles.py`: session, clock and store
+    replay.py              the public function
+    replayer.py            replays a log, one segment of a run after the other
+    recorded_log_index.py  the log, indexed for a replay; `run_segment.py` is one segment of a run
+    log_comparison.py      compares with the log; `prompt_hash.py` compares hashes, `difference_text.py` describes
+                           differences
+    offline_agent.py       the agent with stand-ins: `recorded_tools.py`, `recorded_permissions.py`,
+                           `recorded_compaction.py`
+    playback.py            position in the log, model; `replay_session.py`, `replay_doubles.py`: session, clock, store
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,12 +1,13 @@
 """The tool `code_execution`: a snippet of code, run by a shell backend, in its sandbox if it has one."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from perdure.core import argument_checks
-from perdure.core.command_target import CommandTarget, quote_words
+from perdure.core.command_target import CommandPart, CommandTarget, quote_words
 from perdure.core.error import ToolError
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
@@ -56,7 +57,10 @@ def code_execution_tool(
 
     def target(arguments: Mapping[str, Any]) -> CommandTarget:
         words = known.get(arguments["language"], ("unknown",))
-        return msgspec.structs.replace(CommandTarget.of(words), note=describe_risk(confinement))
+        root, part = os.path.realpath(backend.root), CommandPart(words)  # what the code reads is not known
+        return msgspec.structs.replace(
+            CommandTarget.of(words), parts=(part,), note=describe_risk(confinement), root=root
+        )
 
     async def code_execution(
         language: Annotated[str, f"One of: {listed}"],

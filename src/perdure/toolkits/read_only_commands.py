@@ -242,6 +242,9 @@ _GIT_WITHOUT_CONTENTS: Final = frozenset(
 )
 """Subcommands that do not show what is in files, unless they are asked to by an option."""
 _GIT_SHOWING: Final = re.compile(r"-[a-zA-Z]*[pvi][a-zA-Z]*|--(?:patch|verbose|interactive|dry-run)\b.*")
+_GIT_TYPES: Final = frozenset({"blob", "commit", "tag", "tree"})
+_STAGE: Final = re.compile(r"[0-3]:")
+"""The stage of an entry of the index, as in `:0:src/x.py`."""
 MOST_READ: Final = 2_000
 """The most files that a command is known to read; of one that reads more, only its folder is known."""
 
@@ -383,11 +386,18 @@ def _scan_folders(
             hidden_paths=hidden_paths,
             skipped_names=[] if is_ripgrep else skipped,
             skips_hidden=is_ripgrep and "u" not in parsed.letters and "--hidden" not in parsed.options,
-            follows_links="L" in parsed.letters if is_ripgrep else "R" in parsed.letters,
+            follows_links=_follows_links(name, parsed),
         )
         for each in reads
         if each.endswith("/")
     )
+
+
+def _follows_links(name: str, parsed: _Words) -> bool:
+    """Return True if a command that reads whole folders reads what links in them lead to."""
+    if name == "rg":
+        return "L" in parsed.letters or "--follow" in parsed.options
+    return name == "diff" or "R" in parsed.letters or "--dereference-recursive" in parsed.options
 
 
 def _find_git_reads(rest: Sequence[str], place: _Place) -> tuple[bool, tuple[str, ...] | None]:
@@ -423,8 +433,8 @@ def _is_without_contents(rest: Sequence[str]) -> bool:
 def _shows_git_contents(command: str, parsed: _Words) -> bool:
     """Return True if a git command shows what is in files, and not only names, messages and numbers."""
     names = {each.partition("=")[0] for each in parsed.options}
-    if command == "cat-file":
-        return "p" in parsed.letters
+    if command == "cat-file":  # -p, or the type of the object
+        return not any(each in "tes" for each in parsed.letters)
     if command in {"branch", "count-objects", "remote"}:
         return False
     if names & _GIT_PATCHES or any(each in "pULv" for each in parsed.letters):
@@ -435,9 +445,12 @@ def _shows_git_contents(command: str, parsed: _Words) -> bool:
 def _list_git_reads(command: str, parsed: _Words, place: _Place) -> list[str] | None:
     """Return the paths, below the working folder, of all files that a git command shows; `None` if they are unknown."""
     before = parsed.operands[: len(parsed.operands) - len(parsed.after_dashes)]
-    named = [each.partition(":")[2] for each in before if ":" in each]
+    named = [_STAGE.sub("", each.partition(":")[2]) for each in before if ":" in each]
     if named and command in {"show", "cat-file"}:  # a file at a revision, as in HEAD:src/x.py
-        return named if all(named) and len(named) == len(parsed.operands) else None
+        is_top = os.path.lexists(os.path.join(place.roots[0], ".git"))  # else the path is of another folder
+        words = [each for each in parsed.operands if command != "cat-file" or each not in _GIT_TYPES]
+        is_known = is_top and len(named) == len(words) and all(each and each[0] != "/" for each in named)
+        return named if is_known else None
     if command not in {"diff", "show", "log"} or named or place.rules.insight is None:
         return None
     listed = place.rules.insight.list_git_paths(command, parsed.options, before, parsed.after_dashes)
@@ -467,9 +480,16 @@ def _parse_words(program: _Program, rest: Sequence[str]) -> _Words | None:
             found.options.append(word)
             if not word.startswith("--") and word not in program.words:
                 found.letters += word[1 : len(word) - len(value)]
-            given = word[:2] in {"-e", "-f"} or word.startswith("--regexp")
-            found.has_pattern = found.has_pattern and not given
+            found.has_pattern = found.has_pattern and not _gives_pattern(program, word, value)
     return found
+
+
+def _gives_pattern(program: _Program, word: str, value: str) -> bool:
+    """Return True if an option has the pattern, or needs none, so that the first operand is a file."""
+    if word.startswith("--"):
+        return word.partition("=")[0] in {"--regexp", "--file", "--files"}
+    letter = word[len(word) - len(value) - 1]  # the last one of a bundle, as in -ie PATTERN
+    return letter in "ef" and letter in program.valued
 
 
 def _is_allowed(program: _Program, parsed: _Words, place: _Place) -> bool:

@@ -1207,3 +1207,20 @@ async def test_a_task_of_an_agent_that_is_gone_stays_where_it_is():
     session = chief("On it.", agents=[other], store=lost).session("s")
     assert (await session.run("And?")).status == "done"
     assert [item.status for item in await session.inbox()] == ["pending"]
+
+
+@pytest.mark.parametrize("seconds", [0, 600])
+async def test_a_background_agent_that_waits_for_an_answer_does_not_hold_up_the_end_of_the_block(seconds):
+    """Also if it waits for the answer here: it is left to the next process."""
+    store, held = MemoryStore(), Held(permission=True)
+    scout = Agent(following(call("held"), "It is x."), name="scout", tools=[held.tool], answer_timeout_seconds=seconds)
+    agent = chief(in_background(), "Given.", agents=[scout], store=store, permission=Permissions(handler=later))
+    async with asyncio.timeout(SECONDS):
+        async with agent:
+            session = agent.session("s")
+            await session.run("Go")
+            while not await session.questions():  # noqa: ASYNC110 - a question sets no event
+                await asyncio.sleep(0)
+    (child,) = [info.session_id for info in await store.list(prefix="s/")]
+    assert len(await scout.session(child, store=store).questions()) == 1
+    assert not held.started.is_set()

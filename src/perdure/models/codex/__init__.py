@@ -1,6 +1,6 @@
 """Models of a ChatGPT subscription, through the endpoint of the Codex CLI.
 
-    login.py    read and write the login file of the CLI
+    login_file.py    read and write the login file of the CLI
     auth.py     authentication with that login, renewed when it is old
 
 This is an undocumented API of that program, which may change or be closed at any time; Perdure uses its login and keeps

@@ -1,16 +1,16 @@
 """Compile the JSON Schemas of tools and outputs to the dialect (subset) that each provider supports. No I/O; cached.
 
-dialects.py      table: the JSON Schema features that each provider supports
-compiler.py      compile one schema to one dialect
-typed_schema_builder.py  build the schema of one type
-schema_builders.py        combine schemas: unions, nullable, any value
-top_union.py     turn a union at the top into one object
-schema_upgrade.py     convert older drafts, and OpenAPI
-references.py    resolve `$ref`
-merge.py         merge `allOf`
-unsupported_keywords.py  describe unsupported keywords in the description
-schema_size.py   measure a schema
-lint.py          check a schema against a dialect
+dialect_table.py              table: the JSON Schema features that each provider supports
+compiler.py                   compile one schema to one dialect
+typed_schema_builder.py       build the schema of one type
+union_schema_builders.py      combine schemas: unions, nullable, any value
+top_union.py                  turn a union at the top into one object
+schema_upgrade.py             convert older drafts, and OpenAPI
+references.py                 resolve `$ref`
+merge.py                      merge `allOf`
+unsupported_keyword_notes.py  describe unsupported keywords in the description
+schema_size.py                measure a schema
+lint.py                       check a schema against a dialect
 """
 
 from collections import OrderedDict

@@ -4,6 +4,7 @@ Nothing is copied: a fork names its parent, and up to which entry it reads there
 deletion meanwhile.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from psycopg import AsyncConnection
@@ -23,7 +24,8 @@ WITH source AS (
     ON CONFLICT(tenant, id) DO UPDATE
     SET head = excluded.head, parent = excluded.parent, at = excluded.at, token = excluded.token, holder = NULL,
         lease_until = NULL, created_at = excluded.created_at, updated_at = excluded.updated_at
-    WHERE session.head = 0 AND (session.holder IS NULL OR session.lease_until <= now())
+    WHERE session.head = 0
+        AND (session.holder IS NULL OR session.lease_until <= now() OR session.holder = ANY($7::text[]))
     RETURNING key
 )
 SELECT head, EXISTS (SELECT FROM made), set_config('synchronous_commit', 'on', true) FROM source"""
@@ -48,11 +50,13 @@ class TenantForkRequest(NamedTuple):
     token: str
     """Unique to this fork: a repeated statement recognizes by it that the fork was made."""
     now: float
+    dead_holders: Sequence[str] = ()
+    """Lease holders of the new id whose processes have died."""
 
 
 async def create_fork(connection: AsyncConnection, request: TenantForkRequest) -> ForkResult:
     """Create a fork in one transaction, unless the original session is missing or the new id is taken."""
-    row = await (await connection.execute(_FORK, request)).fetchone()
+    row = await (await connection.execute(_FORK, (*request[:-1], [*request.dead_holders]))).fetchone()
     if row and row[1]:
         return ForkResult(row[0], is_made=True)
     known = (request.tenant, request.new_id, request.token)

@@ -24,7 +24,7 @@ from perdure.stores.search_request import SearchRequest
 from . import maintenance as postgres_upkeep
 from .entry_rows import EntryRow, has_consecutive_numbers
 from .erasure import EraseStatements, vacuum_dead_rows
-from .fork import TenantForkRequest, create_fork
+from .fork import ForkResult, TenantForkRequest, create_fork
 from .leases import ActiveLease, LeaseRenewer, TokenLeaseHolder, build_fenced_error
 from .mailbox import MailboxStatements
 from .pool import ConnectionPool, parse_connection_settings
@@ -131,7 +131,7 @@ class PostgresOperations:
         """Create a fork. Raises `SessionNotFound`, `SessionExists` or `ConfigError`."""
         fits = at is None or (type(at) is int and 0 < at <= _LARGEST)
         wanted = TenantForkRequest(self._tenant, session_id, new_id, at if fits else 0, token, self._clock.now())
-        head, is_made = await self.run(partial(create_fork, request=wanted))
+        head, is_made = await self.run(partial(self._fork, wanted))
         if is_made:
             return
         if not head:
@@ -199,6 +199,16 @@ class PostgresOperations:
                 return ActiveLease(Lease(session_id, fence), grip, head, sent_at, is_fork=shared > 0)
             dead = _find_dead_holder(session_id, await self.statements.find(connection, session_id))
         raise SessionBusy(f"session {session_id!r} changes hands all the time: try again")
+
+    async def _fork(self, wanted: TenantForkRequest, connection: AsyncConnection) -> ForkResult:
+        result = await create_fork(connection, wanted)
+        if result.is_made or not result.head:
+            return result
+        found = await self.statements.find(connection, wanted.new_id)
+        holder = None if found is None or found.head or found.holder is None else parse_holder(found.holder)
+        if found is None or holder is None or not holder.has_ended:
+            return result
+        return await create_fork(connection, wanted._replace(dead_holders=[str(found.holder)]))
 
     async def _delete(self, session_id: str, connection: AsyncConnection) -> bool:
         dead: list[str] = []
