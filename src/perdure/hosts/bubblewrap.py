@@ -40,7 +40,12 @@ _NAMESPACES: Final = ("--unshare-user", "--unshare-all", "--die-with-parent", "-
 _NO_NESTING: Final = "--disable-userns"
 START_MARK: Final = b"\x06"
 """The first byte on standard error of a command in the sandbox: it has started, and ends with the host from now on."""
-_ANNOUNCEMENT: Final = 'printf "\\006" >&2 || exit 137; exec "$@"'
+_ANNOUNCEMENT: Final = """\
+printf '\\006' >&2 && read -r go || exit 137
+exec 3<&0
+(read -r go <&3; kill -s KILL -- -1) >/dev/null 2>&1 &
+exec "$@" <"$0" 3<&-"""
+"""Announces the command, waits for the answer, and kills everything in the sandbox when the pipe of the answer ends."""
 
 
 @cache
@@ -137,11 +142,12 @@ def build_sandbox(root: str, *, network: bool, readable: Sequence[str] = (), wri
 
 
 def announce_start(env: Mapping[str, str]) -> list[str]:
-    """Return the argv prefix that writes `START_MARK` to standard error, and then executes the command.
+    """Return the argv prefix that writes `START_MARK` to standard error, and executes the command when it is answered.
 
-    The sandbox ends with its parent only once it has asked the kernel for that. If the host dies before, this write
-    fails, because nobody reads any more, and the command never starts. A shell would drop variables whose names are not
-    identifiers: with such a variable there is nothing in front of the command.
+    The sandbox ends with its parent, but only once each part of it has asked the kernel for that, which may be after
+    the command has begun. So the command begins when the host answers, and a process in the sandbox ends everything
+    there when the host is gone. A shell would drop variables whose names are not identifiers: with such a variable
+    there is nothing in front of the command.
     """
     shell = "/bin/sh"
     if not os.access(shell, os.X_OK) or not all(name.isascii() and name.isidentifier() for name in env):
@@ -151,7 +157,13 @@ def announce_start(env: Mapping[str, str]) -> list[str]:
     cleaned = [word for name in added for word in ("-u", name)]
     env_program = find_system_program("env")
     prefix = [env_program, *cleaned] if cleaned and env_program is not None else []
-    return [shell, "-c", _ANNOUNCEMENT, "sh", *prefix]
+    return [shell, "-c", _ANNOUNCEMENT, os.devnull, *prefix]
+
+
+def replace_stdin(words: Sequence[str], descriptor: int) -> list[str]:
+    """Return the words of an announced command, with an open file as its standard input."""
+    at = words.index(_ANNOUNCEMENT) + 1
+    return [*words[:at], f"/proc/self/fd/{descriptor}", *words[at + 1 :]]
 
 
 def _hide_secrets(paths: Iterable[str], covers: SandboxCovers) -> Iterator[str]:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final, Protocol
 
@@ -18,6 +18,7 @@ from perdure.core.error import ConfigError
 from perdure.toolkits.shell_backend import JobOutput, ShellCommand, ShellEnding, ShellResult
 
 from . import supervisor
+from .bubblewrap import replace_stdin
 from .output_capture import READ_BYTES, OutputCapture
 from .process_tree import list_descendants, signal_processes
 
@@ -63,8 +64,10 @@ class RunningCommand:
         guard: SandboxLock | None = None,
         most_processes: int = 0,
         start_mark: bytes = b"",
+        answer_pipe: int | None = None,
     ) -> None:
         self._process = process
+        self._answer_pipe = answer_pipe
         self._control = control
         self._guard = guard
         self._loop = asyncio.get_running_loop()
@@ -96,11 +99,16 @@ class RunningCommand:
     ) -> "RunningCommand":
         """Start a command in a sandbox, which ends it together with this process.
 
-        If there is a mark, it is the first thing that the command writes to its standard error.
+        If there is a mark, it is the first thing that the command writes to its standard error, and the command begins
+        when it is answered.
         """
         program, *options = words
         locked = [program, "--sync-fd", str(guard.descriptor), *options]
-        process = _spawn(locked, command.stdin, folder, env, guard.descriptor)
+        answer_pipe = None
+        if start_mark:
+            process, answer_pipe = _spawn_announced(locked, command.stdin, folder, env, guard.descriptor)
+        else:
+            process = _spawn(locked, command.stdin, folder, env, guard.descriptor)
         return cls(
             process,
             command.timeout_seconds,
@@ -108,6 +116,7 @@ class RunningCommand:
             guard=guard,
             most_processes=most_processes,
             start_mark=start_mark,
+            answer_pipe=answer_pipe,
         )
 
     @classmethod
@@ -195,6 +204,7 @@ class RunningCommand:
 
     def _kill_tree(self) -> None:
         """Kill the sandbox with all that is in it: a part that is still being set up would not end with the rest."""
+        self._answer_mark(may_start=False)
         inside = list_descendants(self._process.pid)
         self._process.kill()
         signal_processes(inside, signal.SIGKILL)
@@ -233,10 +243,22 @@ class RunningCommand:
             return
         if self._start_mark and capture is self._stderr:
             data, self._start_mark = data.removeprefix(self._start_mark), b""
+            self._answer_mark(may_start=self._ender is None)
         capture.add(data)
         if capture.is_full:
             self._begin_end("output")
             self._close_stream(fd)  # the command gets SIGPIPE if it goes on
+
+    def _answer_mark(self, *, may_start: bool) -> None:
+        """Let an announced command begin; or end everything in its sandbox, also if it has not begun."""
+        if self._answer_pipe is None:
+            return
+        if may_start:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._answer_pipe, b"\n")
+            return
+        os.close(self._answer_pipe)
+        self._answer_pipe = None
 
     def _close_stream(self, fd: int) -> None:
         self._loop.remove_reader(fd)
@@ -259,6 +281,7 @@ class RunningCommand:
                 self._process.wait()
             for fd in list(self._captures):
                 self._close_stream(fd)
+            self._answer_mark(may_start=False)
             self._deadline.cancel()
             if self._counter is not None:
                 self._counter.cancel()
@@ -278,23 +301,50 @@ def _spawn(
 ) -> "subprocess.Popen[bytes]":
     """Start a process in a new session, with pipes for its output."""
     with contextlib.ExitStack() as stack:
-        source: int | IO[bytes] = subprocess.DEVNULL
-        if stdin:
-            file = stack.enter_context(tempfile.TemporaryFile())
-            file.write(stdin.encode("utf-8", "surrogatepass"))
-            file.seek(0)
-            source = file
-        return subprocess.Popen(  # noqa: S603 - running what it is given is its purpose
-            list(words),
-            stdin=source,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=folder,
-            env=dict(env),
-            start_new_session=True,
-            pass_fds=fds,
-            bufsize=0,
-        )
+        source = stack.enter_context(_write_stdin(stdin)) if stdin else subprocess.DEVNULL
+        return _open_process(words, source, folder, env, fds)
+
+
+def _spawn_announced(
+    words: Sequence[str], stdin: str, folder: str, env: Mapping[str, str], *fds: int
+) -> "tuple[subprocess.Popen[bytes], int]":
+    """Start an announced command; return its process, and the pipe that answers its mark."""
+    read, write = os.pipe()
+    try:
+        with contextlib.ExitStack() as stack:
+            if stdin:
+                file = stack.enter_context(_write_stdin(stdin))
+                words, fds = replace_stdin(words, file.fileno()), (*fds, file.fileno())
+            return _open_process(words, read, folder, env, fds), write
+    except BaseException:
+        os.close(write)
+        raise
+    finally:
+        os.close(read)
+
+
+@contextlib.contextmanager
+def _write_stdin(text: str) -> Generator[IO[bytes]]:
+    with tempfile.TemporaryFile() as file:
+        file.write(text.encode("utf-8", "surrogatepass"))
+        file.seek(0)
+        yield file
+
+
+def _open_process(
+    words: Sequence[str], stdin: int | IO[bytes], folder: str, env: Mapping[str, str], fds: Sequence[int]
+) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(  # noqa: S603 - running what it is given is its purpose
+        list(words),
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=folder,
+        env=dict(env),
+        start_new_session=True,
+        pass_fds=fds,
+        bufsize=0,
+    )
 
 
 def _settle(future: "asyncio.Future[None]") -> None:
