@@ -94,7 +94,7 @@ class BackgroundAgents:
         self._parent_runs: dict[TaskKey, Run] = {}
         """The last run of the session that gave each task: the task's events are published there."""
         self._sessions: dict[TaskKey, Session[Any]] = {}
-        self._leaving: set[TaskKey] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
         """Tasks that this process leaves to the next one, because the block of the agent ends."""
         """The session in which each task is done."""
 
@@ -251,14 +251,14 @@ class BackgroundAgents:
                 here = asyncio.get_running_loop()
                 tasks = {task: key for key, task in self._tasks.items() if task.get_loop() is here}
                 fanouts = {run.fanout for key, run in self._parent_runs.items() if key[0] == id(here)}
-                self._leaving.update(tasks.values())
+                self._leaving.update(tasks)
                 for task, key in tasks.items():
                     session = self._sessions.get(key)
                     driver = None if session is None else session._driver  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the same package
                     if driver is None or not leave_run_for_others(driver, SHUTDOWN_REASON):
                         task.cancel()
                 await wait_despite_cancel(tasks)
-                self._leaving.difference_update(tasks.values())
+                self._leaving.difference_update(tasks)
                 for fanout in fanouts:  # so that watchers hear how the tasks ended
                     await finish_before_cancel(partial(fanout.drain, DRAIN_SECONDS))
 
@@ -339,8 +339,7 @@ class BackgroundAgents:
         If this process leaves the task to another one, return its `waiting` outcome. Raises `StoreError` if the store
         cannot be used for a while. Then nothing is known about the end of the task.
         """
-        key = _task_key(run.log.store, job)
-        session = self._sessions[key] = self._build_session(run, job)
+        session = self._sessions[_task_key(run.log.store, job)] = self._build_session(run, job)
         failures = 0
         while True:
             try:
@@ -348,12 +347,12 @@ class BackgroundAgents:
                     await self.record_task(run, job)  # a worker may find it while it waits for its turn
                 async with self._get_semaphore():
                     outcome = await self._run_session_once(session, run, job)
-                if outcome.status != "waiting" or not outcome.questions or key in self._leaving:
+                if outcome.status != "waiting" or not outcome.questions or asyncio.current_task() in self._leaving:
                     return outcome
                 async for outcome in session.attend():
                     if outcome.error is not None and not outcome.run_id:
                         raise outcome.error  # of `attend` itself: the run has not ended
-                    if outcome.status != "waiting" or not outcome.questions or key in self._leaving:
+                    if outcome.status != "waiting" or not outcome.questions or asyncio.current_task() in self._leaving:
                         return outcome
             except (SessionBusy, Fenced):  # another process works on it, or has taken it over and may not finish it
                 await run.clock.sleep(BUSY_RETRY_SECONDS)
