@@ -402,8 +402,7 @@ async def apply_guardrail_verdicts(run: Run, verdicts: Sequence[tuple[Guardrail,
             return run.outcome("stopped", name)
     nudges = [(name, verdict) for name, verdict in named if isinstance(verdict, Nudge)]
     tripped = [GuardrailTripped(name, each.count, "nudge", run_id=run.run_id, path=run.path) for name, each in nudges]
-    if nudges:
-        await add_messages(run, [user(each.text, origin="guardrail") for _, each in nudges], *tripped)
+    await add_messages(run, [user(each.text, origin="guardrail") for _, each in nudges], *tripped)
     return None
 
 
