@@ -467,6 +467,21 @@ async def test_attending_sessions_ends_also_if_the_end_is_asked_for_before_their
     assert await slow.read("s") == []
 
 
+@pytest.mark.parametrize("of_all", [False, True], ids=["attend", "attend_all"])
+async def test_a_cancel_ends_attending_at_whatever_moment_it_comes(store, of_all):
+    """Also while a run ends, and while the timers of the wait between two runs do: the cancel is never swallowed."""
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        for steps in range(150):
+            covered = agent(shutdown, store, *["Done."] * 3)
+            await covered.session(f"s{steps}").follow_up("Go on.")
+            attending = covered.attend_all if of_all else covered.session(f"s{steps}").attend
+            task = asyncio.ensure_future(collect(attending(seconds=1e-6)))
+            await rounds(steps)
+            task.cancel()
+            await until(task.done)
+            assert task.cancelled(), steps
+
+
 async def test_a_run_that_is_done_stays_done(store):
     async with Shutdown(signals=()) as shutdown:
         outcome = await agent(shutdown, store, "Hello.").session("s").run("Hello")

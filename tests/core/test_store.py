@@ -18,6 +18,7 @@ from perdure.core.store import (
     SessionLocatingStore,
     SessionPlace,
     Store,
+    end_tasks,
     finish_before_cancel,
     identify_session,
     read_events,
@@ -590,3 +591,31 @@ def test_a_store_may_say_where_its_sessions_are():
     assert identify_session(Part(), "s") == identify_session(Part(), "s") == ("elsewhere", "part/s")
     assert isinstance(Part(), SessionLocatingStore)
     assert not isinstance(MemoryStore(), SessionLocatingStore)
+
+
+async def test_a_cancel_that_comes_while_tasks_are_ended_is_raised_when_they_have_ended():
+    released = asyncio.Event()
+
+    async def end_slowly():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await released.wait()
+
+    task = asyncio.ensure_future(end_slowly())
+    await asyncio.sleep(0)
+    ending = asyncio.ensure_future(end_tasks((task,)))
+    await asyncio.sleep(0)
+    ending.cancel()
+    await asyncio.sleep(0)
+    assert not ending.done()
+    released.set()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+    assert task.cancelled()
+
+
+async def test_ended_tasks_are_no_cancel_of_the_caller():
+    task = asyncio.ensure_future(asyncio.Event().wait())
+    await end_tasks((task,))
+    assert task.cancelled()

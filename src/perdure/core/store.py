@@ -594,6 +594,14 @@ async def run_to_completion(work: Awaitable[T]) -> tuple[T, bool]:
     return task.result(), cancelled
 
 
+async def end_tasks(tasks: Collection["asyncio.Future[Any]"]) -> None:
+    """Cancel tasks, and wait until they have ended; a cancel of the caller is raised only then."""
+    for task in tasks:
+        task.cancel()
+    if await wait_despite_cancel(tasks):
+        raise asyncio.CancelledError
+
+
 async def wait_despite_cancel(futures: Collection["asyncio.Future[Any]"]) -> bool:
     """Wait until all futures are done even if the caller is cancelled meanwhile; return True if it was cancelled."""
     cancelled = False

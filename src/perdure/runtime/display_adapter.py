@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError, NotAnswered, UsageError
-from perdure.core.store import wait_despite_cancel
+from perdure.core.store import end_tasks
 from perdure.interaction.slot_view import SlotView
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ async def connect_adapter(display: "SessionDisplay", adapter: DisplayAdapter) ->
     try:
         yield
     finally:
-        task.cancel()
-        await wait_despite_cancel((task,))
+        await end_tasks((task,))
 
 
 class _Connection:
@@ -71,10 +70,7 @@ class _Connection:
                 async for slots in changes:
                     await self._pass_changes({slot.slot_id: slot for slot in slots})
         finally:
-            tasks = list(self._asking.values())
-            for task in tasks:
-                task.cancel()
-            await wait_despite_cancel(tasks)
+            await end_tasks(list(self._asking.values()))
 
     async def _pass_changes(self, slots: dict[str, SlotView]) -> None:
         before, self._shown = self._shown, slots

@@ -11,7 +11,7 @@ from perdure.core.event import Entry, InboxAdded
 from perdure.core.fold import State
 from perdure.core.inbox import INBOX_POST
 from perdure.core.run_mailbox import ANSWER_POST, CANCEL_POST, Mailbox, list_posted_events
-from perdure.core.store import Post, Store, find_full_session_id, wait_despite_cancel
+from perdure.core.store import Post, Store, end_tasks, find_full_session_id
 
 logger = logging.getLogger("perdure")
 
@@ -89,8 +89,7 @@ class PostPoller:
         """Stop polling."""
         self._schedule.due_times.pop(self, None)
         if self._task is not None:
-            self._task.cancel()
-            await wait_despite_cancel((self._task,))
+            await end_tasks((self._task,))
 
 
 async def iterate_with_timeouts(entries: AsyncGenerator[Entry], seconds: float) -> AsyncGenerator[Entry | None]:

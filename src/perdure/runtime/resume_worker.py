@@ -17,7 +17,7 @@ from perdure.core.clock import Clock
 from perdure.core.error import Fenced, SessionBusy, StoreError, Unsupported
 from perdure.core.outcome import Outcome
 from perdure.core.run_callbacks import ShutdownSignal
-from perdure.core.store import InterruptedSession, Store, find_full_session_id, wait_despite_cancel
+from perdure.core.store import InterruptedSession, Store, end_tasks, find_full_session_id
 
 logger = logging.getLogger("perdure")
 
@@ -112,11 +112,11 @@ class StoreWorker:
                 for outcome in await self._wait():
                     yield outcome
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await wait_despite_cancel(self._tasks)
-            for task in self._tasks:
-                _ = task.cancelled() or task.exception()  # retrieved, so that asyncio does not log it
+            try:
+                await end_tasks(self._tasks)
+            finally:
+                for task in self._tasks:
+                    _ = task.cancelled() or task.exception()  # retrieved, so that asyncio does not log it
 
     async def _find_next(self) -> list[InterruptedSession]:
         """Return the sessions that can be continued now, those that have waited for their turn longest first."""
@@ -153,9 +153,7 @@ class StoreWorker:
         try:
             await asyncio.wait((*self._tasks, *timers), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for timer in timers:
-                timer.cancel()
-            await wait_despite_cancel(timers)
+            await end_tasks(timers)
         done = [task for task in self._tasks if task.done()]
         found = [self._finish(task, self._tasks.pop(task)) for task in done]
         return [outcome for outcome in found if outcome is not None]

@@ -34,7 +34,7 @@ from perdure.core.run_mailbox import (
     build_revocation_post,
     get_answer_post_id,
 )
-from perdure.core.store import Post, wait_despite_cancel
+from perdure.core.store import Post, end_tasks
 from perdure.core.tool import D
 from perdure.models import open_model
 
@@ -655,9 +655,7 @@ class Session(StoredSession[D]):
                 if any(timer.done() for timer in timers):
                     return not self._driver.list_background_tasks()
         finally:
-            for timer in timers:
-                timer.cancel()
-            await wait_despite_cancel(timers)
+            await end_tasks(timers)
         return True
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -779,9 +777,7 @@ async def _sleep_until_shutdown(clock: Clock, seconds: float, process_end: Shutd
     try:
         await asyncio.wait(timers, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for timer in timers:
-            timer.cancel()
-        await wait_despite_cancel(timers)
+        await end_tasks(timers)
 
 
 def _build_resume_command(where: str, options: RunOverrides, take_over: object, unpark: object) -> ResumeCommand:

@@ -43,6 +43,7 @@ from perdure.core.store import (
     Post,
     SessionPlace,
     Store,
+    end_tasks,
     finish_before_cancel,
     identify_session,
     read_events,
@@ -143,15 +144,13 @@ class BackgroundAgents:
                 await asyncio.wait((*unfinished, timer), return_when=asyncio.FIRST_COMPLETED)
                 unfinished = {task for task in unfinished if not task.done()}
         finally:
-            timer.cancel()
-            await wait_despite_cancel((timer,))
+            await end_tasks((timer,))
 
     async def cancel_task(self, run: Run, job: BackgroundJob) -> None:
         """Cancel a background task, even if another process works on it."""
         task = self._tasks.get(_task_key(run.log.store, job))
         if task is not None:
-            task.cancel()
-            await wait_despite_cancel((task,))
+            await end_tasks((task,))
             await self._build_session(run, job).cancel()  # stops it in another process, if one works on it
         try:
             await self._record_end_before_begin(run, job, "cancelled", WITHDRAWN_REASON)
@@ -257,10 +256,12 @@ class BackgroundAgents:
                     driver = None if session is None else session._driver  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the same package
                     if driver is None or not leave_run_for_others(driver, SHUTDOWN_REASON):
                         task.cancel()
-                await wait_despite_cancel(tasks)
+                is_cancelled = await wait_despite_cancel(tasks)
                 self._leaving.difference_update(tasks)
                 for fanout in fanouts:  # so that watchers hear how the tasks ended
                     await finish_before_cancel(partial(fanout.drain, DRAIN_SECONDS))
+                if is_cancelled:
+                    raise asyncio.CancelledError
 
     # -- one task ------------------------------------------------------------------------------------------------------
 
