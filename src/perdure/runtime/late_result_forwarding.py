@@ -5,6 +5,7 @@ there later would never reach a model, so it becomes a message to the session th
 """
 
 import asyncio
+from functools import partial
 
 from perdure.core.clock import Clock
 from perdure.core.error import ConfigError, Fenced, SessionBusy
@@ -26,18 +27,25 @@ async def forward_inbox_results(store: Store, session_id: str, clock: Clock) -> 
     Does nothing for other sessions, while the task is not over, and while another process drives the session: that one
     consumes the results, or forwards them when it is done. A result that was forwarded is resolved in both sessions.
     """
+    while await _has_results_to_forward(store, session_id):  # once more: whoever came meanwhile found the session busy
+        try:
+            channel = get_or_create_channel(identify_session(store, session_id), store, clock)
+            async with delay_commands(channel, session_id):
+                lease = await store.acquire(session_id)
+                try:
+                    await _forward_under_lease(store, lease, clock)
+                finally:
+                    await finish_before_cancel(partial(store.release, lease))
+        except (SessionBusy, Fenced):
+            return
+
+
+async def _has_results_to_forward(store: Store, session_id: str) -> bool:
+    """Return True if a task is over and results have arrived that its agent has not read."""
     events, _ = await read_events(store, session_id)
-    if not _find_session_above(fold_events(events), session_id):
-        return
-    try:
-        async with delay_commands(get_or_create_channel(identify_session(store, session_id), store, clock), session_id):
-            lease = await store.acquire(session_id)
-            try:
-                await _forward_under_lease(store, lease, clock)
-            finally:
-                await finish_before_cancel(lambda: store.release(lease))
-    except (SessionBusy, Fenced):
-        return
+    state = fold_events(events)
+    is_over = bool(_find_session_above(state, session_id))
+    return is_over and bool(_find_results(state, await store.posts(session_id)))
 
 
 async def _forward_under_lease(store: Store, lease: Lease, clock: Clock) -> None:

@@ -14,7 +14,7 @@ from perdure.runtime.subagents.delegation import delegation
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call, calls
 from perdure.toolkits.inbox_tool import post_to_inbox
-from tests.doubles import SECONDS, Held, WaitingStore, log_of, of, rounds
+from tests.doubles import SECONDS, Held, WaitingStore, elsewhere, log_of, of, rounds
 from tests.runtime.subagents.family import cancel_background_tasks, following, left_behind
 
 pytestmark = pytest.mark.resumed
@@ -270,6 +270,39 @@ async def test_a_result_that_a_background_agent_did_not_take_is_passed_on_when_i
     assert {post.kind for post in await session.store.posts("s")} == {"inbox", "steer"}
 
 
+async def test_a_result_that_a_cancelled_background_agent_did_not_take_is_passed_on():
+    held = Held()
+
+    def cancel(request: Any) -> Any:
+        return call("cancel_agent", handle=request.messages[2].tool_results[0].render["handle"])
+
+    given = call("delegate", agent="scout", task="Go.", background=True)
+    session = background_session(call("held"), tools=[held.tool], replies=(given, "Given.", cancel, "Noted."))
+    await session.run("Go")
+    await asyncio.wait_for(held.started.wait(), SECONDS)
+    _, item = await until_inbox(session, 2)
+    assert await session.resolve(item.item_id, "built")  # its agent would read it after this call
+    await session.run("Stop it.")
+    await session.run("And?")
+    assert await times_told(session) == 1
+
+
+async def test_only_a_program_that_knows_an_agent_cancels_its_tasks():
+    held = Held()
+    session = background_session(call("held"), tools=[held.tool])
+    await session.run("Go")
+    await asyncio.wait_for(held.started.wait(), SECONDS)
+    (row,) = await session.store.list(prefix="s/")
+    handle = row.session_id.removeprefix("s/")
+    replies = (call("cancel_agent", handle=handle), "Noted.")
+    cook = Agent(ScriptedModel(), name="cook")
+    other = Agent(ScriptedModel(*replies), extensions=[delegation([cook])], store=session.store).session("s")
+    results = [each for message in (await other.run("Stop it.")).new_messages for each in message.tool_results]
+    assert f"'scout' is not an agent of this program: cancel {handle} where it is one" in results[0].text
+    assert held.cancelled == 0
+    await cancel_background_tasks(session)
+
+
 async def times_told(session: Session[Any]) -> int:
     """How often a model was told the result, that of the session or that of its background agent."""
     child_id = (await session.store.list(prefix="s/"))[0].session_id
@@ -309,6 +342,27 @@ async def test_a_run_that_begins_while_a_result_is_passed_on_waits_for_that():
         store.open.set()
         assert await resolving
         assert (await going).text == "Aye."
+
+
+async def test_a_result_that_comes_while_another_is_passed_on_elsewhere_is_passed_on_too():
+    """Whoever delivers it finds the session busy, and leaves it to the one that is busy with it."""
+    store = WaitingStore()
+    session = background_session(call("order"), store=store)
+    await session.run("Go")
+    _, one, two = await until_inbox(session, 3)
+    await until_task_is_over(session)
+    store.holds_back = InboxResolved
+    store.open.clear()
+    async with asyncio.timeout(SECONDS):
+        resolving = asyncio.ensure_future(session.resolve(one.item_id, "one"))
+        await store.waiting.wait()
+        other = background_session(store=store)
+        assert await elsewhere(lambda: other.resolve(two.item_id, "two"))
+        store.open.set()
+        assert await resolving
+        await session.run("And?")
+    text = "".join(text for _, text in await told(session))
+    assert [text.count(f"Response: {each}") for each in ("one", "two")] == [1, 1]
 
 
 class Died(BaseException):

@@ -17,7 +17,7 @@ import msgspec
 
 from perdure.core.approval_binding import build_session_key, format_agent_chain
 from perdure.core.clock import new_id
-from perdure.core.error import ConfigError, Fenced, PerdureError, SessionBusy, ShuttingDown, StoreError
+from perdure.core.error import ConfigError, Fenced, PerdureError, SessionBusy, ShuttingDown, StoreError, ToolError
 from perdure.core.event import (
     Entry,
     Event,
@@ -95,9 +95,9 @@ class BackgroundAgents:
         self._parent_runs: dict[TaskKey, Run] = {}
         """The last run of the session that gave each task: the task's events are published there."""
         self._sessions: dict[TaskKey, Session[Any]] = {}
+        """The session in which each task is done."""
         self._leaving: set[asyncio.Task[None]] = set()
         """Tasks that this process leaves to the next one, because the block of the agent ends."""
-        """The session in which each task is done."""
 
     # -- for the tools -------------------------------------------------------------------------------------------------
 
@@ -106,9 +106,9 @@ class BackgroundAgents:
         key = _task_key(run.log.store, job)
         self._parent_runs[key] = run
         task = self._tasks.get(key)
-        if task is None:
+        if task is None or task.done():  # asyncio calls back some steps after a task is done
             task = self._tasks[key] = asyncio.ensure_future(self._run_and_post_answer(run, job))
-            task.add_done_callback(lambda _: self._remove_task(key))
+            task.add_done_callback(lambda done: self._remove_task(key, done))
         return task
 
     async def record_task(self, run: Run, job: BackgroundJob) -> None:
@@ -128,10 +128,11 @@ class BackgroundAgents:
             session = self._build_session(run, job)
             await session._append_events(note, begin=True)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the same package
 
-    def _remove_task(self, key: TaskKey) -> None:
-        """Remove a finished task."""
-        del self._tasks[key], self._parent_runs[key]
-        self._sessions.pop(key, None)
+    def _remove_task(self, key: TaskKey, done: "asyncio.Task[None]") -> None:
+        """Remove a finished task, unless it has been started again."""
+        if self._tasks[key] is done:
+            del self._tasks[key], self._parent_runs[key]
+            self._sessions.pop(key, None)
 
     async def wait_for_tasks(self, run: Run, jobs: Sequence[BackgroundJob], seconds: float) -> None:
         """Wait until all of these tasks are done, at most this many seconds; start those that are not in progress."""
@@ -147,15 +148,21 @@ class BackgroundAgents:
             await end_tasks((timer,))
 
     async def cancel_task(self, run: Run, job: BackgroundJob) -> None:
-        """Cancel a background task, even if another process works on it."""
+        """Cancel a background task, even if another process works on it.
+
+        A result that has reached its agent meanwhile is passed to the session that gave the task.
+        """
+        if job.agent not in self.agents:
+            raise ToolError(f"{job.agent!r} is not an agent of this program: cancel {job.handle} where it is one")
         task = self._tasks.get(_task_key(run.log.store, job))
         if task is not None:
             await end_tasks((task,))
-            await self._build_session(run, job).cancel()  # stops it in another process, if one works on it
+        await self._build_session(run, job).cancel()  # stops it in another process, if one works on it
         try:
             await self._record_end_before_begin(run, job, "cancelled", WITHDRAWN_REASON)
         except (SessionBusy, StoreError):  # another process works on it, and has been told
             return
+        await forward_inbox_results(run.log.store, job.session_id, run.clock)
 
     async def get_task_status(self, run: Run, job: BackgroundJob) -> tuple[str, str]:
         """Return the status of a task, and its agent's answer (empty until the task is over)."""
