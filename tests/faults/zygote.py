@@ -4,6 +4,7 @@ Above: `trials.py`, which says what is done with the children. Below: the system
 """
 
 import contextlib
+import faulthandler
 import os
 import random
 import select
@@ -116,6 +117,7 @@ class Child:
 def _live(work: Callable[[Tell], object], pipe: int) -> None:
     """The whole life of a child: it never comes back."""
     status = 1
+    faulthandler.enable(pipe)  # one that crashes tells where
     try:
         work(lambda line: os.write(pipe, f"{line}\n".encode()))
         status = 0

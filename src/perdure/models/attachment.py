@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes
 
 from msgspec.structs import replace
 
-from perdure.core.message import Document, Image, Media
+from perdure.core.message import Document, Image, Media, Part, Text
 
 _CANNOT = {
     "Image": "look at images",
@@ -34,6 +34,13 @@ def describe_unsupported_media(media: Media, why: str = "") -> str:
     kind = type(media).__name__
     named = f"{kind.lower()} {media.name or _get_printable_url(media.url) or media.file_id}".rstrip()
     return f"[{named}: {why or 'this model cannot ' + _CANNOT.get(kind, 'take this')}]"
+
+
+def get_assistant_text(part: Part) -> str:
+    """Return the text of a part of an assistant message; media become a note, and other parts have no text."""
+    if isinstance(part, Text):
+        return part.text
+    return describe_unsupported_media(part, "made by the assistant") if isinstance(part, Media) else ""
 
 
 def normalize_media(media: Media) -> Media:

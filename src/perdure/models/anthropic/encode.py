@@ -5,13 +5,12 @@ cached in the memo as bytes. The marker for the provider's prompt cache is inser
 so the memo never contains it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from perdure.core.error import ConfigError
-from perdure.core.message import Message, ToolCall
 from perdure.core.model import Request, Settings
 from perdure.core.prompt_cache_misses import count_cacheable_messages
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
@@ -21,7 +20,7 @@ from perdure.models.schemas import can_be_strict, compile_schema
 from perdure.models.wire_format import EncodedRequest
 
 from .lint import get_message_rules
-from .messages import build_message_encoder, sanitize_tool_name
+from .messages import build_message_encoder, list_called_tools
 from .model_features import AnthropicModelFeatures, get_model_features
 from .thinking_parameters import ThinkingPlan, plan_thinking
 
@@ -175,7 +174,7 @@ def _encode_sampling(settings: Settings, dialect: AnthropicModelFeatures, thinki
 
 def _encode_tools(request: Request, profile: Profile) -> list[dict[str, Any]]:
     if not request.tools:
-        return [_build_placeholder_tool(name) for name in _list_called_tools(request.messages)]
+        return [_build_placeholder_tool(name) for name in list_called_tools(request.messages)]
     tools: list[dict[str, Any]] = []
     for spec in request.tools:
         tool: dict[str, Any] = {"name": spec.name}
@@ -194,11 +193,6 @@ def _build_placeholder_tool(name: str) -> dict[str, Any]:
     are none left.
     """
     return {"name": name, "description": "No longer available.", "input_schema": {"type": "object", "properties": {}}}
-
-
-def _list_called_tools(messages: Sequence[Message]) -> list[str]:
-    names = [sanitize_tool_name(part.name) for each in messages for part in each.parts if type(part) is ToolCall]
-    return list(dict.fromkeys(names))
 
 
 def _encode_tool_choice(request: Request, profile: Profile) -> dict[str, Any]:

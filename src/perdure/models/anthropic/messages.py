@@ -77,6 +77,12 @@ def sanitize_tool_name(name: str) -> str:
     return _NOT_IN_A_NAME.sub("_", name)[:MAX_TOOL_NAME_LENGTH] or "_"
 
 
+def list_called_tools(messages: Sequence[Message]) -> list[str]:
+    """Return the names of the tools that were called in these messages, as the provider has them, each once."""
+    names = [sanitize_tool_name(part.name) for each in messages for part in each.parts if type(part) is ToolCall]
+    return list(dict.fromkeys(names))
+
+
 def ensure_json_object(text: str) -> Any:
     """Return the arguments of a call as JSON; text that is not a JSON object is wrapped in one."""
     try:

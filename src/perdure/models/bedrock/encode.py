@@ -12,10 +12,9 @@ from urllib.parse import quote
 import msgspec
 
 from perdure.core.error import ConfigError
-from perdure.core.message import Message, ToolCall
 from perdure.core.model import OutputSpec, Request, Settings
 from perdure.models.anthropic import model_features as claude
-from perdure.models.anthropic.messages import sanitize_tool_name
+from perdure.models.anthropic.messages import list_called_tools, sanitize_tool_name
 from perdure.models.anthropic.thinking_parameters import ThinkingPlan, plan_thinking
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.extra_body_tool_merging import merge_tool_definitions
@@ -244,7 +243,7 @@ def _encode_response_format(output: OutputSpec) -> dict[str, Any]:
 
 def _encode_tools(request: Request, profile: Profile) -> list[dict[str, Any]]:
     """Return the tool definitions. A conversation with tool calls must have tools, even if none may be called now."""
-    called = _list_called_tools(request.messages) if not request.tools or request.settings.tool_choice == "none" else []
+    called = list_called_tools(request.messages) if not request.tools or request.settings.tool_choice == "none" else []
     if not request.tools:
         return [_encode_tool(name, "No longer available.", {"type": "object", "properties": {}}) for name in called]
     if request.settings.tool_choice == "none" and not called:
@@ -258,11 +257,6 @@ def _encode_tools(request: Request, profile: Profile) -> list[dict[str, Any]]:
 def _encode_tool(name: str, description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     described = {"description": description} if description.strip() else {}
     return {"toolSpec": {"name": name, **described, "inputSchema": {"json": schema}}}
-
-
-def _list_called_tools(messages: Sequence[Message]) -> list[str]:
-    names = [sanitize_tool_name(part.name) for each in messages for part in each.parts if type(part) is ToolCall]
-    return list(dict.fromkeys(names))
 
 
 def _encode_tool_choice(settings: Settings, *, is_open: bool) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from perdure.models.attachment import (
     decode_text_document,
     describe_unsupported_media,
     encode_base64,
+    get_assistant_text,
     is_image,
     normalize_media,
 )
@@ -76,7 +77,7 @@ def _describe_media(media: Media, profile: Profile) -> str:
 
 def _encode_assistant(message: Message, ids: CallIdTranslator, *, is_echoed: bool) -> Sequence[Item]:
     calls = [_encode_call(part, ids) for part in message.parts if isinstance(part, ToolCall)]
-    text = "".join([_get_part_text(part) for part in message.parts])
+    text = "".join([get_assistant_text(part) for part in message.parts])
     if not calls and not text.strip():
         return ()
     item: dict[str, Any] = {"role": "assistant", "content": text}
@@ -84,12 +85,6 @@ def _encode_assistant(message: Message, ids: CallIdTranslator, *, is_echoed: boo
     if calls and thinking and is_echoed:
         item["thinking"] = thinking
     return [{**item, "tool_calls": calls} if calls else item]
-
-
-def _get_part_text(part: Part) -> str:
-    if isinstance(part, Text):
-        return part.text
-    return describe_unsupported_media(part, "made by the assistant") if isinstance(part, Media) else ""
 
 
 def _encode_call(call: ToolCall, ids: CallIdTranslator) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from perdure.core.message import Media, Message, Part, Status, Text, Thinking, ToolCall, ToolResult
-from perdure.models.attachment import describe_unsupported_media, normalize_media
+from perdure.core.message import Media, Message, Status, Text, Thinking, ToolCall, ToolResult
+from perdure.models.attachment import describe_unsupported_media, get_assistant_text, normalize_media
 from perdure.models.encoding_memo import encode_lossy_json
 from perdure.models.profile import Profile
 from perdure.models.tool_call_id_translation import CallIdTranslator
@@ -61,7 +61,7 @@ class ChatMessageEncoder:
 
     def _encode_assistant(self, message: Message) -> Sequence[dict[str, Any]]:
         calls = message.tool_calls
-        text = "".join([_get_part_text(part) for part in message.parts])
+        text = "".join([get_assistant_text(part) for part in message.parts])
         if not (calls or text.strip()):
             return ()
         item: dict[str, Any] = {"role": "assistant"}
@@ -173,13 +173,6 @@ def _to_nine_letters(call_id: str) -> str:
         number, letter = divmod(number, len(_ID_ALPHABET))
         letters.append(_ID_ALPHABET[letter])
     return "".join(letters)
-
-
-def _get_part_text(part: Part) -> str:
-    """Return the text of an assistant message's part; media become a note."""
-    if isinstance(part, Text):
-        return part.text
-    return describe_unsupported_media(part, "made by the assistant") if isinstance(part, Media) else ""
 
 
 def _list_file_annotations(message: Message) -> list[dict[str, Any]]:
