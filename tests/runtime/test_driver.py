@@ -1,6 +1,7 @@
 """Whoever drives a session: what it finds when it opens one, what reaches it from elsewhere, when it gives up."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -433,6 +434,63 @@ async def test_a_post_from_another_thread_reaches_the_run():
         held.released.set()
         outcome = await going
     assert outcome.text == "Left it is."
+
+
+async def test_posts_keep_their_order_also_if_the_first_comes_while_a_run_begins():
+    """It is stored after the run has looked for posts, and before the run is there to be told."""
+
+    class SlowToAnswer(MemoryStore):
+        looked, going_on = asyncio.Event(), asyncio.Event()
+
+        async def posts(self, session_id: str) -> list[Post]:
+            found = await super().posts(session_id)
+            if not self.looked.is_set():
+                self.looked.set()
+                await self.going_on.wait()
+            return found
+
+    store, held = SlowToAnswer(), Held()
+    model = ScriptedModel(call("held"), "Done.", repeat_last=True)
+    session = Agent(model, tools=[held.tool], store=store).session("s")
+    going = asyncio.ensure_future(session.run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await store.looked.wait()
+        await session.follow_up("One")
+        store.going_on.set()
+        await held.started.wait()
+        await session.follow_up("Two")
+        held.released.set()
+        outcome = await going
+    assert [each.text for each in outcome.messages if each.role == "user"] == ["Go", "One", "Two"]
+
+
+@pytest.mark.parametrize(("kind", "replies"), [("steer", ["Aye."]), ("follow_up", ["Aye.", "Left it is."])])
+async def test_a_post_from_another_thread_that_comes_late_is_not_given_to_the_next_run_as_well(kind, replies):
+    """The thread has stored it and is paused; a run finds it in the store, and is over when the thread goes on."""
+    stored, going_on = threading.Event(), threading.Event()
+
+    class Late(MemoryStore):
+        async def post(self, session_id: str, post: Post) -> bool:
+            is_new = await super().post(session_id, post)
+            stored.set()
+            await asyncio.to_thread(going_on.wait, SECONDS)
+            return is_new
+
+    store, held = Late(), Held()
+    agent = Agent(ScriptedModel(*replies, call("held"), "Done."), tools=[held.tool], store=store)
+    async with asyncio.timeout(SECONDS):
+        posting = asyncio.ensure_future(elsewhere(lambda: getattr(agent.session("s"), kind)("Left!")))
+        await asyncio.to_thread(stored.wait, SECONDS)
+        await agent.session("s").run("Go")
+        running = asyncio.ensure_future(agent.session("s").run("And on"))
+        await held.started.wait()
+        going_on.set()
+        assert await posting
+        await rounds()
+        held.released.set()
+        outcome = await running
+    assert (outcome.status, outcome.text) == ("done", "Done.")
+    assert [each.text for each in outcome.messages if each.role == "user"].count("Left!") == 1
 
 
 async def test_a_session_object_cannot_be_used_on_two_event_loops_at_once():

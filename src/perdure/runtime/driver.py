@@ -101,7 +101,7 @@ session_additions: "dict[SessionPlace, SessionAdditions]" = {}
 """Extensions and model objects that sessions were given in this process."""
 
 _active_drivers: dict[SessionPlace, "tuple[SessionDriver, asyncio.AbstractEventLoop]"] = {}
-"""The drivers of this process with a run in progress, and their event loops, so that posts reach the run at once."""
+"""The drivers of this process that have a session's lease, and their event loops, so that posts reach a run at once."""
 
 
 class SessionAdditions(msgspec.Struct):
@@ -141,6 +141,10 @@ class SessionDriver(ChannelUser):
         """The redaction of this session, shared with the sessions that work for it."""
         self._cancelled_run_ids: set[str] = set()
         """The runs that were cancelled before they began."""
+        self._early_posts: list[Post] = []
+        """The posts that have come while the run was being built."""
+        self._poller: PostPoller | None = None
+        """Looks for posts of others during a run."""
 
     # -- control from outside ------------------------------------------------------------------------------------------
 
@@ -162,8 +166,8 @@ class SessionDriver(ChannelUser):
     def deliver_post(self, post: Post) -> None:
         """Pass a post (a stored message to the session) to the run in progress, if there is one."""
         if self.run is None:
-            return
-        if post.kind != CANCEL_POST:
+            self._early_posts.append(post)
+        elif post.kind != CANCEL_POST:
             self.run.mailbox.accept_post(post)
         elif post.text_field("run_id") == self.run.run_id:
             mode = cast("CancelMode", post.text_field("mode"))
@@ -171,6 +175,16 @@ class SessionDriver(ChannelUser):
                 self.run.cancel_mode, 0
             ):  # else it was cancelled already
                 self.run.cancel(mode)
+
+    def _deliver_early_posts(self) -> None:
+        """Pass the posts that have come meanwhile to the run that has just been built."""
+        for post in self._early_posts:
+            self.deliver_post(post)
+
+    def poll_posts_soon(self) -> None:
+        """Look for posts that were stored on another event loop, if there is a run."""
+        if self._poller is not None:
+            self._poller.poll_soon()
 
     def publish_between_runs(self, entries: Sequence[Entry]) -> None:
         """Publish entries that were stored between runs to the subscribers of the session on this event loop."""
@@ -208,6 +222,7 @@ class SessionDriver(ChannelUser):
         self.run_id = self._requested_run_id = command.run_id
         try:
             lease = await self._open_session(command)
+            _active_drivers[self.place] = driving = (self, channel.loop)  # what is posted after the first look arrives
             try:
                 async with self.agent.open_lifespans() if self.agent.has_lifespans else _NOTHING_TO_OPEN:
                     watchers = (*self.agent.all_watchers(), *command.overrides.get("watchers", ()))
@@ -224,10 +239,13 @@ class SessionDriver(ChannelUser):
                 self._state, self._head = State(), 0  # it may differ from the log: read that again
                 raise
             finally:
+                if _active_drivers.get(self.place) is driving:  # not a driver that has taken the session over
+                    del _active_drivers[self.place]
                 await self._close_session(lease)
         finally:
             _current_sessions.reset(token)
             self.run = self.command = channel.driver = None
+            self._early_posts.clear()
             self._cancelled_run_ids.discard(command.run_id)
 
     def list_background_tasks(self) -> "list[asyncio.Task[Any]]":
@@ -272,6 +290,7 @@ class SessionDriver(ChannelUser):
         if isinstance(command, WakeCommand) or (plan.is_resumed and len(state.messages) == state.first_message_index):
             promote_follow_ups(mailbox)  # there is no message in this run yet
         self.run = run = self._build(plan, lease, mailbox, channel)
+        self._deliver_early_posts()
         run.publish(SessionOpened(self.session_id, self._head, run_id=run.run_id))
         if plan.is_resumed and (closed := await self._close_hopeless_run(run, command)) is not None:
             return closed
@@ -352,8 +371,7 @@ class SessionDriver(ChannelUser):
         refuse_after_shutdown(self.agent.engine, self.session_id)  # nothing of it is stored yet
         if logger.isEnabledFor(logging.INFO):
             logger.info("run %s of session %s begins", run.run_id, run.full_session_id, extra=run.log_fields)
-        _active_drivers[self.place] = driving = (self, channel.loop)
-        poller = PostPoller(self.store, self.session_id, self.deliver_post)
+        self._poller = poller = PostPoller(self.store, self.session_id, self.deliver_post)
         is_cancelled = False
         try:
             task = start_task_eagerly(self._execute_run(plan, run, posts, channel))
@@ -378,8 +396,7 @@ class SessionDriver(ChannelUser):
                 raise asyncio.CancelledError from error
             raise
         finally:
-            if _active_drivers.get(self.place) is driving:  # not a driver that has taken the session over
-                del _active_drivers[self.place]
+            self._poller = None
             await poller.close()
         if logger.isEnabledFor(logging.INFO):
             ending = (outcome.status, outcome.reason)
@@ -653,5 +670,5 @@ def pass_post_to_run(place: SessionPlace, post: Post) -> None:
     driver, loop = found
     if loop is asyncio.get_running_loop():
         driver.deliver_post(post)
-    else:
-        loop.call_soon_threadsafe(driver.deliver_post, post)
+    else:  # this thread may be late: the run that took the post may be over, and the next one has begun
+        loop.call_soon_threadsafe(driver.poll_posts_soon)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 from perdure.core.clock import random_fraction
@@ -61,13 +62,14 @@ def promote_follow_ups(mailbox: Mailbox) -> None:
 
 
 class PostPoller:
-    """Poller of the store during a run, for posts (messages to the session) from other processes."""
+    """Poller of the store during a run, for posts (messages to the session) from other processes and event loops."""
 
     def __init__(self, store: Store, session_id: str, deliver: Callable[[Post], None]) -> None:
         self._store = store
         self._session_id = session_id
         self._deliver = deliver
         self._task: asyncio.Task[None] | None = None
+        self._is_due = asyncio.Event()
         self._schedule = _get_schedule(asyncio.get_running_loop())
         self._schedule.add(self)
 
@@ -75,15 +77,24 @@ class PostPoller:
         """Poll the store for posts now, and then at intervals."""
         self._task = asyncio.ensure_future(self._poll_store())
 
+    def poll_soon(self) -> None:
+        """Poll the store as soon as possible: something was posted on another event loop of this process."""
+        if self._schedule.due_times.pop(self, None) is not None:
+            self.begin_polling()
+        self._is_due.set()
+
     async def _poll_store(self) -> None:
         while True:
+            self._is_due.clear()
             try:
                 for post in await self._store.posts(self._session_id):
                     self._deliver(post)
             except StoreError as error:  # the next append fails too, and ends the run
                 named = find_full_session_id(self._store, self._session_id)
                 logger.warning("posts to session %s cannot be read: %s", named, error)
-            await asyncio.sleep(_choose_interval())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_choose_interval()):
+                    await self._is_due.wait()
 
     async def close(self) -> None:
         """Stop polling."""
