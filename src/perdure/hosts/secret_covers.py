@@ -1,4 +1,4 @@
-"""What a command sees in the place of a file or folder whose name means secrets, so that git commits no false content.
+"""Covers for files and folders whose names mean secrets, which a sandboxed command sees; git commits no false content.
 
 - A file whose exact content is in the index of the repository is shown: every command could read it there.
 - One that git does not look at is an empty file: `grep -r` and `cp -r` go on, and `git add -A` does not add it.
