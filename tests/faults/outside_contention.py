@@ -19,7 +19,7 @@ from tests.faults.children import Place, Tell
 from tests.faults.outside import counted, wrong_with
 from tests.faults.outside_audit import audit
 from tests.faults.outside_ledger import Ledger
-from tests.faults.outside_people import Part, User, settle_in, witnessed
+from tests.faults.outside_people import Part, User, finish_all, settle_in, witnessed
 from tests.faults.report import Report
 from tests.faults.zygote import Nursery
 
@@ -81,8 +81,7 @@ async def _contend(part: Part, cancels: int) -> list[str]:
         is_over.set()
         for thread in threads:
             await asyncio.to_thread(thread.join)
-    for user in users:
-        await user.finish()
+    await finish_all(users)
     wrong = await audit(store, ledger)
     await store.aclose()
     return wrong

@@ -42,6 +42,8 @@ MOST_ROUNDS = 150
 CHANGED = "nothing to resume"
 """What is said when another process has ended the run since we looked."""
 ATTENDED_SECONDS = 0.2
+LATEST_SECONDS = 10.0
+"""How long the finisher waits for those who work in the background."""
 UNREACHABLE = "could not be used for"
 IN_BACKGROUND = "runner-"
 OUTPUT_EVERY = 4
@@ -128,6 +130,16 @@ async def _meddle(users: "Sequence[User]", shutdown: Shutdown) -> None:
 
 
 async def _finish(users: "Sequence[User]", _shutdown: Shutdown) -> None:
+    await finish_all(users)
+
+
+async def finish_all(users: "Sequence[User]") -> None:
+    """Bring all sessions to their ends; the last prompts are given when nobody works in the background any more."""
+    for user in users:
+        await user.settle()
+    working = [task for task in asyncio.all_tasks() if "BackgroundAgents" in task.get_coro().__qualname__]  # type: ignore[union-attr]
+    if working:  # they may pass on a result that has come late
+        await asyncio.wait(working, timeout=LATEST_SECONDS)
     for user in users:
         await user.finish()
 
@@ -333,19 +345,31 @@ class User:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    async def finish(self) -> None:
-        """Answer, resolve and go on until there is nothing left, and one prompt more has its answer."""
+    async def settle(self) -> None:
+        """Answer, resolve and go on until there is nothing left."""
         for _ in range(MOST_ROUNDS):
-            await self._resolve_all()
-            await self._answer_all()
-            state = await self._session.read_state()
-            if state.is_interrupted:
-                await self._session.resume()
-                continue
-            if await self._session.wake() is not None:
-                continue
-            if any(each.status == "pending" for each in await self._session.inbox()):
-                await asyncio.sleep(POLL_SECONDS)  # somebody works in the background
+            if not await self._go_on_if_needed():
+                return
+
+    async def _go_on_if_needed(self) -> bool:
+        """Answer, resolve and go on, once; return False if there was nothing left."""
+        await self._resolve_all()
+        await self._answer_all()
+        state = await self._session.read_state()
+        if state.is_interrupted:
+            await self._session.resume()
+            return True
+        if await self._session.wake() is not None:
+            return True
+        if any(each.status == "pending" for each in await self._session.inbox()):
+            await asyncio.sleep(POLL_SECONDS)  # somebody works in the background
+            return True
+        return False
+
+    async def finish(self) -> None:
+        """Go on until there is nothing left, and one prompt more has its answer."""
+        for _ in range(MOST_ROUNDS):
+            if await self._go_on_if_needed():
                 continue
             outcome = await self._session.run(LAST_PROMPT, input_id=LAST_PROMPT)
             self._note_end(outcome)
