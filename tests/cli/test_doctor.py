@@ -1,6 +1,7 @@
 """`perdure doctor`: is everything here that is needed?"""
 
 import json
+import sys
 
 import pytest
 
@@ -87,6 +88,17 @@ def test_a_package_that_is_missing_is_a_failure(found, monkeypatch):
     monkeypatch.setattr(doctor, "PACKAGES", ("no-such-package",))
     code, checks = found()
     assert (code, checks["no-such-package"]["advice"]) == (1, "pip install no-such-package")
+
+
+def test_an_apsw_that_cannot_be_imported_is_a_failure(monkeypatch):
+    monkeypatch.setitem(sys.modules, "apsw", None)
+    assert doctor._check_sqlite().status == "fail"
+    assert doctor._check_sqlite().advice == "pip install apsw"
+
+
+def test_a_python_that_is_too_old_is_a_failure(monkeypatch):
+    monkeypatch.setattr(sys, "version_info", (3, 10, 14))
+    assert doctor._check_python() == ("python", "fail", "3.10.14", "install Python 3.11 or later")
 
 
 def test_a_model_that_cannot_be_used_says_why(found, monkeypatch):

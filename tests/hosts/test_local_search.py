@@ -281,3 +281,21 @@ def test_a_search_program_that_ends_at_once_leaves_nothing_open(tmp_path, monkey
     assert [stream.closed for stream in (search._process.stdin, search._process.stdout) if stream] == [True, True]
     search._timer.join(30.0)
     assert not search._timer.is_alive()
+
+
+async def test_the_last_of_the_first_matches_has_the_lines_after_it_and_no_others(searched):
+    files, search = searched
+    query = SearchQuery("A boat|BOAT =|away", context_lines=2, max_results=2)
+    found = search.search_lines(files.resolve("."), query)
+    assert found.is_truncated
+    assert [(each.path, each.line, each.is_context) for each in found.matches] == [
+        ("README.md", 1, True),
+        ("README.md", 2, True),
+        ("README.md", 3, False),
+        ("README.md", 4, True),
+        ("src/boat.py", 1, True),
+        ("src/boat.py", 2, True),
+        ("src/boat.py", 3, False),
+        ("src/boat.py", 4, True),
+        ("src/boat.py", 5, True),
+    ]

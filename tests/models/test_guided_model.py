@@ -105,6 +105,14 @@ def test_a_chat_keeps_what_was_said_as_far_as_there_is_room():
     assert sum(len(text) for text in texts) < CONTEXT // 2
 
 
+def test_a_chat_leaves_nothing_out_in_the_middle():
+    """What is before a message that has no room is left out as well, however short it is."""
+    sent = plan(user("short"), assistant("long " * CONTEXT), user("and"), assistant("now?"), user("hello")).request
+    texts = [message.text for message in sent.messages]
+    assert texts[-3:] == ["and", "now?", "hello"]
+    assert "short" not in texts
+
+
 async def reply_to(model, request):
     *events, finished = [event async for event in model.stream(request)]
     assert isinstance(finished, ReplyFinished)

@@ -167,6 +167,18 @@ async def test_a_depth_that_is_too_deep_is_an_error_result():
     assert "agent number 4 in a row, and at most 3 are allowed" in results[0]
 
 
+async def test_five_agents_in_a_row_are_allowed_unless_another_number_is_given():
+    def endless() -> Agent[Any]:
+        return Agent(following(call("deeper", task="Go."), "Back."), name="deeper", tools=[tool])
+
+    tool = subagent("deeper", "Goes deeper.", lambda _: endless())
+    session = Agent(following(call("deeper", task="Go."), "Top."), tools=[tool]).session("s")
+    await session.run("Go")
+    events = await log_of(session.store, "s")
+    assert len(of(events, SubagentStarted)) == 5
+    assert "agent number 6 in a row, and at most 5 are allowed" in of(events, ToolFinished)[0].result.text
+
+
 async def test_what_a_child_needs_is_open_while_it_works():
     from contextlib import asynccontextmanager
 
