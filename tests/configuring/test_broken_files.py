@@ -89,6 +89,8 @@ BROKEN = {
     "rule with a blank": (b"[permissions]\ndeny = ['rm -rf']\n", 2, "can match no name"),
     "empty rule": (b"[permissions]\nask = ['']\n", 2, "1 to 1000"),
     "open bracket in a rule": (b"[permissions]\ndeny = [\n{ target = 'x[a' }]\n", 3, "not closed"),
+    "bracket that closes nothing": (b"[permissions]\ndeny = [{ target = 'x[]' }]\n", 2, "not closed"),
+    "no bracket after not": (b"[permissions]\ndeny = [{ target = 'x[!]' }]\n", 2, "not closed"),
     "long rule": (b"[permissions]\ndeny = [{ target = '" + b"*" * 2000 + b"' }]\n", 2, "1 to 1000"),
     "question that never opens": (b"[permissions]\nexpires_seconds = 0\n", 2, "above zero"),
     "address without a scheme": (b"model = 'demo'\nbase_url = 'host/v1'\n", 2, "is no address"),
@@ -279,3 +281,10 @@ def test_a_file_that_is_cut_off_or_changed_at_any_byte_causes_no_other_error(tmp
             path.write_bytes(data)
             with contextlib.suppress(BadConfig):
                 load_config(path, trusted=True)
+
+
+@pytest.mark.parametrize("pattern", ["x[a]", "[!a]", "[]]", "[!]]", "[[]", "[ab][c]*"])
+def test_a_rule_may_have_sets_of_characters(tmp_path, pattern):
+    path = tmp_path / "perdure.toml"
+    path.write_text(f"model = 'demo'\n[permissions]\ndeny = [{{ target = '{pattern}' }}]\n")
+    load_config(path, trusted=True)

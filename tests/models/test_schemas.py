@@ -140,9 +140,17 @@ def _all_of_bomb(depth):
     return of(a=schema)
 
 
+def _nested(levels):
+    schema: dict = TEXT
+    for _ in range(levels):
+        schema = of(a=schema)
+    return schema
+
+
 BOMBS = {
     "wide": _wide_refs(10, 12),
     "deep": _deep(500),
+    "nested": _nested(500),
     "allOf": _all_of_bomb(12),
     "many": of(**{f"p{n}": TEXT for n in range(6_000)}),
     "itself": of(a={"$ref": "#/properties/a"}),

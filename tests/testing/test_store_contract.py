@@ -11,7 +11,7 @@ import pytest
 
 from perdure.core.error import ConfigError, Conflict, StoreError, Unsupported
 from perdure.core.event import MessageAdded
-from perdure.core.store import Hit, Lease, StoreSize
+from perdure.core.store import Hit, Lease, SessionInfo, StoreSize
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite.store import SqliteStore
@@ -104,6 +104,20 @@ class Repetitive(MemoryStore):
         if not await super().post(session_id, post):
             await super().post(session_id, msgspec.structs.replace(post, id=post.id + "again"))
         return True
+
+
+class Replacing(MemoryStore):
+    async def post(self, session_id, post):
+        is_new = await super().post(session_id, post)
+        if not is_new:
+            self._sessions[session_id].posts[post.id] = post
+        return is_new
+
+
+class Hasty(MemoryStore):
+    async def info(self, session_id):
+        found = await super().info(session_id)
+        return found or (SessionInfo(session_id, 0, 0.0, 0.0) if await self.posts(session_id) else None)
 
 
 class Untaken(MemoryStore):
@@ -321,6 +335,8 @@ class Swollen(MemoryStore):
         (Nameless, "the line of the list"),
         (Deaf, "posts\\(\\) gives what was posted"),
         (Repetitive, "post\\(\\) of an id that is waiting gives False"),
+        (Replacing, "post\\(\\) of an id that is waiting changes nothing"),
+        (Hasty, "a session that has posts and no entries holds nothing"),
         (Untaken, "an append takes the posts of the ids of its entries"),
         (Anxious, "a fork that was cut from the middle of a run is not interrupted"),
         (Calm, "lists a session whose run has begun and not ended"),

@@ -77,6 +77,23 @@ async def _an_orphan_can_be_redacted(trial: StoreTrial) -> None:
     expect_equal(await store.read(name + "child"), expected, "redact() of what a fork shared with a deleted session")
 
 
+async def _forks_of_a_deleted_fork_see_a_redaction(trial: StoreTrial) -> None:
+    store, name = trial.store, trial.name
+    entries = await store_session(store, name, _SECRET)
+    await store.fork(name, name + "child")
+    await store.fork(name + "child", name + "grandchild")
+    await store.fork(name, name + "sister")
+    await store.delete(name + "child")
+    await store.redact(await store.acquire(name), _redact_entry(entries[0]))
+    for session_id in (name, name + "grandchild", name + "sister"):
+        info = await store.info(session_id)
+        expect_equal(
+            (await store.read(session_id), info and info.title),
+            ([_redact_entry(entries[0])], "it was taken out"),
+            "redact() reaches all forks, also those of a fork that was deleted",
+        )
+
+
 async def _redactions_that_make_no_sense_are_refused(trial: StoreTrial) -> None:
     store, name = trial.store, trial.name
     entries = await store_session(store, name, "one", "two")
@@ -102,5 +119,6 @@ CHECKS: tuple[StoreCheck, ...] = (
     _a_redacted_entry_is_replaced,
     _forks_see_a_redaction,
     _an_orphan_can_be_redacted,
+    _forks_of_a_deleted_fork_see_a_redaction,
     _redactions_that_make_no_sense_are_refused,
 )
