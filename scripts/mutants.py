@@ -9,9 +9,9 @@
 statement left out, a number one higher. Each is tried in a copy of the project against the tests that a developer would
 run: those that bear the name of the module, then those of its folder and of its package's neighbours, and last those
 elsewhere that import the module. Where `python -m scripts.reached_lines` has noted which tests reach the line, these
-are run first, for half a minute at most, so that most mutants take seconds. The first failure kills it. A test that fails
-without the mutant too says nothing, and such a mutant is not counted. Survivors are listed with the changed line: a
-test is missing, or the change makes no difference, and only a reader can tell which.
+are run first, for half a minute at most, so that most mutants take seconds. The first failure kills it. A test that
+fails without the mutant too says nothing, and such a mutant is not counted. Survivors are listed with the changed line:
+a test is missing, or the change makes no difference, and only a reader can tell which.
 """
 
 import argparse
