@@ -77,6 +77,8 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
     run.joins_appends = engine is react and not run.calls_code_between_turns
     run.start_timer()
     try:
+        if run.leaving_reason:  # this process was asked to leave it before it began
+            return await suspend_run(run)
         outcome = await (end_cancelled_run(run) if run.is_interrupted else call_engine(engine, run))
         argument_checks.require_return_type(
             "engine", engine, outcome, Outcome, "an Outcome, such as run.outcome('done')"

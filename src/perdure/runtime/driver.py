@@ -294,7 +294,7 @@ class SessionDriver(ChannelUser):
         run.publish(SessionOpened(self.session_id, self._head, run_id=run.run_id))
         if plan.is_resumed and (closed := await self._close_hopeless_run(run, command)) is not None:
             return closed
-        if isinstance(command, WakeCommand) and (is_resumable(state) or not mailbox.has_messages_due):
+        if isinstance(command, WakeCommand) and not await self._has_reason_to_wake(run):
             self._resume_background_work(run)
             return run.outcome("done", NOTHING_NEW)  # another process was quicker
         if isinstance(command, CompactCommand):
@@ -582,6 +582,15 @@ class SessionDriver(ChannelUser):
         run.output = await run.compact("manual")
         self._head = run.log.head
         return run.outcome("done")
+
+    async def _has_reason_to_wake(self, run: Run) -> bool:
+        """Return True if there are messages for the model; tasks that ended without a report are reported first."""
+        if is_resumable(self._state):
+            return False
+        for extension in get_active_agent(self.agent, run.state).extensions if run.state.inbox else ():
+            if extension.background is not None:
+                await extension.background.report_ended_tasks(run)
+        return run.mailbox.has_messages_due
 
     def _resume_background_work(self, run: Run) -> None:
         """Resume the tasks of background agents that a crash interrupted."""

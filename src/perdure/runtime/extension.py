@@ -50,6 +50,10 @@ class BackgroundWork(Protocol):
         """Resume the unfinished tasks of a session."""
         ...
 
+    async def report_ended_tasks(self, run: Run) -> None:
+        """Post the results of tasks that have ended, if their process died before it could."""
+        ...
+
     def list_tasks(self, place: SessionPlace) -> "Sequence[asyncio.Task[Any]]":
         """Return the asyncio tasks on the running event loop that work for the session at this place."""
         ...
@@ -147,8 +151,13 @@ def _check_lifespan(lifespan: object) -> None:
 
 
 def _check_background(background: object) -> None:
-    for method in ("has_unfinished_tasks", "resume_tasks", "list_tasks") if background is not None else ():
+    if background is None:
+        return
+    for method in ("has_unfinished_tasks", "resume_tasks", "list_tasks"):
         argument_checks.require_plain_function("Extension", f"background.{method}", getattr(background, method, None))
+    report = getattr(background, "report_ended_tasks", None)
+    if not argument_checks.is_async_function(report):
+        argument_checks.raise_config_error("Extension", "background.report_ended_tasks", report, "give an async method")
 
 
 def check_list_option(owner: str, name: str, value: object, item_class: str = "") -> None:

@@ -4,18 +4,21 @@ How each is continued is decided here, too.
 """
 
 import inspect
+import logging
 from typing import Any, cast
 
 from perdure.core import argument_checks
 from perdure.core.error import Fenced, SessionBusy, ShuttingDown
 from perdure.core.fold import State
 from perdure.core.outcome import Outcome
-from perdure.core.store import Store
+from perdure.core.store import Store, find_full_session_id
 
 from .agent_spec import AgentSpec
 from .late_result_forwarding import find_task_giver
 from .overrides import ChooseOverrides, Overrides
 from .session import Session
+
+logger = logging.getLogger("perdure")
 
 _MAX_SESSIONS = 10_000
 """The number of sessions that are remembered."""
@@ -42,6 +45,8 @@ class WorkerSessions:
         self._overrides_for = overrides_for
         self._sessions: dict[str, Session[Any]] = {}
         """Sessions that were looked at: each remembers the reasons that had no effect."""
+        self._warned: set[str] = set()
+        """Sessions of background agents that are not known here."""
 
     async def attend(self, session_id: str) -> Outcome[Any] | None:
         """Continue a session if there is a reason to, and return the outcome; `None` if there is none.
@@ -51,6 +56,7 @@ class WorkerSessions:
         session = self._get_session(session_id)
         state = await session.read_state()
         if above := find_task_giver(state, session_id):
+            self._warn_about_unknown_agent(state, session_id)
             return await self.attend(above)
         if not self._is_ours(state):
             return None
@@ -58,6 +64,21 @@ class WorkerSessions:
             return await session.attend_once(**await self._choose_overrides(session_id))
         except (SessionBusy, Fenced, ShuttingDown):  # another process has the session, or the next one will
             return None
+
+    def _warn_about_unknown_agent(self, state: State, session_id: str) -> None:
+        """Log once that no process like this one continues a background task, because it does not know the agent."""
+        name = session_id.rpartition("/")[2].rpartition("-")[0] if state.run is None else state.run.agent
+        known = {each for agent in self._agent.reachable for extension in agent.extensions for each in extension.agents}
+        if name in known or session_id in self._warned:
+            return
+        self._warned.add(session_id)
+        full_id = find_full_session_id(self._store, session_id)
+        logger.warning(
+            "session %s waits: agent %r, which works there in the background, is not one of this worker's agents",
+            full_id,
+            name,
+            extra={"session_id": full_id},
+        )
 
     async def _choose_overrides(self, session_id: str) -> Overrides[Any]:
         """Return the options for the runs of one session: those for all, and those chosen for it."""

@@ -203,12 +203,19 @@ class BackgroundAgents:
         for job in self._list_pending_tasks(run.state, run.log.store):
             if _task_key(run.log.store, job) not in self._tasks:
                 await self.record_task(run, job)
+        await self.report_ended_tasks(run)
         self.resume_tasks(run)
         for job in list_background_jobs(run.state, run.log.store):
             if not is_result_unreported(run, job) and job.call_id in run.state.subagents:
                 await run.emit(
                     run.stamp_event(self._build_subagent_finished(run, job, await _read_task_state(run, job)))
                 )
+
+    async def report_ended_tasks(self, run: Run) -> None:
+        """Post the answers of tasks that have ended, if their process died before it could."""
+        for job in self._list_pending_tasks(run.state, run.log.store):
+            if _task_key(run.log.store, job) not in self._tasks:
+                await finish_before_cancel(partial(self._post_answer_if_over, run, job))
 
     def resume_tasks(self, run: Run) -> None:
         """Start or resume every unfinished task of the session; this run publishes their events from now on."""
@@ -310,7 +317,7 @@ class BackgroundAgents:
             logger.warning(words, job.handle, run.full_session_id, error)
 
     async def _post_answer_if_over(self, run: Run, job: BackgroundJob) -> None:
-        """Post the answer of a task that had ended when its asyncio task was cancelled, as a process does that ends.
+        """Post the answer of a task that had ended when its asyncio task was cancelled, or its process died.
 
         Otherwise nothing would tell of it: its run is over, and so is that of the session which gave it.
         """
