@@ -37,6 +37,12 @@ async def test_a_command_returns_both_streams_and_its_exit_code(shell):
     assert (result.ending, result.is_error) == ("exit", True)
 
 
+async def test_a_system_without_process_descriptors_waits_for_a_command_too(shell, monkeypatch):
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    result = await run(shell, "exec >/dev/null 2>&1; sleep 0.2; exit 4")  # it ends after its output
+    assert (result.exit_code, result.ending) == (4, "exit")
+
+
 async def test_words_are_run_without_a_shell(shell):
     result = await run(shell, argv=("echo", "$HOME; $(id) *"))
     assert str(result.stdout) == "$HOME; $(id) *\n"
