@@ -26,7 +26,7 @@ LookUp: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 WEB_PORTS: Final = (80, 443)
 """The ports of http and https."""
 _SCHEMES: Final = ("http", "https")
-_LOCAL_NAMES: Final = ("localhost", "local", "internal", "home.arpa")
+_LOCAL_NAMES: Final = ("localhost", "local", "localdomain", "internal", "home.arpa")
 """Names, and what is below them, that mean this machine or its network wherever they are looked up."""
 _MOST_URL_CHARACTERS: Final = 8_192
 _BELOW: Final = "*."

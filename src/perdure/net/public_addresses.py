@@ -1,4 +1,4 @@
-"""Which IP addresses are public, and which IPv4 addresses an IPv6 address contains.
+"""Tell public IP addresses from all others, also those of version 4 inside those of version 6.
 
 A public address belongs to the internet. All others (private, loopback, link-local, shared, reserved, multicast, for
 documentation) lead to this machine, to the network that it is in, or nowhere. The tables are those of IANA, written out
