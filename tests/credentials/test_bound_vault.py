@@ -102,9 +102,9 @@ def test_secrets_that_are_bound_are_redacted_like_others():
         lambda: SecretBinding(tools=["fetch"], origins=HARBOUR),
         lambda: SecretBinding(tools=["fetch"], origins=[f"{HARBOUR}/path"]),
         lambda: SecretBinding(tools=["fetch"], origins=["harbour.example"]),
-        lambda: BoundVault(VALUES, {"key": ["fetch"]}),
+        lambda: BoundVault(VALUES, {"key": ["fetch"]}),  # type: ignore[dict-item]
         lambda: BoundVault(VALUES, {"a b": SecretBinding(tools=["fetch"])}),
-        lambda: BoundVault({"key": KEY}, {}),
+        lambda: BoundVault({"key": KEY}, {}),  # type: ignore[arg-type]
     ],
 )
 def test_bindings_that_cannot_work_are_refused(make):

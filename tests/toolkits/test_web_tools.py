@@ -286,7 +286,7 @@ def test_what_is_no_backend_is_refused(make, backend):
 
 def test_a_scripted_web_wants_pages_by_url():
     with pytest.raises(ConfigError, match="HTML or a WebFetchResult"):
-        ScriptedWeb({DOCS: 5})
+        ScriptedWeb({DOCS: 5})  # type: ignore[dict-item]
 
 
 async def test_an_error_of_a_backend_goes_to_the_model():

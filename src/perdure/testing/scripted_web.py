@@ -24,7 +24,7 @@ class ScriptedWeb:
                 argument_checks.raise_config_error(
                     "ScriptedWeb", "pages", {url: page}, "give HTML or a WebFetchResult for each URL"
                 )
-        self._pages = {UrlTarget.of(url).url: page for url, page in (pages or {}).items()}
+        self._pages = {_normalize_url(url): page for url, page in (pages or {}).items()}
         self._results = dict(results or {})
         self.urls: list[str] = []
         """The URLs that were fetched, in order."""
@@ -47,3 +47,10 @@ class ScriptedWeb:
         """Return the results for a query."""
         self.queries.append(query)
         return self._results.get(query.text, ())
+
+
+def _normalize_url(url: str) -> str:
+    try:
+        return UrlTarget.of(url).url
+    except ValueError:
+        argument_checks.raise_config_error("ScriptedWeb", "pages", url, "give a complete URL for each page")
