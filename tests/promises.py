@@ -52,6 +52,10 @@ PROMISES: dict[str, str] = {
         "Once the model has seen private data and untrusted text, a call that can send data out needs an approval of "
         "exactly its arguments, whatever the rules allow."
     ),
+    "calls:egress": (
+        "A request of the web tools connects only to public addresses, and to the very address that was checked: "
+        "however a URL is written, whatever its host name resolves to, and wherever it redirects."
+    ),
     # -- the model -----------------------------------------------------------------------------------------------------
     "model:failure-is-an-outcome": "Any exception of a model becomes a failed outcome that contains the work so far.",
     "model:no-half-replies": (
@@ -452,6 +456,12 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         "tests/security/test_shell_bypasses.py::test_no_bypass_is_run_unasked",
         "tests/toolkits/test_command_line.py::test_bash_runs_nothing_that_a_split_line_does_not_have",
         "tests/toolkits/test_command_line.py::test_everything_else_proves_nothing",
+    ),
+    "calls:egress": (
+        "tests/security/test_ssrf.py::test_no_url_leads_to_what_is_not_public",
+        "tests/security/test_ssrf.py::test_no_redirect_leads_to_what_is_not_public",
+        "tests/security/test_ssrf.py::test_an_answer_that_changes_between_check_and_connection_does_not_matter",
+        "tests/security/test_ssrf.py::test_an_open_connection_is_not_moved_by_a_new_answer",
     ),
     "calls:data-flow": (
         "tests/core/test_data_flow.py::test_a_run_that_has_seen_both_sends_nothing_without_being_asked",

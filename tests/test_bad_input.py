@@ -98,6 +98,7 @@ from perdure.testing import (
     Reply,
     ScriptedModel,
     ScriptedShell,
+    ScriptedWeb,
     assert_cache_stable,
     call,
     calls,
@@ -677,6 +678,10 @@ TESTING_TABLE: dict[str, Sequence[Bad] | Never] = {
     "ScriptedShell": [
         bad(lambda: ScriptedShell({"ls": 5}), "{'ls': 5}", "a ShellResult"),
         bad(lambda: ScriptedShell({5: "x"}), "{5: 'x'}", "a ShellResult"),
+    ],
+    "ScriptedWeb": [
+        bad(lambda: ScriptedWeb({"https://x.org": 5}), "{'https://x.org': 5}", "a WebFetchResult"),
+        bad(lambda: ScriptedWeb({"x.org": "page"}), "'x.org'", "complete URL"),
     ],
     "call": [
         bad(lambda: call(""), "''", "name of a tool"),

@@ -34,7 +34,7 @@ from .permission import (
     later,
 )
 from .rule import decide_by_rules
-from .target import PathTarget
+from .target import PathTarget, UrlTarget
 
 
 class GateDecision(Struct, frozen=True, eq=False):
@@ -306,8 +306,8 @@ def can_hide_paths(gate: Gate | None) -> bool:
     return has_rule or any(not each.allow for each in gate.grants)
 
 
-def is_path_shown(gate: Gate, request: PermissionRequest, path: PathTarget) -> bool:
-    """Return False if rules or remembered answers deny a path to a call that was allowed, or ask about it.
+def is_path_shown(gate: Gate, request: PermissionRequest, path: PathTarget | UrlTarget) -> bool:
+    """Return False if rules or remembered answers deny a path, or a URL, to a call that was allowed, or ask about it.
 
     What a rule asks about is shown if the same rule has asked about the call. A gate that is a function decides when a
     call is made, and hides nothing.

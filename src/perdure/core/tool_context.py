@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .run import Run
     from .tool import Tool
     from .tool_execution import PreparedCall
+    from .url_target import UrlTarget
 
     D = TypeVarWithDefault("D", default=Any)
 else:
@@ -103,11 +104,12 @@ class ToolContext(Generic[D]):
         """
         return None if self._call is None else self._call.get_target()
 
-    def may_show(self, path: "PathTarget") -> bool:
-        """Return False if a permission rule denies this path to the tool, or asks about it: then it is left out.
+    def may_show(self, path: "PathTarget | UrlTarget") -> bool:
+        """Return False if a permission rule denies this path or URL to the tool, or asks about it: then it is left out.
 
-        For tools that find files by themselves, such as a search in a folder: rules have matched the folder alone. What
-        a rule asks about may be shown if that rule has asked about the call itself.
+        For tools that find files by themselves, such as a search in a folder, or that are redirected: rules have
+        matched the folder, or the first URL, alone. What a rule asks about may be shown if that rule has asked about
+        the call itself.
         """
         run, call, gate = self._run, self._call, self._run.gate
         if call is None or gate is None or not self.hides_paths:

@@ -13,9 +13,19 @@ from .placeholders import find_placeholder_names, substitute_placeholders
 from .redactor import Redactor
 from .secret import Secret
 from .secret_forms import list_secret_forms
-from .vault import EnvironmentVault, KeyringVault, MemoryVault, Vault, first_of, list_local_secret_names
+from .vault import (
+    BoundVault,
+    EnvironmentVault,
+    KeyringVault,
+    MemoryVault,
+    SecretBinding,
+    Vault,
+    first_of,
+    list_local_secret_names,
+)
 
 __all__ = [
+    "BoundVault",
     "CombinedRedactor",
     "EnvironmentVault",
     "FileVault",
@@ -25,6 +35,7 @@ __all__ = [
     "RedactingStream",
     "Redactor",
     "Secret",
+    "SecretBinding",
     "Vault",
     "credentialed",
     "find_placeholder_names",

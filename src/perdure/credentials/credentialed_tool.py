@@ -16,7 +16,7 @@ from perdure.core.tool import Arguments, Tool, ToolContext
 
 from .placeholders import find_placeholder_names, substitute_placeholders
 from .redactor import Redactor
-from .vault import Vault, check_vault
+from .vault import Vault, check_secret_use, check_vault
 
 ToolCallback: TypeAlias = Callable[[Mapping[str, str], ToolContext[Any]], Awaitable[Any]]
 
@@ -42,6 +42,8 @@ def credentialed(tool: Tool[..., Any], vault: Vault, *, redactor: Redactor | Non
         names = find_placeholder_names({name: value for name, value in arguments.items() if name != receiver})
         if not names and knows.fixed_redactor is None:
             return await inner(arguments, context)
+        for name in names:
+            check_secret_use(vault, name, context.name, _get_target(context))
 
         async def effect(values: Mapping[str, str], context: ToolContext[Any]) -> Any:
             given = {
@@ -56,6 +58,14 @@ def credentialed(tool: Tool[..., Any], vault: Vault, *, redactor: Redactor | Non
         return value
 
     return msgspec.structs.replace(tool, call=call)
+
+
+def _get_target(context: ToolContext[Any]) -> object:
+    """Return the target of a call; `None` if it cannot be computed."""
+    try:
+        return context.target
+    except Exception:  # noqa: BLE001 - the function is the tool's, and may raise anything
+        return None
 
 
 async def _call_redacted(

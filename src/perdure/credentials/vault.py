@@ -1,5 +1,5 @@
-"""Vaults, which return secrets by name: from memory, the environment, the system's keyring, or several vaults
-together.
+"""Vaults, which return secrets by name: from memory, the environment, the system's keyring, several vaults together,
+or bound to tools and origins.
 
 A vault is any object with a method `resolve(name)`. The vault in a file is in `file_vault.py`.
 """
@@ -9,9 +9,13 @@ import os
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 from typing import Any, Protocol, cast
 
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
 from perdure.core import argument_checks
-from perdure.core.error import ConfigError
+from perdure.core.error import ConfigError, ToolError
 from perdure.core.thread_pool import THREAD_POOL
+from perdure.core.url_target import UrlTarget
 
 from .file_vault import FileVault
 from .secret import Secret, check_name, check_value
@@ -180,6 +184,96 @@ class CombinedVault:
         return list(dict.fromkeys([name for vault in self._vaults for name in await list_secret_names(vault)]))
 
 
+class SecretBinding(Struct, frozen=True, kw_only=True):
+    """Binding of a secret: the tools that may get it, and the origins of the URLs that it may be sent to."""
+
+    tools: Collection[str]
+    """The names of the tools that may get it."""
+    origins: Collection[str] = ()
+    """The origins that it may be sent to, such as `https://api.example.org`; empty if the tools send it nowhere.
+
+    With origins, a tool gets the secret only if its target is a URL of one of them.
+    """
+
+    def __post_init__(self) -> None:
+        if isinstance(self.tools, str) or not self.tools or not all(isinstance(each, str) for each in self.tools):
+            argument_checks.raise_config_error("SecretBinding", "tools", self.tools, "give a list of names of tools")
+        if isinstance(self.origins, str):
+            argument_checks.raise_config_error("SecretBinding", "origins", self.origins, "give a list of origins")
+        force_setattr(self, "tools", tuple(self.tools))
+        force_setattr(self, "origins", tuple([_parse_origin(each) for each in self.origins]))
+
+
+def _parse_origin(origin: object) -> str:
+    """Return an origin in normal form. Raises `ConfigError` if it is something else, or has a path."""
+    try:
+        target = UrlTarget.of(cast("str", origin))
+    except ValueError:
+        target = None
+    if target is None or target.path != "/" or target.query:
+        advice = "give origins such as 'https://api.example.org'"
+        argument_checks.raise_config_error("SecretBinding", "origins", origin, advice)
+    return target.origin
+
+
+class BoundVault:
+    """Vault whose secrets are bound to tools and origins. It has only the secrets that are bound to something.
+
+    A model that is told to send a secret elsewhere gets an error instead.
+    """
+
+    __slots__ = ("_bindings", "_vault")
+
+    def __init__(self, vault: Vault, bindings: Mapping[str, SecretBinding]) -> None:
+        """Bind secrets of a vault, by their names."""
+        check_vault("BoundVault", "vault", vault)
+        if not isinstance(bindings, Mapping) or not all(isinstance(each, SecretBinding) for each in bindings.values()):
+            argument_checks.raise_config_error(
+                "BoundVault", "bindings", bindings, "give a SecretBinding(…) for each name"
+            )
+        for name in bindings:
+            check_name("BoundVault", name)
+        self._vault = vault
+        self._bindings = dict(bindings)
+
+    @property
+    def vault(self) -> Vault:
+        """The vault that has the secrets."""
+        return self._vault
+
+    @property
+    def bindings(self) -> Mapping[str, SecretBinding]:
+        """The bindings by the names of the secrets."""
+        return self._bindings
+
+    def __repr__(self) -> str:
+        return f"BoundVault({self._vault!r}, {', '.join(self._bindings)})"
+
+    def resolve(self, name: str) -> "str | Secret | Awaitable[str | Secret | None] | None":
+        """Return the secret with that name; `None` if it is not bound, or there is none."""
+        return self._vault.resolve(name) if name in self._bindings else None
+
+    def names(self) -> list[str]:
+        """Return the names of the secrets that are bound."""
+        return list(self._bindings)
+
+
+def check_secret_use(vault: Vault, name: str, tool: str, target: object) -> None:
+    """Raise `ToolError` if a secret is bound to other tools than this one, or to other origins than its target's."""
+    if isinstance(vault, CombinedVault):
+        for each in vault.vaults:
+            check_secret_use(each, name, tool, target)
+    binding = vault.bindings.get(name) if isinstance(vault, BoundVault) else None
+    if binding is None:
+        return
+    if tool not in binding.tools:
+        raise ToolError(f"the credential {name!r} is not for the tool {tool!r}, but for {', '.join(binding.tools)}")
+    origin = target.origin if isinstance(target, UrlTarget) else ""
+    if binding.origins and origin not in binding.origins:
+        where = f"to {origin}" if origin else "where this call sends it"
+        raise ToolError(f"the credential {name!r} may not be sent {where}, but to {', '.join(binding.origins)}")
+
+
 async def list_secret_names(vault: Vault) -> list[str]:
     """Return the names of the secrets that a vault lists; empty if it cannot list them."""
     listed = getattr(vault, "names", None)
@@ -196,6 +290,8 @@ def list_local_secret_names(vault: Vault) -> list[str]:
     """
     if isinstance(vault, CombinedVault):
         return list(dict.fromkeys([name for each in vault.vaults for name in list_local_secret_names(each)]))
+    if isinstance(vault, BoundVault):
+        return [name for name in list_local_secret_names(vault.vault) if name in vault.bindings]
     return vault.names() if isinstance(vault, (MemoryVault, FileVault)) else []
 
 

@@ -1,24 +1,46 @@
-"""Places where tools do their work: files, search, version control and commands of this machine, as backends."""
+"""Places where tools do their work: files, search, version control, commands and the web, as backends."""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.files.file_snapshot_folder import SnapshotFolder
+    from perdure.net.egress_policy import EgressPolicy
 
+    from .brave_search import BraveSearch
     from .local_files import LocalFiles
     from .local_git import LocalGit
     from .local_search import LocalSearch
     from .local_shell import CommandLimits, LocalShell
+    from .local_web import LocalWeb
+    from .searxng_search import SearxngSearch
+    from .wikipedia_search import WikipediaSearch
 
-__all__ = ["CommandLimits", "LocalFiles", "LocalGit", "LocalSearch", "LocalShell", "SnapshotFolder"]
+__all__ = [
+    "BraveSearch",
+    "CommandLimits",
+    "EgressPolicy",
+    "LocalFiles",
+    "LocalGit",
+    "LocalSearch",
+    "LocalShell",
+    "LocalWeb",
+    "SearxngSearch",
+    "SnapshotFolder",
+    "WikipediaSearch",
+]
 
 _PLACES = {
+    "BraveSearch": "perdure.hosts.brave_search",
     "CommandLimits": "perdure.hosts.local_shell",
+    "EgressPolicy": "perdure.net.egress_policy",
     "SnapshotFolder": "perdure.files.file_snapshot_folder",
     "LocalFiles": "perdure.hosts.local_files",
     "LocalGit": "perdure.hosts.local_git",
     "LocalSearch": "perdure.hosts.local_search",
     "LocalShell": "perdure.hosts.local_shell",
+    "LocalWeb": "perdure.hosts.local_web",
+    "SearxngSearch": "perdure.hosts.searxng_search",
+    "WikipediaSearch": "perdure.hosts.wikipedia_search",
 }
 """Module of each name."""
 

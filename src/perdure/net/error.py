@@ -1,11 +1,12 @@
 """Exceptions of the network layer: unreachable, cut off, too slow, too large, malformed.
 
 NetError
-├ Unreachable    no response: nothing was received
-├ BrokenOff      the response ended before it was complete
-├ TooSlow        a deadline passed; the message names it
-├ TooLarge       a response, or an event in it, exceeds the size limit
-└ Unreadable     the response is malformed, or the connection is not trusted
+├ HostUnreachable     no response: nothing was received
+├ ResponseCutOff      the response ended before it was complete
+├ DeadlineExceeded    a deadline passed; the message names it
+├ ResponseTooLarge    a response, or an event in it, exceeds the size limit
+├ InvalidResponse     the response is malformed, or the connection is not trusted
+└ EgressDenied        the egress policy does not allow the request
 """
 
 from perdure.core.error import PerdureError
@@ -41,3 +42,11 @@ class ResponseTooLarge(NetError):
 
 class InvalidResponse(NetError):
     """Raised when an HTTP response is malformed, or the server's TLS certificate is not trusted."""
+
+
+class EgressDenied(NetError):
+    """Raised when an egress policy does not allow a request: its URL, an address of its host, or a redirect.
+
+    The message is part of a sentence, and does not contain the address that a host name resolves to: whoever steers the
+    request could map the private network with it.
+    """

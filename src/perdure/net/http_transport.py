@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from .transport import Deadlines, Response
 
 if TYPE_CHECKING:
+    from .egress_policy import EgressPolicy, LookUp
     from .pool import HttpConnectionPool, ReceivedResponse
 
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
@@ -25,11 +26,23 @@ class HttpTransport:
     Proxies are taken from the environment (`HTTPS_PROXY`, `NO_PROXY`, …), and so are certificates (`SSL_CERT_FILE`,
     `SSL_CERT_DIR`). Redirects are returned as responses and not followed. A request whose reused connection turns out
     to be closed is sent again on a new one, so it must be safe to send twice.
+
+    With `egress`, a connection is made only to addresses that the policy allows, and proxies of the environment are not
+    used. Then bodies are not decompressed. `EgressClient` is such a transport with checks of URLs and redirects.
     """
 
-    def __init__(self, *, deadlines: Deadlines | None = None, max_bytes: int = MAX_RESPONSE_BYTES) -> None:
+    def __init__(
+        self,
+        *,
+        deadlines: Deadlines | None = None,
+        max_bytes: int = MAX_RESPONSE_BYTES,
+        egress: "EgressPolicy | None" = None,
+        look_up: "LookUp | None" = None,
+    ) -> None:
         self._deadlines = deadlines or Deadlines()
         self._most_bytes = max_bytes
+        self._egress = egress
+        self._look_up = look_up
         self._lock = threading.Lock()
         self._pools: dict[asyncio.AbstractEventLoop, tuple[HttpConnectionPool, AsyncGenerator[None, None]]] = {}
         """For each loop its pool, and the generator that closes it."""
@@ -50,7 +63,7 @@ class HttpTransport:
             return kept[0]
         from .pool import HttpConnectionPool
 
-        pool = HttpConnectionPool(self._deadlines, self._most_bytes)
+        pool = HttpConnectionPool(self._deadlines, self._most_bytes, self._egress, self._look_up)
         lifespan = _close_with_loop(pool)
         await anext(lifespan)
         with self._lock:

@@ -22,6 +22,8 @@ from yarl import URL
 from perdure._version import __version__
 
 from .aiohttp_errors import AIOHTTP_ERRORS, convert_read_error, convert_request_error, is_connection_dropped
+from .checked_resolver import CheckedResolver, check_socket_address
+from .egress_policy import EgressPolicy, LookUp
 from .error import DeadlineExceeded, ResponseCutOff, ResponseTooLarge
 from .transport import Deadlines
 
@@ -37,11 +39,20 @@ _HEADER_BYTES = 65536
 
 
 class HttpConnectionPool:
-    """Pool of the HTTP connections of one event loop."""
+    """Pool of the HTTP connections of one event loop; with an egress policy, all to addresses that it allows."""
 
-    def __init__(self, deadlines: Deadlines, max_bytes: int) -> None:
+    def __init__(
+        self,
+        deadlines: Deadlines,
+        max_bytes: int,
+        egress: EgressPolicy | None = None,
+        look_up: LookUp | None = None,
+    ) -> None:
         self._deadlines = deadlines
         self._most_bytes = max_bytes
+        self._egress = egress
+        is_checked = egress is not None and egress.proxy is None  # a proxy makes the connections itself
+        self._checked_by = egress if is_checked else None
         self.loop = asyncio.get_running_loop()
         self._dialled = 0
         """Number of connections opened so far: if it does not change during a request, the request used an old
@@ -50,7 +61,11 @@ class HttpConnectionPool:
         self._proxies: dict[str, str | None] = {}
         self._addresses: dict[str, URL] = {}
         connector = aiohttp.TCPConnector(
-            limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS, socket_factory=self._open_socket
+            limit=0,
+            keepalive_timeout=_KEEP_ALIVE_SECONDS,
+            socket_factory=self._open_socket,
+            resolver=None if self._checked_by is None else CheckedResolver(self._checked_by, look_up),
+            use_dns_cache=egress is None,
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -60,6 +75,7 @@ class HttpConnectionPool:
             headers={"user-agent": f"perdure/{__version__}", "accept-encoding": "identity"},
             max_line_size=_HEADER_BYTES,
             max_field_size=_HEADER_BYTES,
+            auto_decompress=egress is None,  # the client of an egress policy does it itself, and stops at its limit
         )
         _abandon_closed_loops()
         _open_pools.add(self)
@@ -114,15 +130,19 @@ class HttpConnectionPool:
         return known
 
     def _open_socket(self, address: Any) -> socket.socket:
+        if self._checked_by is not None:
+            check_socket_address(self._checked_by, address)
         self._dialled += 1
         made = socket.socket(address[0], address[1], address[2])
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # so that routers keep it in a long silence
         return made
 
     def _get_proxy(self, url: str) -> str | None:
-        """Return the proxy that the environment sets for this URL, cached per origin. (aiohttp would look it up at
-        every request.)
+        """Return the proxy of the egress policy, or else the one that the environment sets for this URL, cached per
+        origin. (aiohttp would look it up at every request.)
         """
+        if self._egress is not None:
+            return self._egress.proxy
         parts = url.split("/", 3)
         origin = "/".join(parts[:3])
         if origin not in self._proxies:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .scripted_model import Scripted, ScriptedModel, ScriptEnded
     from .scripted_reply import Pause, Reply, call, calls, pause, thinking
     from .scripted_shell import ScriptedShell
+    from .scripted_web import ScriptedWeb
     from .store_contract import check_store
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Scripted",
     "ScriptedModel",
     "ScriptedShell",
+    "ScriptedWeb",
     "assert_cache_stable",
     "call",
     "calls",
@@ -45,6 +47,7 @@ _PLACES = {
     "Scripted": "scripted_model",
     "ScriptedModel": "scripted_model",
     "ScriptedShell": "scripted_shell",
+    "ScriptedWeb": "scripted_web",
     "assert_cache_stable": "cache_stability",
     "call": "scripted_reply",
     "calls": "scripted_reply",

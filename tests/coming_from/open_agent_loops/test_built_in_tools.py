@@ -6,7 +6,7 @@ from perdure import Agent, allow_all
 from perdure.core.path_target import PathTarget
 from perdure.files.jail import digest_of
 from perdure.hosts import LocalFiles, LocalSearch, LocalShell
-from perdure.testing import MemoryFiles, ScriptedModel, call
+from perdure.testing import MemoryFiles, ScriptedModel, ScriptedWeb, call
 from perdure.testing.scripted_shell import ScriptedShell
 from perdure.toolkits.code_execution import code_execution_tool
 from perdure.toolkits.edit_ladder import EditStep, apply_edit
@@ -18,6 +18,8 @@ from perdure.toolkits.search_backend import GlobQuery, GlobResult, SearchMatch, 
 from perdure.toolkits.search_tools import format_matches, glob_tool, grep_tool
 from perdure.toolkits.shell import build_output, shell_tools
 from perdure.toolkits.shell_backend import Confinement, ShellCommand, ShellResult, StreamOutput
+from perdure.toolkits.web_backend import WebFetchRequest, WebFetchResult, WebSearchQuery, WebSearchResult
+from perdure.toolkits.web_tools import format_fetched_page, format_search_results, web_fetch_tool, web_search_tool
 from tests.coming_from.shows import shows
 
 
@@ -212,3 +214,59 @@ async def test_a_snippet_of_code_is_run_in_a_language(tmp_path):
         await session_with(code_execution_tool(own)).call("code_execution", {"language": "python", "code": "x"})
     ).text == "hi"
     assert own.commands[0].stdin == "x"
+
+
+class Web:
+    """A web of our own, which remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[object] = []
+
+    def check_url(self, _target) -> None:
+        pass
+
+    async def fetch(self, request: WebFetchRequest) -> WebFetchResult:
+        self.asked.append(request.target.url)
+        return WebFetchResult(request.target.url, 200, "text/plain", "hello")
+
+    async def search(self, query: WebSearchQuery) -> list[WebSearchResult]:
+        self.asked.append(query)
+        return [WebSearchResult("Lamp", "https://example.org/lamp", "It is lit.")]
+
+
+@shows(
+    "open-agent-loops",
+    "WebBackend",
+    "WebFetchRequest",
+    "WebFetchResult",
+    "webFetchTool",
+    'tool."web_fetch"',
+    "WebSearchQuery",
+    "WebSearchResult",
+    "webSearchTool",
+    'tool."web_search"',
+)
+async def test_a_host_fetches_and_searches_and_the_tools_format_it():
+    web = Web()
+    model = ScriptedModel(
+        call("web_search", query="lamp", max_results=3),
+        call("web_fetch", url="https://example.org/lamp", max_bytes=1_000),
+        "Done.",
+    )
+    agent = Agent(model, tools=[web_fetch_tool(web), web_search_tool(web)], permission=allow_all)
+    outcome = await agent.run("What is it?")
+    texts = [each.text for message in outcome.new_messages for each in message.tool_results]
+    assert texts == [
+        "[1] Lamp — https://example.org/lamp\nIt is lit.",
+        "https://example.org/lamp (200 text/plain)\n\nhello",
+    ]
+    assert web.asked == [WebSearchQuery("lamp", 3), "https://example.org/lamp"]
+
+
+@shows("open-agent-loops", "formatWebFetchResult", "formatWebSearchResults")
+async def test_pages_and_results_of_the_web_are_formatted():
+    page = WebFetchResult("https://example.org/", 404, "text/html; charset=utf-8", b"<p>Not <b>here</b>")
+    assert format_fetched_page(page) == "https://example.org/ (404 text/html)\n\nNot here"
+    found = [WebSearchResult("A", "https://a.example", "x"), WebSearchResult("B", "https://b.example")]
+    assert format_search_results(found) == "[1] A — https://a.example\nx\n[2] B — https://b.example"
+    assert format_search_results(await ScriptedWeb().search(WebSearchQuery("x"))) == "No results."

@@ -1,0 +1,81 @@
+"""HTML as people read it, for a model."""
+
+import pytest
+
+from perdure.toolkits.html_text import convert_html, remove_shapeless
+
+LONG = "This sentence makes the page long enough to be taken as it is. " * 5
+
+
+def text_of(body: str) -> str:
+    return convert_html(body, "https://example.org/docs/page").text
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("<h1>Title</h1><p>One\n two<p>Three", "# Title\n\nOne two\n\nThree"),
+        ("<ul><li>a<li>b<ul><li>c</ul></ul>", "- a\n- b\n  - c"),
+        ("<ol start=3><li>a</li><li><p>b</p></li></ol>", "3. a\n4. b"),
+        ("<ol start=x><li>a</ol>", "1. a"),
+        ("<table><tr><th>a<th>b<tr><td>1<td>2</table>", "a | b\n1 | 2"),
+        ("one<br>two", "one\ntwo"),
+        ("<pre>a\n  b\n</pre>c", "```\na\n  b\n```\n\nc"),
+        ("<a href='../x?a=1&amp;b'>link <b>text</b></a>!", "[link text](https://example.org/x?a=1&b)!"),
+        ("<a href='#part'>here</a> <a href='javascript:x()'>there</a>", "here there"),
+        ("<a href='/a b'>x</a><a href='https://[bad'>y</a>", "[x](https://example.org/a%20b)y"),
+        ("<a href=/x><h2>Card</h2><p>More</p></a>", "## [Card](https://example.org/x)\n\nMore"),
+        ("<img alt='A  cat' src=x><img src=y>", "[image: A cat]"),
+        ("<script>evil()</script><style>p{}</style><template>t</template><svg><text>s</text></svg>ok", "ok"),
+        ("<!-- comment -->ok", "ok"),
+        ("<div>a</div><div>b</div>", "a\nb"),
+        ("a&nbsp;b &copy;", "a b ©"),
+        ("", ""),
+    ],
+)
+def test_a_page_becomes_text(body, text):
+    assert text_of(body) == text
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "<p hidden>secret</p>",
+        "<p hidden>secret<p>",
+        "<div style='color: red; DISPLAY : none'>se<div>cr</div>et</div>",
+        "<span style='visibility:hidden'>secret</span>",
+        "<select><option>secret</select>",
+    ],
+)
+def test_what_people_do_not_see_is_left_out(hidden):
+    assert text_of(f"<p>{LONG}</p>{hidden}<p>after</p>") == f"{LONG.strip()}\n\nafter"
+
+
+def test_an_element_whose_end_is_missing_does_not_hide_the_rest():
+    assert text_of("<div hidden>one<p>two</p>") == "one\n\ntwo"
+
+
+def test_navigation_and_footers_are_left_out_of_a_page_with_enough_text():
+    around = "<nav>Menu</nav>{}<aside>Ads</aside><footer>Imprint</footer>"
+    assert text_of(around.format(f"<p>{LONG}</p>")) == LONG.strip()
+    assert text_of(around.format("<p>Short</p>")) == "Menu\n\nShort\n\nAds\nImprint"
+
+
+def test_the_title_is_apart():
+    page = convert_html("<title> A \n title </title><svg><title>no</title></svg><p>text")
+    assert (page.title, page.text) == ("A title", "text")
+
+
+def test_links_follow_the_base_of_a_page():
+    assert text_of("<base href='https://other.org/x/'><a href=y>z</a>") == "[z](https://other.org/x/y)"
+
+
+def test_characters_that_nobody_sees_are_left_out():
+    tags = "".join(chr(0xE0000 + ord(each)) for each in "send it")
+    assert text_of(f"<p>He{tags}l\u200blo\u202e!</p>") == "Hello!"
+    assert remove_shapeless("a\r\nb\rc\td\x1b[0m\0") == "a\nb\nc\td[0m"
+
+
+def test_a_deeply_nested_page_is_converted():
+    assert text_of("<div>" * 50_000 + "deep").strip() == "deep"
+    assert text_of("<ul><li>" * 2_000 + "deep").endswith("- deep")
