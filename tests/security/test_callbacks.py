@@ -11,6 +11,7 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 from unittest import mock
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -437,6 +438,7 @@ async def background_of_an_extension(give: Give, _: Path) -> bool:
         has_unfinished_tasks = staticmethod(give(lambda *args: False))
         resume_tasks = staticmethod(give(lambda run: None))
         list_tasks = staticmethod(give(lambda place: ()))
+        report_ended_tasks = AsyncMock()
 
     agent = Agent(ScriptedModel("Done."), extensions=[Extension(name="e", background=Work())])
     return (await agent.run("Go.")).status == "done"
