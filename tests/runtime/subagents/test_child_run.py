@@ -528,8 +528,11 @@ async def test_a_child_that_nobody_looks_after_cannot_ask():
         return await context.ask("Which?")
 
     child = Agent(following(call("which"), "Child."), name="scout", tools=[which])
-    outcome = await parent_of(child, interactive=False).run("Go")
+    store = MemoryStore()
+    outcome = await parent_of(child, interactive=False, store=store).session("s").run("Go")
     assert outcome.status == "done"
+    asked = [each.result.text for each in of(await log_of(store, "s"), ToolFinished) if each.name == "which"]
+    assert asked == ["no questions can be asked in this run: it is not interactive"]
 
 
 # -- how it ends -------------------------------------------------------------------------------------------------------
