@@ -692,3 +692,11 @@ def _in_lower_case(schema):
     if "properties" in plain:
         plain["properties"] = {name: _in_lower_case(each) for name, each in plain["properties"].items()}
     return plain
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_objects_in_objects_are_told_to_a_depth_of_32(name):
+    found, levels = compile_schema(_nested(200), name), 0
+    while found.get("properties"):
+        (found,), levels = found["properties"].values(), levels + 1
+    assert levels == 32
