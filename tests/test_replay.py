@@ -833,6 +833,12 @@ async def test_a_replay_goes_on_live_in_a_fork():
     assert (fork.parent, fork.at) == ("s", 6)
 
 
+async def test_a_replay_goes_on_live_with_an_agent_of_another_name():
+    agent = await recorded(Agent(two_turns(), tools=[depth]))
+    other = agent.replace(name="other", model=ScriptedModel("Some twelve."))
+    assert (await branching(other, from_seq=6)).text == "Some twelve."
+
+
 async def test_a_fork_before_its_calls_makes_them():
     agent = await recorded(Agent(two_turns(), tools=[depth]))
     assert (await branching(agent.replace(model=ScriptedModel("Twelve.")), from_seq=4)).text == "Twelve."

@@ -48,8 +48,8 @@ def test_it_tells_what_it_can_do(perdure, arguments):
         (["run", "--session", " ", "hi"], 2, "a session cannot be called ' '"),
         (["run", "--resume", "hi"], 2, "--resume needs a session"),
         (["run", ""], 2, "the prompt is empty"),
-        (["resume", "nobody"], 66, "there is no session 'nobody'; `perdure sessions list`"),
-        (["sessions", "show", "nobody"], 66, "there is no session 'nobody'; `perdure sessions list`"),
+        (["resume", "nobody"], 66, "there is no session 'nobody' in sqlite:"),
+        (["sessions", "show", "nobody"], 66, "there is no session 'nobody' in sqlite:"),
     ],
 )
 def test_an_error_is_one_line_and_an_exit_code(perdure, arguments, code, message):

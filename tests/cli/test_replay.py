@@ -98,7 +98,7 @@ def test_a_fork_answers_another_prompt(perdure):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["nobody"], 66, "there is no session 'nobody'; `perdure sessions list`"),
+        (["nobody"], 66, "there is no session 'nobody' in sqlite:"),
         (["s", "--from", "0"], 2, "invalid value for '--from'"),
         (["s", "--from", "99"], 2, "session 's' has"),
         (["s", "--prompt", "x"], 2, "--prompt applies to the live part only; use --from to say where that begins"),

@@ -151,3 +151,16 @@ async def test_many_that_fit_are_not_all_named():
             await find_session(agent.store, "plan")
         with pytest.raises(Exception, match="'Hello' fits several sessions"):  # titles are not unique
             await find_session(agent.store, "Hello")
+
+
+@pytest.mark.parametrize("command", ["sessions show", "sessions export", "resume", "replay", "questions"])
+def test_a_session_that_is_not_there_is_told_with_the_store_that_was_searched(perdure, tmp_path, command):
+    there = "lists those that are there, and --store sqlite:PATH names another store\n"
+    assert perdure(*command.split(), "nobody").stderr == (
+        f"error: there is no session 'nobody' in sqlite:{tmp_path}/home/sessions.db; "
+        f"`perdure sessions list --all` {there}"
+    )
+    assert perdure(*command.split(), "nobody", "--store", "sqlite:my shop.db").stderr == (
+        "error: there is no session 'nobody' in sqlite:my shop.db; "
+        f"`perdure sessions list --all --store 'sqlite:my shop.db'` {there}"
+    )

@@ -51,6 +51,10 @@ def test_the_first_answer_counts(perdure, asked):
     ("words", "message"),
     [
         (["maybe"], "'maybe' is neither yes nor no: answer yes to allow the calls, no to deny them"),
+        (["17"], "17 does not answer whether calls may be made (Expected `object`, got `int`): give True, "),
+        (['{"allow": "x"}'], "{'allow': 'x'} does not answer whether calls may be made (Expected `bool`, got `str` "),
+        (['{"allow": true, "scope": "week"}'], "{'allow': True, 'scope': 'week'} does not answer whether calls may "),
+        (['{"call_9": true}'], "{'call_9': True} does not answer whether calls may be made ('call_9' is none of the "),
         (["other", "yes"], "session 's' has no open question 'other': open are "),
         (["one", "two", "three"], "an answer is one argument; put it in quotes"),
         ([], "missing argument"),
@@ -60,6 +64,35 @@ def test_what_is_no_answer_says_why(perdure, asked, words, message):
     result = perdure("answer", "s", *words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"error: {message}")
+
+
+def test_what_is_no_answer_says_how_one_is_written(perdure, asked):
+    (call,) = json.loads(perdure("questions", "s", "--json").stdout)["input"]["calls"]
+    for wrong in ("maybe", '{"allow": "x"}'):
+        told = f"""such as '{{"allow": true, "scope": "session"}}' or '{{"{call["call_id"]}": true}}'\n"""
+        assert perdure("answer", "s", wrong).stderr.endswith(told)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "is_allowed", "told"),
+    [
+        ("true", True, ""),
+        ('{"allow": true, "scope": "session"}', True, ""),
+        ('{"CALL": {"allow": true, "scope": "session", "covers": "tool"}}', True, ""),
+        ('{"CALL": {"allow": false, "reason": "not today"}}', False, "not today"),
+        ('{"CALL": false}', False, ""),
+    ],
+)
+@pytest.mark.usefixtures("asked")
+def test_every_verdict_that_a_question_offers_is_an_answer(perdure, tmp_path, verdict, is_allowed, told):
+    (call,) = json.loads(perdure("questions", "s", "--json").stdout)["input"]["calls"]
+    result = perdure("answer", "s", verdict.replace("CALL", call["call_id"]))
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert perdure("resume", "s").exit_code == 0
+    assert (tmp_path / "hello.txt").exists() == is_allowed
+    shown = perdure("sessions", "show", "s").stdout
+    assert told in shown
+    assert ("grant grant_" in shown) == ("scope" in verdict)
 
 
 @pytest.mark.usefixtures("kept")

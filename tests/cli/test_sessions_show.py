@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-from perdure import Agent, Permissions, later, tool
+from perdure import Agent, Limits, Permissions, delegation, later, tool
 from perdure.testing import FakeClock, ScriptedModel, call
+from tests.doubles import SECONDS
 
 WRITE = 'Write "hello" to the text file hello.txt'
 
@@ -60,6 +61,99 @@ def test_a_question_that_has_expired_is_shown_as_such(perdure, tmp_path):
 async def pay() -> str:
     """Pay."""
     return "paid"
+
+
+@pytest.fixture
+def delegated(tmp_path):
+    """Options of a store in which a background agent of session `c` has asked for permission; its chief is done."""
+    store = f"sqlite:{tmp_path}/tasks.db"
+
+    async def delegate() -> None:
+        async with build_chief(store) as chief:
+            session = chief.session("c")
+            await session.run("Have it paid.")
+            async with asyncio.timeout(SECONDS):
+                while not await session.questions():  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0)
+
+    asyncio.run(delegate())
+    return ("--store", store)
+
+
+def build_chief(store: str) -> Agent[None]:
+    """Build an agent whose background agent asks whether it may pay."""
+    clerk = Agent(
+        ScriptedModel(lambda request: "Paid." if request.messages[-1].tool_results else call("pay"), repeat_last=True),
+        name="clerk",
+        description="Pays.",
+        tools=[pay],
+        permission=Permissions(handler=later),
+    )
+    model = ScriptedModel(call("delegate", agent="clerk", task="Pay.", background=True), "It is on its way.", "Thanks.")
+    return Agent(model, extensions=[delegation([clerk])], store=store)
+
+
+def test_an_open_question_of_a_background_agent_is_shown(perdure, delegated):
+    result = perdure("sessions", "show", "c", *delegated)
+    ask_id = json.loads(perdure("questions", "c", "--json", *delegated).stdout)["slot_id"]
+    assert f"question {ask_id} (open, of clerk-" in result.stdout
+    assert f"answer it with: perdure answer c {ask_id} {delegated[0]}" in result.stderr
+    answered = perdure("answer", "c", "yes", *delegated)
+    assert answered.stderr.endswith(
+        "if no process runs it, continue session 'c', which continues its background agents, in the program that began "
+        "it, with session.wake() or agent.attend_all()\n"
+    )
+    assert ask_id not in perdure("sessions", "show", "c", *delegated).stdout
+
+
+def test_the_session_of_a_background_agent_is_continued_by_the_session_above(perdure, delegated):
+    child = json.loads(perdure("sessions", "list", "--all", "--json", *delegated).stdout.splitlines()[0])["session_id"]
+    assert child.startswith("c/clerk-")
+    perdure("answer", child, "yes", *delegated)
+    told = "continue session 'c', which continues its background agents, in the program that began it, with session."
+    assert perdure("sessions", "show", child, *delegated).stderr.startswith(f"the last run can continue; {told}wake()")
+    assert told in perdure("resume", child, *delegated).stderr
+    assert perdure("attend", "--once", *delegated).stderr == ""
+
+    async def wake() -> None:
+        async with build_chief(delegated[1]) as chief:
+            await chief.session("c").wake()
+            await chief.session("c").wait_for_agents()
+
+    asyncio.run(wake())
+    assert "  pay ok: paid\n" in perdure("sessions", "show", child, *delegated).stdout
+
+
+def test_the_end_of_a_run_is_shown_unless_it_is_simply_done(perdure, tmp_path):
+    store = f"sqlite:{tmp_path}/ends.db"
+
+    async def end_early() -> None:
+        model = ScriptedModel(call("look"), call("pay"), "Done.", ValueError("no \x1b[31mluck"))
+        async with Agent(model, tools=[look, pay], permission=Permissions(handler=later), store=store) as agent:
+            session = agent.session("s")
+            await session.run("Limit.", limits=Limits(max_turns=1))
+            await session.run("Cancel.")
+            await session.cancel()
+            await session.resume()
+            await session.run("Answer.")
+            await session.run("Fail.")
+
+    asyncio.run(end_early())
+    lines = perdure("sessions", "show", "s", "--store", store).stdout.splitlines()
+    ends = {
+        lines[index - 1].partition(":")[0]: line for index, line in enumerate(lines) if line.startswith("run ended")
+    }
+    assert ends == {
+        "  look ok": "run ended: limit (max_turns)",
+        "  pay cancelled_before_start": "run ended: cancelled",
+        "  Fail.": "run ended: failed (ValueError): no ␛[31mluck",
+    }
+
+
+@tool(effect="read")
+async def look() -> str:
+    """Look."""
+    return "a harbour"
 
 
 @pytest.mark.usefixtures("ordered")

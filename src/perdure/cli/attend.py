@@ -32,8 +32,8 @@ def attend(context: click.Context, /, *, prefix: str, most_at_once: int, once: b
 
     It runs until it is stopped, and prints a line for each run that ends. Each session is continued with the agent of
     its last run, as by perdure resume. Questions stay open for perdure answer. Sessions that another process drives are
-    left to it, and so are runs of other agents, or with calls of tools that this one lacks. Parked runs stay parked.
-    Several of these commands may serve one store.
+    left to it, and so are sessions whose last run another program began. Parked runs stay parked. Several of these
+    commands may serve one store.
     """
     yes, quiet = options.pop("yes"), options.pop("quiet")
     wish = take_agent_options(options)
@@ -105,19 +105,26 @@ class _CommandSessions:
         self._yes = yes
 
     async def attend(self, session_id: str) -> "Outcome[Any] | None":
-        """Continue a session if there is a reason to, and return the outcome; `None` if there is none."""
+        """Continue a session if there is a reason to, and return the outcome; `None` if there is none.
+
+        The session of a background agent is continued by the session that gave the task. A session whose last run
+        another program began is left to that program, even if a message has come for a new run.
+        """
+        from perdure.core.fold import fold_entries
         from perdure.runtime.worker_sessions import WorkerSessions
 
         from .agent_assembly import collect_agent_parts
-        from .resume_check import find_resume_problem
-        from .run_session import restore_agent_options
+        from .resume_check import find_chief_session, find_resume_problem
+        from .run_options import fill_missing_options, was_begun_by_command
 
-        if self._interrupts.is_interrupted:
+        state = fold_entries(await self._store.read(session_id))
+        session_id, state = await find_chief_session(self._store, session_id, state)
+        if self._interrupts.is_interrupted or not was_begun_by_command(state):
             return None
-        equipment = collect_agent_parts(await restore_agent_options(self._options, session_id))
+        equipment = collect_agent_parts(fill_missing_options(self._options, state))
         gate = equipment.build_gate(None, yes=self._yes, wait=True)
         built = equipment.build_agent(permission=gate, answer_timeout_seconds=0.0)
         async with self._interrupts.wrap_agent(built) as agent:
-            if find_resume_problem(agent, await agent.session(session_id).read_state()) is not None:
-                return None  # it is left to its own program
+            if find_resume_problem(agent, state) is not None:
+                return None
             return await WorkerSessions(agent, self._store, {}).attend(session_id)

@@ -99,15 +99,22 @@ def run_with_session(given: str | None, session_id: str, work: "Callable[[Sessio
 
         session = Agent("demo", store=store).session(session_id)
         if await session.info() is None:
-            raise build_session_not_found(session_id)
+            raise build_session_not_found(session_id, given)
         return await work(session)
 
     return run_with_store(given, with_session)
 
 
-def build_session_not_found(session_id: str) -> SessionNotFound:
-    """Build the `SessionNotFound` error that says how to list sessions."""
-    return SessionNotFound(f"there is no session {session_id!r}; `perdure sessions list` lists them")
+def build_session_not_found(session_id: str, store: str | None) -> SessionNotFound:
+    """Build the `SessionNotFound` error that names the store, as in `--store`, and says how to list its sessions."""
+    import shlex
+
+    searched = store or _get_usual_store()
+    option = "" if searched == _get_usual_store() else f" --store {shlex.quote(searched)}"
+    return SessionNotFound(
+        f"there is no session {session_id!r} in {searched}; `perdure sessions list --all{option}` lists those that are "
+        "there, and --store sqlite:PATH names another store"
+    )
 
 
 def describe_open_question(session_id: str, question: "QuestionAsked", store: str | None) -> str:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _PAGE = 200
 """Sessions that are listed at once."""
 
-Work: TypeAlias = "Callable[[Agent[Any], Sequence[Rule]], Awaitable[Any]]"
+Work: TypeAlias = "Callable[[Agent[Any], Sequence[Rule], str], Awaitable[Any]]"
+"""Function that is called with an agent, the rules of the configuration, and the store as `--store` names it."""
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print each result as a line of JSON.")
 _session_option = click.option("--session", "-s", "session_id", metavar="ID", help="Only this session.")
@@ -63,8 +64,8 @@ def list_permissions(session_id: str | None, *, as_json: bool, **options: Any) -
     perdure permissions list --session plan --json
     """
 
-    async def collect(agent: "Agent[Any]", rules: "Sequence[Rule]") -> "tuple[Sequence[Rule], list[Grant]]":
-        return rules, await _list_grants(agent, session_id)
+    async def collect(agent: "Agent[Any]", rules: "Sequence[Rule]", store: str) -> "tuple[Any, list[Grant]]":
+        return rules, await _list_grants(agent, session_id, store)
 
     rules, grants = _use_agent(options, collect)
     screen = TerminalOutput()
@@ -103,13 +104,13 @@ def explain(tool: str, arguments: str, *, session_id: str | None, as_json: bool,
     """
     decoded = _decode_arguments(arguments)
 
-    async def work(agent: "Agent[Any]", _rules: "Sequence[Rule]") -> "Explanation":
+    async def work(agent: "Agent[Any]", _rules: "Sequence[Rule]", store: str) -> "Explanation":
         from .session_choice import find_session
 
         name = session_id and await find_session(agent.store, session_id)
         session = agent.session(name)
         if session_id is not None and await session.info() is None:
-            raise build_session_not_found(session_id)
+            raise build_session_not_found(session_id, store)
         return await session.explain(tool, decoded)
 
     found: Explanation = _use_agent(options, work)
@@ -142,8 +143,9 @@ def revoke(grant_id: str, *, session_id: str | None, as_json: bool, **options: A
     perdure permissions revoke grant_0123456789abcdef
     """
 
-    async def work(agent: "Agent[Any]", _rules: "Sequence[Rule]") -> "Grant":
-        found = next((each for each in await _list_grants(agent, session_id) if each.grant_id == grant_id), None)
+    async def work(agent: "Agent[Any]", _rules: "Sequence[Rule]", store: str) -> "Grant":
+        grants = await _list_grants(agent, session_id, store)
+        found = next((each for each in grants if each.grant_id == grant_id), None)
         if found is None:
             raise UsageError(f"there is no grant {grant_id!r}; `perdure permissions list` lists them")
         if found.scope == "forever":
@@ -172,14 +174,16 @@ def _use_agent(options: dict[str, Any], work: Work) -> Any:
     table = None if parts.config is None else parts.config.tables.permissions
     rules = () if table is None else table.rules
 
+    named = given or resolve_store(wish)
+
     async def run(store: Any) -> Any:
         async def ask(_requests: Any) -> list[Any]:
             return []  # never called: it makes the gate say what it would ask about
 
         async with parts.build_agent(permission=parts.build_gate(ask), store=store, model="demo") as agent:
-            return await work(agent, rules)
+            return await work(agent, rules, named)
 
-    return run_with_store(given or resolve_store(wish), run)
+    return run_with_store(named, run)
 
 
 def _open_grant_file() -> "GrantFile":
@@ -188,7 +192,7 @@ def _open_grant_file() -> "GrantFile":
     return GrantFile(grants_path())
 
 
-async def _list_grants(agent: "Agent[Any]", session_id: str | None) -> "list[Grant]":
+async def _list_grants(agent: "Agent[Any]", session_id: str | None, store: str) -> "list[Grant]":
     """Return the grants for every session, and those of one session or of all."""
     found = {grant.grant_id: grant for grant in _open_grant_file()}
     if session_id is not None:
@@ -196,7 +200,7 @@ async def _list_grants(agent: "Agent[Any]", session_id: str | None) -> "list[Gra
 
         session_id = await find_session(agent.store, session_id)
         if await agent.session(session_id).info() is None:
-            raise build_session_not_found(session_id)
+            raise build_session_not_found(session_id, store)
         names = [session_id]
     else:
         names = await _list_session_ids(agent)

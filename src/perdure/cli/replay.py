@@ -58,14 +58,16 @@ async def _replay(
     from perdure.replaying.replay import replay as replay_session
     from perdure.runtime.overrides import Overrides
 
+    from .agent_assembly import resolve_store
     from .run_session import restore_agent_options
 
     screen = TerminalOutput(quiet=as_json)
-    agent = _build_agent(screen, await restore_agent_options(wish, session_id), as_json=as_json)
+    options = await restore_agent_options(wish, session_id)
+    agent = _build_agent(screen, options, as_json=as_json)
     overrides = Overrides() if wish.model is None else Overrides(model=wish.model)
     async with agent:
         if not await agent.store.read(session_id):
-            raise build_session_not_found(session_id)
+            raise build_session_not_found(session_id, resolve_store(options))
         replayed = await replay_session(agent, session_id, from_seq=from_seq, prompt=prompt, **overrides)
     if as_json:
         screen.write(to_ascii_json(_to_json(replayed)) + "\n")

@@ -3,7 +3,7 @@
 Another program may have begun the run, with tools that only that program has.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from perdure.core.error import UsageError
 
@@ -14,28 +14,58 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from perdure.core.fold import State
+    from perdure.core.store import Store
     from perdure.runtime.agent_spec import AgentSpec
 
-IN_ITS_PROGRAM = "continue it in the program that began it, with session.resume() or agent.attend_all()"
-"""How a run is continued that the command line cannot continue."""
+_IN_PROGRAM: Final = "in the program that began it, with "
+_OR: Final = " or agent.attend_all()"
 
 
-def format_resume_hint(session_id: str, state: "State", store: str | None, *options: str) -> str:
-    """Return how to continue the last run of a session: a command, or the program that began it."""
-    if not was_begun_by_command(state):
-        return IN_ITS_PROGRAM
-    return f"finish it with: perdure resume {format_session_arguments(session_id, store, *options)}"
+async def format_resume_hint(
+    store: "Store", session_id: str, state: "State", store_option: str | None, *, is_of_task: bool = False
+) -> str:
+    """Return how to continue the last run of a session: a command, or the program that began it.
+
+    The session of a background agent is continued by the session that gave the task, which knows the agent.
+    `is_of_task` asks how to continue the background agents of the session, instead of its own run.
+    """
+    chief_id, chief_state = await find_chief_session(store, session_id, state)
+    is_ours = was_begun_by_command(chief_state)
+    if is_of_task or chief_id != session_id:
+        command = f"with: perdure attend --once --prefix {format_session_arguments(chief_id, store_option)}"
+        how = command if is_ours else f"{_IN_PROGRAM}session.wake(){_OR}"
+        return f"continue session {chief_id!r}, which continues its background agents, {how}"
+    if is_ours:
+        options = ("--unpark",) if state.is_parked else ()
+        return f"finish it with: perdure resume {format_session_arguments(session_id, store_option, *options)}"
+    how = "session.resume(unpark=True)" if state.is_parked else f"session.resume(){_OR}"
+    return f"continue it {_IN_PROGRAM}{how}"
 
 
-def check_can_resume(agent: "AgentSpec[Any]", session_id: str, state: "State") -> None:
-    """Raise `UsageError` if the session's last run belongs to another agent, or calls tools that this one lacks."""
+async def find_chief_session(store: "Store", session_id: str, state: "State") -> "tuple[str, State]":
+    """Return the id and the state of the session that a background agent works for; of any other session, its own."""
+    from perdure.core.fold import fold_entries
+    from perdure.runtime.late_result_forwarding import find_task_giver
+
+    while above := find_task_giver(state, session_id):
+        session_id, state = above, fold_entries(await store.read(above))
+    return session_id, state
+
+
+async def check_can_resume(
+    agent: "AgentSpec[Any]", store: "Store", session_id: str, state: "State", store_option: str | None
+) -> None:
+    """Raise `UsageError` if the command line must not continue the session's last run with this agent."""
     problem = find_resume_problem(agent, state)
     if problem is not None:
-        raise UsageError(f"session {session_id!r}: {problem}; {IN_ITS_PROGRAM}")
+        hint = "continue it with the options and the configuration that it was begun with"
+        if not was_begun_by_command(state):
+            hint = await format_resume_hint(store, session_id, state, store_option)
+        raise UsageError(f"session {session_id!r}: {problem}; {hint}")
 
 
 def find_resume_problem(agent: "AgentSpec[Any]", state: "State") -> str | None:
-    """Return why this agent must not continue the last run of a session; `None` if it may.
+    """Return why this agent of the command line must not continue the last run of a session; `None` if it may.
 
     Without the tool of an approved call, the model would be told that there is no such tool, and the call be lost.
     """
@@ -43,6 +73,8 @@ def find_resume_problem(agent: "AgentSpec[Any]", state: "State") -> str | None:
         return None
     if state.run.agent != agent.name:
         return f"its run belongs to agent {state.run.agent!r}, and this is agent {agent.name!r}"
+    if not was_begun_by_command(state):
+        return "its run was begun by another program than perdure run"
     missing = sorted({*_list_called_tools(state)}.difference(_list_tool_names(agent, state)))
     if missing:
         names = ", ".join([repr(name) for name in missing])

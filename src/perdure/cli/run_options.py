@@ -18,6 +18,9 @@ from perdure.core.message import Message
 METADATA: Final = "command_line"
 """Key in a prompt's metadata under which the options are stored."""
 
+_POSTED_ORIGINS: Final = frozenset({"steering", "follow_up", "inbox"})
+"""Origins of messages that can begin a run without a prompt."""
+
 
 class AgentOptions(Struct, frozen=True, kw_only=True):
     """Command-line options that choose the agent, such as `--model`; for `None`, project files and defaults decide."""
@@ -40,8 +43,9 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     """The model of the run that is resumed: its context window decides when `context` is `None`."""
 
     def build_prompt_metadata(self, project: str = "") -> dict[str, Any]:
-        """Return the metadata to store with a prompt: the project, and options that the log does not store
-        elsewhere.
+        """Return the metadata to store with a prompt: the project, and options that the log does not store elsewhere.
+
+        It is there even if it is empty: it tells the prompts of the command line from those of other programs.
         """
         said = {
             "context": self.context,
@@ -50,7 +54,7 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
             "no_config": self.no_config or None,
             "project": project or None,
         }
-        return {METADATA: known} if (known := {name: each for name, each in said.items() if each is not None}) else {}
+        return {METADATA: {name: each for name, each in said.items() if each is not None}}
 
 
 class CommandOptions(Struct, frozen=True, kw_only=True):
@@ -108,12 +112,26 @@ def fill_missing_options(options: AgentOptions, state: State) -> AgentOptions:
 
 
 def was_begun_by_command(state: State) -> bool:
-    """Return True if the last run of a session was begun by `perdure run`, and not by another program."""
+    """Return True if the last run of a session answers a prompt of `perdure run`, and not of another program.
+
+    A run that was begun without a prompt, as for a message that arrived, belongs with the last prompt before it.
+    """
     prompt = _find_prompt(state)
     return prompt is not None and METADATA in prompt.metadata
 
 
 def _find_prompt(state: State) -> Message | None:
-    """Return the prompt of the session's last run."""
-    added = state.messages[state.first_message_index :]
-    return next((each for each in added if each.role == "user" and not each.origin), None)
+    """Return the prompt of the session's last run; for a run that was begun without one, the last prompt before it."""
+    before, added = state.messages[: state.first_message_index], state.messages[state.first_message_index :]
+    if added and not _is_posted(added[0]):
+        return next(filter(_is_prompt, added), None)
+    return next(filter(_is_prompt, reversed(before)), None)
+
+
+def _is_prompt(message: Message) -> bool:
+    return message.role == "user" and not message.origin
+
+
+def _is_posted(message: Message) -> bool:
+    """Return True if a message was sent to the session, such as an inbox result, and is not part of a prompt."""
+    return message.origin in _POSTED_ORIGINS

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, TypeAlias
 
-from perdure.core.error import PerdureError, ShuttingDown
+from perdure.core.error import PerdureError, ShuttingDown, UsageError
 from perdure.core.event import Event, QuestionAsked, RunResumed
 from perdure.core.fold import fold_entries
 from perdure.core.message import user
@@ -134,8 +134,13 @@ async def _plan_runs(session: Session, order: CommandOptions, equipment: AgentPa
     if order.resume:
         state = fold_entries(await session.store.read(session.session_id))
         if state.run is None and order.prompt is None:
-            raise build_session_not_found(session.session_id)
-        check_can_resume(session.agent, session.session_id, state)
+            raise build_session_not_found(session.session_id, equipment.store)
+        await check_can_resume(session.agent, session.store, session.session_id, state, order.agent.store)
+        if state.is_parked and order.prompt is None and not order.unpark:
+            named = format_session_arguments(shorten_id(session.session_id), order.agent.store, "--unpark")
+            raise UsageError(
+                f"session {session.session_id!r}: its last run was parked; continue it with: perdure resume {named}"
+            )
         if state.is_interrupted or order.prompt is None:
             begins.append(_build_resume(session, asked=bool(state.open_questions), unpark=order.unpark))
     if order.prompt is not None:

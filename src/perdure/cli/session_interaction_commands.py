@@ -33,9 +33,10 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the re
 def answer(session_id: str, words: tuple[str, ...], *, reject: str | None, as_json: bool, store: str | None) -> None:
     """Answer an open question of SESSION. ASK_ID is needed only if several are open.
 
-    Permission for tool calls: yes or no, for all calls of the question, or for each by its id, as JSON. A call that a
-    crash cut off: retry, skip, or its result as text. A question of a tool: yes or no, one of the options, text, or
-    JSON for a form. `perdure questions SESSION` shows the open questions, and all of each call.
+    Permission for tool calls: yes or no for all calls of the question; or JSON, with a verdict for all or for each by
+    its id, such as '{"call-1": true, "call-2": {"allow": false, "reason": "too dear"}}'. A call that a crash cut off:
+    retry, skip, or its result as text. A question of a tool: yes or no, one of the options, text, or JSON for a form.
+    `perdure questions SESSION` shows the open questions, and all of each call.
     """
     given = words if reject is None else (*words, reject)
     if not given:
@@ -51,7 +52,9 @@ def answer(session_id: str, words: tuple[str, ...], *, reject: str | None, as_js
         question = _select_question(session_id, open_questions, before[0] if before else None)
         if not await _send_answer(session, question, said, rejected=reject is not None):
             raise UsageError(f"question {question.ask_id!r} was already answered, and the first answer counts")
-        hints.append(format_resume_hint(session_id, await session.read_state(), store))
+        state = await session.read_state()
+        is_of_task = question.ask_id not in state.questions_by_id  # a background agent asks
+        hints.append(await format_resume_hint(session.store, session_id, state, store, is_of_task=is_of_task))
         return {"session_id": session_id, "ask_id": question.ask_id, "answer" if reject is None else "rejected": said}
 
     hints: list[str] = []
@@ -90,25 +93,32 @@ def _parse_answer(question: "QuestionAsked", text: str) -> Any:
         except Invalid as problem:
             raise UsageError(f"{text!r} does not answer {question.text!r}: {problem}") from None
     verdict = YES_NO.get(text.strip().lower())
-    if verdict is not None:
-        return verdict
-    verdicts = _parse_verdicts(text)
-    if verdicts is None:
-        raise UsageError(
-            f"{text!r} is neither yes nor no: answer yes to allow the calls, no to deny them, or each by the id of its "
-            """call, such as '{"call-1": true, "call-2": false}'"""
-        )
-    return verdicts
+    return _parse_verdicts(question, text) if verdict is None else verdict
 
 
-def _parse_verdicts(text: str) -> "dict[str, bool] | None":
-    """Parse a JSON object of answers by call id; `None` if the text is not one."""
+def _parse_verdicts(question: "QuestionAsked", text: str) -> Any:
+    """Parse an answer about permission that is JSON: true, false, a verdict, or one of these for each call by its id.
+
+    Raises `UsageError` if it is none of them, or does not fit the question.
+    """
     import msgspec
 
+    from perdure.core.error import ConfigError
+    from perdure.core.question_answer_validation import validate_answer
+
+    name = question.calls[0]["call_id"]
+    examples = f"""'{{"allow": true, "scope": "session"}}' or '{{"{name}": true}}'"""
     try:
-        return msgspec.json.decode(text, type=dict[str, bool])
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return None
+        given = msgspec.json.decode(text)
+        validate_answer(question, given)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        raise UsageError(
+            f"{text!r} is neither yes nor no: answer yes to allow the calls, no to deny them, or with JSON, a verdict "
+            f"for all of them or for each by its id, such as {examples}"
+        ) from None
+    except ConfigError as problem:
+        raise UsageError(f"{problem}; here, as JSON, such as {examples}") from None
+    return given
 
 
 @click.command()

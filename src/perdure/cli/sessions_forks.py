@@ -33,7 +33,7 @@ def fork(session_id: str, new_id: str | None, *, at: int | None, as_json: bool, 
 
     info = run_with_session(store, session_id, make)
     if info is None:
-        raise build_session_not_found(session_id)
+        raise build_session_not_found(session_id, store)
     screen = TerminalOutput()
     screen.write((to_ascii_json(msgspec.json.encode(info)) if as_json else to_one_line(info.session_id)) + "\n")
     name = to_one_line(info.session_id)
@@ -52,7 +52,7 @@ def tree(session_id: str | None, *, as_json: bool, store: str | None) -> None:
         session_id = resolve_session(session_id, {"store": store})
     infos = run_with_store(store, _list_all)
     forks = _group_by_parent(infos)
-    roots = forks.get("", []) if session_id is None else [_find_root(session_id, infos)]
+    roots = forks.get("", []) if session_id is None else [_find_root(session_id, infos, store)]
     screen = TerminalOutput()
     for depth, margin, info in _walk_tree(roots, forks):
         if as_json:
@@ -76,11 +76,11 @@ def _group_by_parent(infos: "Sequence[SessionInfo]") -> "dict[str, list[SessionI
     return forks
 
 
-def _find_root(session_id: str, infos: "Sequence[SessionInfo]") -> "SessionInfo":
+def _find_root(session_id: str, infos: "Sequence[SessionInfo]", store: str | None) -> "SessionInfo":
     """Return the session that this one was originally forked from."""
     known = {each.session_id: each for each in infos}
     if session_id not in known:
-        raise build_session_not_found(session_id)
+        raise build_session_not_found(session_id, store)
     info = known[session_id]
     while info.parent in known:
         info = known[info.parent]

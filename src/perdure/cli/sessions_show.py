@@ -4,18 +4,20 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
-from .perdure_home import MAX_QUESTION, build_session_not_found, format_answer_commands, run_with_store, store_option
+from .perdure_home import MAX_QUESTION, format_answer_commands, run_with_session, store_option
 from .session_choice import session_argument
 from .terminal_output import TerminalOutput, to_ascii_json, to_one_line
 from .untrusted_text_frame import quote_text, quote_unless_plain
 
 if TYPE_CHECKING:
-    from perdure.core.event import Entry
+    from perdure.core.event import Entry, QuestionAsked
     from perdure.core.fold import State
     from perdure.core.inbox import InboxItem
     from perdure.core.message import Message
-    from perdure.core.store import Post, Store
+    from perdure.core.store import Post
+    from perdure.runtime.session import Session
 
 
 @click.command()
@@ -23,53 +25,68 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print each entry of the log as a line of JSON.")
 @store_option
 def show(session_id: str, *, as_json: bool, store: str | None) -> None:
-    """Print the conversation of session ID, where it comes from, its grants, its open questions and its inbox."""
+    """Print the conversation of session ID with how its runs ended, its grants, its open questions and its inbox."""
     from perdure.core.codec import encode_entry
 
-    async def read(store: "Store") -> "tuple[list[Entry], list[Post]]":
-        return await store.read(session_id), await store.posts(session_id)
-
-    entries, posts = run_with_store(store, read)
-    if not entries:
-        raise build_session_not_found(session_id)
+    found = run_with_session(store, session_id, lambda session: _read_session(session, store))
     screen = TerminalOutput()
     if as_json:
-        for entry in entries:
+        for entry in found.entries:
             screen.write(to_ascii_json(_add_sources(entry, encode_entry(entry))) + "\n")
     else:
-        _print_session(screen, session_id, entries, posts, store)
+        _print_session(screen, session_id, found, store)
 
 
-def _print_session(
-    screen: TerminalOutput, session_id: str, entries: "Sequence[Entry]", posts: "Sequence[Post]", store: str | None
-) -> None:
-    from perdure.core.clock import SYSTEM_CLOCK
+class _ShownSession(Struct, frozen=True, eq=False):
+    """A session as it was read from its store."""
+
+    entries: "Sequence[Entry]"
+    posts: "Sequence[Post]"
+    state: "State"
+    questions_of_tasks: "Sequence[QuestionAsked]"
+    """Open questions of the agents that work for it in the background."""
+    resume_hint: str
+    """How to continue its last run."""
+
+
+async def _read_session(session: "Session", store: str | None) -> _ShownSession:
     from perdure.core.fold import fold_entries
-    from perdure.core.inbox import list_inbox_items
-    from perdure.runtime.resume_reasons import list_expired_questions
 
     from .resume_check import format_resume_hint
 
+    entries, posts = await session.store.read(session.session_id), await session.store.posts(session.session_id)
     state = fold_entries(entries)
-    answered = {post.body["ask_id"] for post in posts if post.kind == "answer"}
+    below = [each for each in await session.questions() if each.ask_id not in state.questions_by_id]
+    hint = await format_resume_hint(session.store, session.session_id, state, store)
+    return _ShownSession(entries, posts, state, below, hint)
+
+
+def _print_session(screen: TerminalOutput, session_id: str, found: _ShownSession, store: str | None) -> None:
+    from perdure.core.clock import SYSTEM_CLOCK
+    from perdure.core.inbox import list_inbox_items
+    from perdure.runtime.resume_reasons import list_expired_questions
+
+    state = found.state
+    answered = {post.body["ask_id"] for post in found.posts if post.kind == "answer"}
     expired = list_expired_questions(state, SYSTEM_CLOCK.now())
     for line in (
         *_import_lines(state),
-        *_transcript_lines(state),
+        *_transcript_lines(state, found.entries),
         *_grant_lines(state, session_id),
         *_question_lines(state, answered, expired),
-        *_inbox_lines(list_inbox_items(entries, posts)),
+        *[_format_question(each, f"open, of {quote_unless_plain(each.path)}") for each in found.questions_of_tasks],
+        *_inbox_lines(list_inbox_items(found.entries, found.posts)),
     ):
         screen.write(line + "\n")
-    for question in state.open_questions:
+    for question in (*state.open_questions, *found.questions_of_tasks):
         if question.ask_id not in (*answered, *expired):
             screen.note(to_one_line(format_answer_commands(session_id, question, store)))
     if state.is_interrupted and not (state.is_waiting and state.open_questions):
-        screen.note(to_one_line(f"the last run was cut off; {format_resume_hint(session_id, state, store)}"))
+        screen.note(to_one_line(f"the last run was cut off; {found.resume_hint}"))
     elif state.is_parked:
-        screen.note(to_one_line(f"the last run was parked; {format_resume_hint(session_id, state, store, '--unpark')}"))
+        screen.note(to_one_line(f"the last run was parked; {found.resume_hint}"))
     elif answered or expired:
-        screen.note(to_one_line(f"the last run can continue; {format_resume_hint(session_id, state, store)}"))
+        screen.note(to_one_line(f"the last run can continue; {found.resume_hint}"))
 
 
 def _add_sources(entry: "Entry", encoded: bytes) -> bytes:
@@ -98,14 +115,34 @@ def _grant_lines(state: "State", session_id: str) -> Iterator[str]:
             yield to_one_line(f"grant {grant.grant_id} ({grant.scope}): {grant.rule}")
 
 
-def _transcript_lines(state: "State") -> Iterator[str]:
-    """Yield the conversation line by line, including calls that have no result yet."""
-    for message in state.messages:
+def _transcript_lines(state: "State", entries: "Sequence[Entry]") -> Iterator[str]:
+    """Yield the conversation line by line, including ends of runs, and calls that have no result yet."""
+    ends = _list_ends(entries)
+    for index, message in enumerate(state.messages):
+        yield from ends.get(index, ())
         yield from _message_lines(message)
+    yield from ends.get(len(state.messages), ())
     if state.unsettled_reply is not None:
         yield from _message_lines(state.unsettled_reply)
         for result in state.results.values():
             yield f"  {quote_unless_plain(result.name)} {result.status}: {_indent(result.text)}"
+
+
+def _list_ends(entries: "Sequence[Entry]") -> dict[int, list[str]]:
+    """Return a line for each run that did not simply end as done, by the number of messages before its end."""
+    from perdure.core.event import RunEnded
+    from perdure.core.fold import State
+    from perdure.core.lost_entries import mark_lost_entries
+
+    state, ends = State(), dict[int, list[str]]()
+    for event in mark_lost_entries(list(entries)):
+        state.apply(event)
+        if isinstance(event, RunEnded) and not event.path and (event.status != "done" or event.reason):
+            reason = _parenthesise(event.reason if event.reason != event.status else "")
+            error = f": {event.error}" if event.error else ""
+            line = to_one_line(f"run ended: {event.status}{reason}{error}")
+            ends.setdefault(len(state.messages), []).append(line)
+    return ends
 
 
 def _message_lines(message: "Message") -> Iterator[str]:
@@ -139,7 +176,11 @@ def _question_lines(state: "State", answered: Collection[str], expired: Collecti
     for question in state.open_questions:
         mark = "expired, not resumed yet" if question.ask_id in expired else "open"
         mark = "answered, not resumed yet" if question.ask_id in answered else mark
-        yield f"question {to_one_line(question.ask_id)} ({mark}): {quote_text(question.text, MAX_QUESTION)}"
+        yield _format_question(question, mark)
+
+
+def _format_question(question: "QuestionAsked", mark: str) -> str:
+    return f"question {to_one_line(question.ask_id)} ({mark}): {quote_text(question.text, MAX_QUESTION)}"
 
 
 def _inbox_lines(items: "Sequence[InboxItem]") -> Iterator[str]:

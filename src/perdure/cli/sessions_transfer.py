@@ -14,7 +14,7 @@ import click
 
 from perdure.core.error import ConfigError
 
-from .perdure_home import run_with_store, store_option
+from .perdure_home import run_with_session, run_with_store, store_option
 from .session_choice import session_argument
 from .terminal_output import TerminalOutput, to_ascii_json, to_one_line
 
@@ -41,7 +41,7 @@ def export(session_id: str, *, output: str, force: bool, as_json: bool, store: s
 
     from perdure.session_transfer import export_session
 
-    document = run_with_store(store, lambda opened: export_session(opened, session_id))
+    document = run_with_session(store, session_id, lambda session: export_session(session.store, session_id))
     data = msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
     screen = TerminalOutput()
     if output == STREAM:

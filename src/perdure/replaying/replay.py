@@ -35,6 +35,7 @@ from perdure.stores import open_store
 
 from .difference_text import DifferenceKind, Divergence
 from .recorded_log_index import RecordedLog, index_recorded_log
+from .replay_session import ReplaySession
 from .replayer import Replayer, list_missing_options
 
 __all__ = ["DifferenceKind", "Divergence", "Replayed", "Source", "replay"]
@@ -178,7 +179,7 @@ class _LiveContinuation(Struct, frozen=True):
     async def run_live(self, agent: Agent[Any], record: RecordedLog, code: RunOverrides) -> Outcome[Any]:
         """Fork the session at the last replayed entry, and resume its run there or answer the prompt."""
         await self.store.fork(self.session_id, self.fork_id, at=self.from_seq)
-        session = agent.session(self.fork_id, store=self.store)
+        session = ReplaySession(agent, self.fork_id, self.store)
         try:
             if self.prompt is not None:
                 return await session.run(self.prompt, **code)
