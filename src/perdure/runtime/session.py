@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.core import argument_checks
 from perdure.core.clock import Clock, new_id
-from perdure.core.error import Fenced, SessionBusy, ShuttingDown, UsageError
+from perdure.core.error import ConfigError, Fenced, SessionBusy, ShuttingDown, UsageError
 from perdure.core.event import GrantRevoked, QuestionAsked
 from perdure.core.fold import State, fold_entries
 from perdure.core.inbox import InboxItem, build_resolution_post, list_inbox_items
@@ -34,7 +34,7 @@ from perdure.core.run_mailbox import (
     build_revocation_post,
     get_answer_post_id,
 )
-from perdure.core.store import Post, end_tasks
+from perdure.core.store import Post, end_tasks, find_full_session_id
 from perdure.core.tool import D
 from perdure.models import open_model
 
@@ -521,8 +521,8 @@ class Session(StoredSession[D]):
     async def revoke(self, grant_id: str) -> bool:
         """Revoke a grant in every process; return False if there is no such grant.
 
-        A grant for all sessions is removed from the agent's gate as well; other processes see that only with a
-        `GrantFile`.
+        A grant for all sessions is removed from the agent's gate as well. Without a `GrantFile`, another process that
+        was given the answer keeps it until it opens this session, or ends.
         """
         argument_checks.require_text("session.revoke", "grant_id", grant_id, non_empty=True)
         if grant_id not in {each.grant_id for each in await self.grants()}:
@@ -530,7 +530,7 @@ class Session(StoredSession[D]):
         from perdure.core.gate_chain import list_chain_grants  # at first use: few programs revoke grants
 
         for _, grants in list_chain_grants(self._get_current_gate(await self.read_state())):
-            grants.forget(grant_id)
+            grants.forget(grant_id, find_full_session_id(self.store, self.session_id))
         if await self.store.info(self.session_id) is not None:
             try:
                 await self._append_events(GrantRevoked(grant_id))
@@ -696,8 +696,13 @@ class Session(StoredSession[D]):
 
     def _get_current_gate(self, state: State) -> "Gate | None":
         """Return the permission gate of the current run; without a run, that of the active agent."""
-        run = self._driver.run
-        return run.gate if run is not None else combine_gates(self.agent, get_active_agent(self.agent, state))
+        if self._driver.run is not None:
+            return self._driver.run.gate
+        try:
+            agent = get_active_agent(self.agent, state)
+        except ConfigError:  # this program does not have it: its grants can be listed and revoked all the same
+            agent = self.agent
+        return combine_gates(self.agent, agent)
 
     async def _post_message(self, kind: str, message: Message, post_id: str) -> bool:
         """Store a message for the model as a post (a message to this session)."""
