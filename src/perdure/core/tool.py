@@ -174,6 +174,10 @@ class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False, metacl
     """
     isolate: bool = False
     """The function runs in a worker process, which is killed when the call is cancelled or its time is over."""
+    agents: Sequence[Any] = ()
+    """The agents that calls give tasks to, as far as they are known before a call: the secrets of their vaults are
+    redacted from the first event of a session on.
+    """
     receiver: str | None = None
     """The `self` or `cls` parameter of a method that is not bound yet; `None` for functions and bound methods."""
 

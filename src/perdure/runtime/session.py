@@ -467,7 +467,7 @@ class Session(StoredSession[D]):
             raise UsageError(f"session {self.session_id!r} has no open question {ask_id!r}: open are {known}")
         from perdure.core.question_answer_validation import validate_answer  # at first use: few programs ask
 
-        given = self._driver.redaction.redact_value(validate_answer(question, answer, by))
+        given = (await self._complete_redaction()).redact_value(validate_answer(question, answer, by))
         body = {"ask_id": ask_id, "answer": given, **({"by": by} if by else {})}
         if ask_id in state.answers_by_question or ask_id in list_expired_questions(state, self._now()):
             return False
@@ -563,7 +563,7 @@ class Session(StoredSession[D]):
                 if item_id in {each.item_id for each in await session.inbox()}:
                     return await session.resolve(item_id, response, labels=labels)
             raise UsageError(f"session {self.session_id!r} has no item {item_id!r} in its inbox: see session.inbox()")
-        redacted = self._driver.redaction.redact_value(to_jsonable(response))
+        redacted = (await self._complete_redaction()).redact_value(to_jsonable(response))
         is_new = await self._store_post(build_resolution_post(item_id, redacted, self._now(), check_labels(labels)))
         from .late_result_forwarding import forward_inbox_results  # at first use: for a quick start
 
@@ -707,7 +707,7 @@ class Session(StoredSession[D]):
     async def _post_message(self, kind: str, message: Message, post_id: str) -> bool:
         """Store a message for the model as a post (a message to this session)."""
         argument_checks.require_text(f"session.{kind}", "post_id", post_id)
-        redacted = self._driver.redaction.redact_value(message)
+        redacted = (await self._complete_redaction()).redact_value(message)
         return await self._store_post(build_message_post(kind, redacted, post_id or new_id(), self._now()))
 
     async def _post_answer(self, ask_id: str, body: dict[str, Any]) -> bool:
