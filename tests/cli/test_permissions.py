@@ -100,6 +100,61 @@ def test_a_grant_is_revoked_and_the_call_is_asked_about_again(perdure, granted):
     assert [each for each in granted() if each["kind"] == "grant"] == []
 
 
+@pytest.fixture
+def kept_by_no_one(perdure, tmp_path):
+    """A yes for ever in the logs of `g1` and `g2`, given to programs that keep no grants. Returns its id."""
+
+    @tool(permission=True)
+    async def refund(order: str) -> str:
+        """Pay money back."""
+        return f"{order} is paid back"
+
+    async def run() -> str:
+        for name in ("g1", "g2"):
+            answer = Verdict(allow=True, scope="forever", covers="tool", by="boss")
+            gate = Permissions(handler=lambda requests, answer=answer: [answer] * len(requests))
+            store = open_store(f"sqlite:{tmp_path}/home/sessions.db")
+            clerk = Agent(ScriptedModel(call("refund", order="7"), "Done."), name="clerk", tools=[refund])
+            model = ScriptedModel(call("clerk", task="Pay."), "Done.")
+            async with Agent(model, tools=[clerk.as_tool()], permission=gate, store=store) as agent:
+                await agent.session(name).run("Go.")
+            await store.aclose()
+        return next(iter(gate.grants)).grant_id
+
+    return asyncio.run(run())
+
+
+def test_a_grant_for_ever_that_only_logs_have_is_listed_for_their_sessions_and_revoked_in_all(perdure, kept_by_no_one):
+    grant_id = kept_by_no_one
+    shown = perdure("permissions", "list").stdout
+    for name in ("g1", "g2"):
+        assert f"| {grant_id} (forever, in {name}, for tool): " in shown
+        assert (
+            f"grant {grant_id} (forever): allow('refund', action='refund')" in perdure("sessions", "show", name).stdout
+        )
+    of_one = [json.loads(line) for line in perdure("permissions", "list", "--json", "-s", "g1").stdout.splitlines()]
+    assert [(each["grant_id"], each["session_id"]) for each in of_one] == [(grant_id, "g1")]
+    assert perdure("permissions", "revoke", grant_id).exit_code == 0
+    assert perdure("permissions", "list").stderr.endswith("there are no grants\n")
+    for name in ("g1", "g2"):
+        assert grant_id not in perdure("sessions", "show", name).stdout
+    assert f"there is no grant '{grant_id}'" in perdure("permissions", "revoke", grant_id).stderr
+
+
+def test_a_grant_for_ever_is_revoked_in_one_session_alone_if_that_is_asked_for(perdure, kept_by_no_one):
+    assert perdure("permissions", "revoke", kept_by_no_one, "--session", "g1").exit_code == 0
+    shown = perdure("permissions", "list").stdout
+    assert "in g1" not in shown
+    assert f"| {kept_by_no_one} (forever, in g2, for tool): " in shown
+
+
+def test_what_is_revoked_in_the_file_is_revoked_in_the_log_too(perdure, granted):
+    grant = next(each for each in granted() if each["kind"] == "grant" and each["scope"] == "forever")
+    assert perdure("permissions", "revoke", grant["grant_id"]).exit_code == 0
+    assert grant["grant_id"] not in perdure("permissions", "list").stdout
+    assert grant["grant_id"] not in perdure("sessions", "show", "two").stdout
+
+
 def test_a_revocation_is_a_line_of_json_if_that_is_asked_for(perdure, granted):
     grant = next(each for each in granted() if each["kind"] == "grant")
     done = json.loads(perdure("permissions", "revoke", grant["grant_id"], "--json").stdout)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from perdure.core.approval_binding import ApprovalBinding
 from perdure.core.error import ConfigError
-from perdure.core.event import PermissionDecided
+from perdure.core.event import GrantRevoked, PermissionDecided
 from perdure.core.grants import Grant, Grants, check_grant_pattern, grants_from_log, list_offers, make_grant
 from perdure.core.permission import Permissions, allow, deny, later
 from perdure.core.permission_request import PermissionRequest, Verdict, build_permission_decided_event
@@ -172,7 +172,53 @@ def test_grants_of_another_session_in_a_log_are_not_used_unless_they_are_kept():
     (kept,) = grants_from_log([made], "fork", ["fork@2", "s@1"])
     assert (kept.session_id, kept.binding) == ("fork", replace(HERE, session="fork@2"))
     lasting = build_permission_decided_event(request(), Verdict(allow=True, scope="forever", covers="tool"))
-    assert len(grants_from_log([lasting], "s", ["s@2"])) == 1
+    assert grants_from_log([lasting], "s", ["s@2"]) == {}
+
+
+def test_an_answer_for_ever_in_a_log_is_for_that_session_and_has_the_id_of_the_answer():
+    for_all = granted("forever", "tool")
+    (logged,) = grants_from_log([decide_for_ever(at=0.0)], "s", ["s@1"])
+    assert (logged.scope, logged.session_id, logged.grant_id) == ("forever", "s", for_all.grant_id)
+    assert (for_all.holds_in_all_sessions, logged.holds_in_all_sessions) == (True, False)
+    other = request(session="other@1")
+    assert (for_all.covers_call(other), logged.covers_call(other)) == (True, False)
+    assert logged.covers_call(request())
+
+
+def decide_for_ever(*, at, allow=True):
+    return build_permission_decided_event(request(), Verdict(allow=allow, scope="forever", covers="tool"), at=at)
+
+
+@pytest.mark.parametrize(("given_at", "is_kept"), [(5.0, False), (4.0, False), (6.0, True), (0.0, True)])
+def test_a_log_takes_back_the_answer_for_ever_that_it_is_about_and_none_that_was_given_later(given_at, is_kept):
+    grant = make_grant(request(), Verdict(allow=True, scope="forever", covers="tool"), at=given_at)
+    grants, made = Grants([grant]), decide_for_ever(at=5.0)
+    grants.sync_with_log([made], "s", ["s@1"])
+    assert [*grants] == [grant]  # known already
+    grants.sync_with_log([made, GrantRevoked(grant.grant_id)], "s", ["s@1"])
+    assert [*grants] == ([grant] if is_kept else [])
+
+
+def test_a_no_for_ever_in_a_log_outranks_a_yes_that_the_process_was_given_elsewhere():
+    grants = Grants([granted("forever", "tool")])
+    grants.sync_with_log([decide_for_ever(at=1.0, allow=False)], "s", ["s@1"])
+    found = [grants.find(made) for made in (request(), request(session="other@1"))]
+    assert [each is not None and each.allow for each in found] == [False, True]
+
+
+def test_what_is_taken_back_in_one_session_stays_in_the_logs_of_others():
+    made = decide_for_ever(at=1.0)
+    grants = Grants()
+    grants.sync_with_log([made], "s", ["s@1"])
+    grants.sync_with_log([replace(made, binding=replace(HERE, session="t@1"))], "t", ["t@1"])
+    (first, second) = grants
+    assert (first.session_id, second.session_id) == ("s", "t")
+    grants.forget(first.grant_id, "s")
+    assert [*grants] == [second]
+    grants.sync_with_log([made, GrantRevoked(first.grant_id)], "s", ["s@1"])
+    assert [*grants] == [second]
+    assert grants.revoke(first.grant_id)
+    assert [*grants] == []
 
 
 def test_a_permission_of_an_older_version_is_not_used_and_a_denial_is():
@@ -186,6 +232,7 @@ def test_a_permission_of_an_older_version_is_not_used_and_a_denial_is():
 def test_an_approval_of_one_gate_is_not_restored_as_that_of_another():
     made = build_permission_decided_event(request(), Verdict(allow=True, scope="session"), level=1)
     assert grants_from_log([made], "s", ["s@1"]) == {}
+    assert len(grants_from_log([made], "s", ["s@1"], level=None)) == 1
     grants = Grants()
     grants.sync_with_log([made], "s", ["s@1"], level=1)
     assert len([*grants]) == 1

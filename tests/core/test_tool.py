@@ -4,6 +4,7 @@ import asyncio
 import functools
 import inspect
 import re
+import sys
 import threading
 from types import SimpleNamespace
 from typing import Annotated, Any, cast
@@ -660,3 +661,33 @@ def test_a_tool_whose_schema_could_take_too_long_to_check_is_refused_with_the_re
     parameters = {"properties": {"a": {"$ref": "#/$defs/l0"}}, "$defs": {**definitions, "l6": {"type": "string"}}}
     with pytest.raises(ConfigError, match="would take more than 10000 checks; write it with fewer references"):
         tool_from_schema("hostile", "", parameters, lambda _: None)
+
+
+# -- where a tool comes from -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("module", "run_as", "path", "source"),
+    [
+        ("shop.tools", None, None, "shop.tools"),
+        ("__main__", None, "/srv/bot.py", "bot"),
+        ("__mp_main__", None, "/srv/bot.py", "bot"),
+        ("__main__", "desk.bot", "/srv/desk/bot.py", "desk.bot"),
+        ("__main__", "desk.__main__", "/srv/desk/__main__.py", "desk.__main__"),
+        ("__main__", None, "/srv/my-bot.py", "__main__"),
+        ("__main__", None, None, "__main__"),
+        ("__mp_main__", None, None, "__main__"),
+    ],
+)
+def test_the_source_of_a_tool_in_the_program_that_is_run_is_that_of_an_import(
+    monkeypatch, module, run_as, path, source
+):
+    main = SimpleNamespace(__spec__=None if run_as is None else SimpleNamespace(name=run_as), __file__=path)
+    monkeypatch.setitem(sys.modules, module, main)
+
+    async def act() -> str:
+        """Act."""
+        return ""
+
+    act.__module__, act.__qualname__ = module, "act"
+    assert tool(act).source == f"{source}:act"

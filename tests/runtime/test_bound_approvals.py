@@ -1,7 +1,9 @@
 """What an approval is bound to: tool, agent, store, tenant, project and session; and what runs is what was shown."""
 
 import asyncio
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -243,7 +245,7 @@ async def test_what_was_allowed_just_before_a_crash_is_asked_about_again_only_fo
     assert (person.asked, done) == ((2, ["tea", "other tea"]) if changed else (1, ["tea", "tea"]))
 
 
-async def test_a_question_about_a_tool_that_has_changed_is_withdrawn():
+async def test_a_question_about_a_tool_that_has_changed_is_withdrawn(caplog):
     store, gate = MemoryStore(), Permissions(handler=later)
     (question,) = (await agent_of(gate, store).session("s").run("Go")).questions
     changed = agent_of(gate, store, tools=[other_pay()], replies=["Paid."]).session("s")
@@ -251,6 +253,77 @@ async def test_a_question_about_a_tool_that_has_changed_is_withdrawn():
     assert [each.ask_id for each in await changed.questions()] == [anew.ask_id]
     (withdrawn,) = of(await log_of(store, "s"), QuestionWithdrawn)
     assert withdrawn.ask_id == question.ask_id
+    (warning,) = [each.getMessage() for each in caplog.records]
+    assert "session s asks again about a call of 'pay'" in warning
+    assert f"not those of the question {question.ask_id}, and an answer to that is not used" in warning
+
+
+async def test_an_answer_about_a_tool_that_has_changed_is_not_dropped_in_silence(caplog):
+    store, gate = MemoryStore(), Permissions(handler=later)
+    first = agent_of(gate, store).session("s")
+    (question,) = (await first.run("Go")).questions
+    await first.answer(question.ask_id, answer=True)
+    changed = agent_of(gate, store, tools=[other_pay()], replies=["Paid."]).session("s")
+    assert (await changed.resume()).status == "waiting"
+    assert [question.ask_id in each.getMessage() for each in caplog.records] == [True]
+
+
+PROGRAM = """
+import asyncio, sys
+from perdure import Agent, Permissions, later, tool
+from perdure.testing import ScriptedModel, call
+
+@tool(permission=True)
+async def refund(order: str) -> str:
+    "Pay money back."
+    return f"{order} is paid back"
+
+def answer(request):
+    results = request.messages[-1].tool_results
+    return results[0].text if results else call("refund", order="7")
+
+model, gate = ScriptedModel(answer, repeat_last=True), Permissions(handler=later)
+agent = Agent(model, tools=[refund], permission=gate, store="sqlite:a.db")
+
+async def main():
+    async with agent:
+        outcome = await agent.session("s").run("Go")
+        await agent.session("s").answer(outcome.questions[0].ask_id, True)
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+WORKER = """
+import asyncio
+from desk.bot import agent
+
+async def main():
+    async with agent:
+        outcome = await agent.session("s").resume()
+        print(outcome.status, outcome.text)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("way", ["script", "module"])
+async def test_an_approval_of_a_tool_in_the_program_that_is_run_counts_in_a_worker_that_imports_it(way, tmp_path):
+    (tmp_path / "desk").mkdir()
+    (tmp_path / "desk" / "bot.py").write_text(PROGRAM, encoding="utf-8")
+    (tmp_path / "bot.py").write_text(PROGRAM, encoding="utf-8")
+    worker = WORKER if way == "module" else WORKER.replace("desk.bot", "bot")
+    (tmp_path / "worker.py").write_text(worker, encoding="utf-8")
+    await run_python(tmp_path, *(["bot.py"] if way == "script" else ["-m", "desk.bot"]))
+    assert await run_python(tmp_path, "worker.py") == "done 7 is paid back\n"
+
+
+async def run_python(folder: Path, *arguments: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, cwd=folder, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0
+    return output.decode()
 
 
 async def test_a_decision_of_an_older_version_is_asked_for_again():

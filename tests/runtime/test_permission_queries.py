@@ -65,8 +65,12 @@ def session_of(*replies: Any, store: MemoryStore | None = None, session_id: str 
 
 
 def yes(scope: Any, covers: str = "arguments") -> Any:
+    return answer_with(Verdict(allow=True, scope=scope, covers=covers))
+
+
+def answer_with(verdict: Verdict) -> Any:
     async def answer(requests: Any) -> list[Verdict]:
-        return [Verdict(allow=True, scope=scope, covers=covers) for _ in requests]
+        return [verdict for _ in requests]
 
     return answer
 
@@ -251,6 +255,83 @@ async def test_what_holds_for_ever_is_taken_back_in_the_file(tmp_path):
     assert await session.grants() == []
     assert path.read_bytes() == b""
     assert statuses(await other.run("2")) == [Status.DENIED]
+
+
+@pytest.mark.parametrize("allow", [True, False])
+@pytest.mark.parametrize("opened", [["asked"], ["other", "asked"], ["asked", "other"]])
+async def test_an_answer_for_ever_that_only_a_log_has_counts_for_that_session_whatever_was_opened_before(allow, opened):
+    store = MemoryStore()
+    gate = Permissions(handler=answer_with(Verdict(allow=allow, scope="forever", covers="tool")))
+    await session_of(call("pay", what="tea"), "Paid.", store=store, session_id="asked", permission=gate).run("1")
+    here = session_of(store=store, session_id="new", permission=gate)
+    assert (await here.explain("pay", {"what": "cake"})).verdict == ("allow" if allow else "deny")  # kept in memory
+    later_on = Permissions(handler=later)
+    sessions = {
+        name: session_of(store=store, session_id=name, permission=later_on) for name in ("asked", "other", "new")
+    }
+    for name in opened:
+        await sessions[name].explain("pay", {"what": "cake"})
+    verdicts = {name: (await each.explain("pay", {"what": "cake"})).verdict for name, each in sessions.items()}
+    assert verdicts == {"asked": "allow" if allow else "deny", "other": "ask", "new": "ask"}
+    assert [len(await each.grants()) for each in sessions.values()] == [1, 0, 0]
+    fork = await sessions["asked"].fork("fork")
+    assert (await fork.explain("pay", {"what": "cake"})).verdict == "ask"
+    kept = await sessions["asked"].fork("kept", keep_grants=True)
+    assert (await kept.explain("pay", {"what": "cake"})).verdict == ("allow" if allow else "deny")
+
+
+async def test_an_answer_for_ever_of_a_log_is_listed_once_by_the_process_that_was_given_it():
+    store, gate = MemoryStore(), Permissions(handler=yes("forever", "tool"))
+    session = session_of(call("pay", what="tea"), "Paid.", "Done.", store=store, permission=gate)
+    await session.run("1")
+    await session.run("2")
+    (grant,) = await session.grants()
+    assert (grant.scope, grant.session_id) == ("forever", "")
+    assert [*gate.grants] == [grant]
+    elsewhere = session_of(store=store, permission=Permissions())
+    (logged,) = await elsewhere.grants()
+    assert (logged.scope, logged.session_id, logged.grant_id) == ("forever", "s", grant.grant_id)
+
+
+async def test_an_answer_for_ever_is_taken_back_by_another_process_through_the_log_of_its_session():
+    store, gate = MemoryStore(), Permissions(handler=yes("forever", "tool"))
+    session = session_of(call("pay", what="tea"), "Paid.", "Done.", store=store, permission=gate)
+    await session.run("1")
+    elsewhere = session_of(store=store, permission=Permissions(handler=later))
+    (grant,) = await elsewhere.grants()
+    assert await elsewhere.revoke(grant.grant_id)
+    assert (await elsewhere.explain("pay", {"what": "tea"})).verdict == "ask"
+    assert await session.grants() == []
+    assert [*gate.grants] == []
+    assert (
+        await session_of(store=store, permission=Permissions(handler=later)).explain("pay", {"what": "x"})
+    ).verdict == "ask"
+
+
+async def test_an_answer_for_ever_in_two_logs_is_taken_back_in_one_of_them():
+    store = MemoryStore()
+    for name in ("a", "b"):  # two processes that know nothing of each other
+        gate = Permissions(handler=yes("forever", "tool"))
+        await session_of(call("pay", what="tea"), "Paid.", store=store, session_id=name, permission=gate).run("1")
+    gate = Permissions(handler=later)
+    first, second = [session_of(store=store, session_id=name, permission=gate) for name in ("a", "b")]
+    (grant,), (same,) = await first.grants(), await second.grants()
+    assert grant.grant_id == same.grant_id
+    assert await first.revoke(grant.grant_id)
+    assert [(await each.explain("pay", {"what": "tea"})).verdict for each in (first, second)] == ["ask", "allow"]
+
+
+async def test_grants_are_listed_and_taken_back_where_the_conversation_was_handed_to_an_agent_that_is_not_here():
+    store, gate = MemoryStore(), Permissions(handler=yes("session", "tool"))
+    model = ScriptedModel(call("pay", what="tea"), "Paid.")
+    expert = Agent(model, name="expert", tools=[pay])
+    desk = Agent(ScriptedModel(), name="desk", handoffs=[expert], permission=gate, store=store).session("s")
+    await desk.configure(agent="expert")
+    await desk.run("1")
+    elsewhere = session_of(store=store)
+    (grant,) = await elsewhere.grants()
+    assert await elsewhere.revoke(grant.grant_id)
+    assert await desk.grants() == []
 
 
 async def test_grants_of_a_session_whose_gate_is_a_function_are_those_of_its_log():

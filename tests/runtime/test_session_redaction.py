@@ -230,6 +230,58 @@ async def test_what_is_posted_between_runs_has_no_secrets():
     assert await leaks(store) == []
 
 
+# -- before the first task ---------------------------------------------------------------------------------------------
+
+
+def family_of(way: str, child: Agent[Any]) -> tuple[Agent[Any], dict[str, Any]]:
+    """An agent that gives a task to another one in this way, and the options of its run."""
+    name = "delegate" if way in {"delegate", "background"} else child.name
+    given: dict[str, Any] = {"task": f"Use {SECRET}."}
+    if name == "delegate":
+        given |= {"agent": child.name, "background": way == "background"}
+    model = ScriptedModel(call(name, **given), f"Used {SECRET}.", f"Really: {SECRET}.")
+    store = MemoryStore()
+    if name == "delegate":
+        return Agent(model, store=store, extensions=[delegation([child])]), {}
+    if way == "tool of a run":
+        return Agent(model, store=store), {"tools": [child.as_tool()]}
+    if way == "grandchild":
+        between = Agent(model, name="between", tools=[child.as_tool()])
+        return Agent(ScriptedModel(call("between", task=SECRET), SECRET), tools=[between.as_tool()], store=store), {}
+    if way == "child of a successor":
+        successor = Agent(ScriptedModel(), name="successor", tools=[child.as_tool()])
+        return Agent(ScriptedModel(f"Used {SECRET}."), handoffs=[successor], store=store), {}
+    return Agent(model, tools=[child.as_tool()], store=store), {}
+
+
+@pytest.mark.parametrize(
+    "way", ["tool", "tool of a run", "grandchild", "child of a successor", "delegate", "background"]
+)
+async def test_the_vault_of_an_agent_that_may_get_a_task_hides_its_secrets_from_the_first_event_on(way):
+    child = Agent(ScriptedModel(f"I have {SECRET}."), name="child", vault=MemoryVault({"token": SECRET}))
+    agent, options = family_of(way, child)
+    session = agent.session("s")
+    outcome = await session.run(f"The token is {SECRET}.", **options)
+    if way == "background":
+        await session.wait_for_agents(5)
+        await session.wake()
+    assert await leaks(agent.store) == []
+    assert outcome.messages[0].text == "The token is {{token}}."
+
+
+async def test_what_a_later_process_posts_before_its_first_run_has_no_secrets():
+    store = MemoryStore()
+    child = Agent(ScriptedModel(), name="child", vault=MemoryVault({"token": SECRET}))
+    agent = Agent(ScriptedModel("Fine."), tools=[child.as_tool()], store=store)
+    await agent.session("s").run("Go")
+    for post in ("steer", "follow_up", "rename"):
+        await getattr(agent.session("s"), post)(f"It is {SECRET}.")  # each a new session object, as in a new process
+    await agent.session("s").keep(f"key {SECRET}", SECRET)
+    assert await agent.session("s").kept(f"key {SECRET}") == "{{token}}"
+    assert len(await store.posts("s")) == 2
+    assert await leaks(store) == []
+
+
 # -- later processes ---------------------------------------------------------------------------------------------------
 
 

@@ -4,9 +4,11 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from perdure import Agent, Permissions, ask, tool
 from perdure.cli.main import program
+from perdure.core.approval_binding import ApprovalBinding
 from perdure.core.codec import encode_entry
 from perdure.core.error import ConfigError
 from perdure.core.event import (
@@ -328,7 +330,11 @@ async def test_times_that_cannot_be_are_those_of_the_import(at):
 
 
 def test_what_was_dropped_is_shown_on_the_command_line(perdure, tmp_path):
-    text = json.dumps(document(*TALK, granted("forever"), granted("session"), SessionConfigured({"model": "x"}), OVER))
+    lasting = [
+        replace(granted(scope), covers="tool", binding=ApprovalBinding(session="t@r"))
+        for scope in ("forever", "session")
+    ]
+    text = json.dumps(document(*TALK, *lasting, SessionConfigured({"model": "x"}), OVER))
     (tmp_path / "s.json").write_text(text, encoding="utf-8")
     result = perdure("sessions", "import", "s.json")
     assert (result.exit_code, result.stdout) == (0, "s\n")

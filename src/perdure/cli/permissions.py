@@ -2,7 +2,8 @@
 """`perdure permissions`: list rules and grants, explain how a call would be decided, and revoke grants.
 
 The rules are those of the configuration in use. Grants are lasting answers: those for every session are in a file in
-`~/.perdure`, those for one session in its log.
+`~/.perdure`, those for one session in its log. A log may also have answers for ever that are in no file, of programs
+that keep them in memory: these count for that session alone.
 """
 
 import sys
@@ -59,13 +60,18 @@ def permissions(context: click.Context) -> None:
 def list_permissions(session_id: str | None, *, as_json: bool, **options: Any) -> None:
     """List the rules of the configuration, and the grants of all sessions.
 
+    A grant "forever" holds in every session. One that is "forever, in" a session was given to a program that keeps no
+    grants: it counts for that session.
+
     \b
     perdure permissions list
     perdure permissions list --session plan --json
     """
 
     async def collect(agent: "Agent[Any]", rules: "Sequence[Rule]", store: str) -> "tuple[Any, list[Grant]]":
-        return rules, await _list_grants(agent, session_id, store)
+        grants = await _list_grants(agent, session_id, store)
+        for_all = {grant.grant_id for grant in grants if grant.holds_in_all_sessions}
+        return rules, [grant for grant in grants if grant.holds_in_all_sessions or grant.grant_id not in for_all]
 
     rules, grants = _use_agent(options, collect)
     screen = TerminalOutput()
@@ -144,15 +150,13 @@ def revoke(grant_id: str, *, session_id: str | None, as_json: bool, **options: A
     """
 
     async def work(agent: "Agent[Any]", _rules: "Sequence[Rule]", store: str) -> "Grant":
-        grants = await _list_grants(agent, session_id, store)
-        found = next((each for each in grants if each.grant_id == grant_id), None)
-        if found is None:
+        found = [each for each in await _list_grants(agent, session_id, store) if each.grant_id == grant_id]
+        if not found:
             raise UsageError(f"there is no grant {grant_id!r}; `perdure permissions list` lists them")
-        if found.scope == "forever":
-            _open_grant_file().revoke(grant_id)
-        else:
-            await agent.session(found.session_id).revoke(grant_id)
-        return found
+        _open_grant_file().revoke(grant_id)
+        for grant in [each for each in found if each.session_id]:
+            await _read_grants_from_logs(agent).session(grant.session_id).revoke(grant_id)
+        return found[0]
 
     grant: Grant = _use_agent(options, work)
     if as_json:
@@ -193,8 +197,7 @@ def _open_grant_file() -> "GrantFile":
 
 
 async def _list_grants(agent: "Agent[Any]", session_id: str | None, store: str) -> "list[Grant]":
-    """Return the grants for every session, and those of one session or of all."""
-    found = {grant.grant_id: grant for grant in _open_grant_file()}
+    """Return the grants for every session, and those in the log of one session or of all."""
     if session_id is not None:
         from .session_choice import find_session
 
@@ -204,9 +207,13 @@ async def _list_grants(agent: "Agent[Any]", session_id: str | None, store: str) 
         names = [session_id]
     else:
         names = await _list_session_ids(agent)
-    for name in names:
-        found |= {grant.grant_id: grant for grant in await agent.session(name).grants() if grant.session_id == name}
-    return list(found.values())
+    from_logs = _read_grants_from_logs(agent)
+    return [*_open_grant_file(), *[grant for name in names for grant in await from_logs.session(name).grants()]]
+
+
+def _read_grants_from_logs(agent: "Agent[Any]") -> "Agent[Any]":
+    """Return an agent without a gate: the grants of its sessions are those in their logs, of whichever program."""
+    return agent.replace(permission=None)
 
 
 async def _list_session_ids(agent: "Agent[Any]") -> list[str]:
@@ -230,7 +237,9 @@ def _decode_arguments(text: str) -> dict[str, Any]:
 
 def _add_grant(frame: UntrustedTextFrame, grant: "Grant") -> None:
     """Add the rows of a grant: its id, its rule, how long it is valid, and what it is bound to."""
-    where = "forever" if grant.scope == "forever" else f"{grant.scope} {quote_unless_plain(grant.session_id)}"
+    session = quote_unless_plain(grant.session_id)
+    where = f"forever, in {session}" if grant.scope == "forever" else f"{grant.scope} {session}"
+    where = "forever" if grant.holds_in_all_sessions else where
     width = f", for {quote_unless_plain(grant.covers)}" if grant.covers != "pattern" else ""
     frame.add_value(f"{grant.grant_id} ({where}{width})", str(grant.rule))
     bound = grant.binding

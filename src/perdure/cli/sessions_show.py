@@ -108,9 +108,11 @@ def _import_lines(state: "State") -> Iterator[str]:
 
 def _grant_lines(state: "State", session_id: str) -> Iterator[str]:
     """Yield a line per permission that was granted for longer than one call, and not revoked."""
+    from perdure.core.approval_binding import list_session_keys
     from perdure.core.permission import grants_from_log
 
-    for grant, is_active in grants_from_log(state.remembered_decisions, session_id).items():
+    keys = list_session_keys(session_id, state)
+    for grant, is_active in grants_from_log(state.remembered_decisions, session_id, keys, level=None).items():
         if is_active:
             yield to_one_line(f"grant {grant.grant_id} ({grant.scope}): {grant.rule}")
 

@@ -34,4 +34,4 @@ async def store_log_only_events(run: Run) -> None:
             from .gate_chain import list_chain_grants  # at first use: few programs revoke grants
 
             for _, grants in list_chain_grants(run.gate):
-                grants.forget(event.grant_id)
+                grants.forget(event.grant_id, run.full_session_id)

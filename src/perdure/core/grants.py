@@ -3,6 +3,9 @@
 A grant says for how long it holds (a run, a session, forever) and for what (exactly these arguments, a target, a
 pattern, a tool). One that allows is bound to the identity of the tool, the agent, the store, the project and the
 session. One that denies also holds for a changed tool of that name, and for agents below.
+
+A grant of scope `forever` holds in every session for as long as a `Grants` object keeps it. The log of the session
+that was asked keeps it for that session alone, so that no other session depends on whether that log was read.
 """
 
 from collections.abc import Iterable, Iterator
@@ -45,7 +48,8 @@ class Grant(Struct, frozen=True, omit_defaults=True):
     target: str = ""
     """The target, or a pattern for it if `covers` is `pattern`; empty for any."""
     session_id: str = ""
-    """The id of the session in its innermost store; empty for a grant of scope `forever`."""
+    """The id of the session in its innermost store. Empty for a grant of scope `forever`, unless it is from the log of
+    a session: then it holds in that session alone."""
     reason: str = ""
     covers: str = "pattern"
     """The calls that it is for: `arguments`, `target`, `tool` or `pattern`."""
@@ -77,11 +81,13 @@ class Grant(Struct, frozen=True, omit_defaults=True):
         import hashlib
 
         scope = "session" if self.scope == "session_target" else self.scope
-        parts = [scope, self.tool, self.action, self.target, self.session_id]
+        session_id = "" if scope == "forever" else self.session_id  # in every log, it has the id of the answer
+        parts = [scope, self.tool, self.action, self.target, session_id]
         bound = self.binding
         more = [self.covers, self.target_kind, self.arguments_hash, self.run_id]
         if bound is not None:  # a session is of one store and one project
-            more += [bound.tool, bound.store, bound.project] if self.scope == "forever" else [bound.session]
+            for_ever = [bound.tool, bound.widen_to_tenant().store, bound.project]
+            more += for_ever if scope == "forever" else [bound.session]
             more.append(bound.agent)
         key = "\0".join(parts if more == ["pattern", "", "", ""] else [*parts, *more])
         return f"grant_{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
@@ -146,8 +152,13 @@ class Grant(Struct, frozen=True, omit_defaults=True):
             and self._covers_target(request)
         )
 
+    @property
+    def holds_in_all_sessions(self) -> bool:
+        """True if the grant is not for one session or run alone."""
+        return self.scope == "forever" and not self.session_id
+
     def _holds_in(self, request: PermissionRequest) -> bool:
-        if self.scope == "forever":
+        if self.holds_in_all_sessions:
             return True
         is_bound = self.binding is not None and bool(self.binding.session)  # then that decides: see `_is_bound_to`
         if self.scope == "once" or not (is_bound or self.session_id == request.session_id):
@@ -158,7 +169,7 @@ class Grant(Struct, frozen=True, omit_defaults=True):
         own = self.binding
         if own is None:
             return True
-        if self.scope == "forever":
+        if self.holds_in_all_sessions:
             is_here = own.has_in_store(other) or (not self.allow and own.is_same_store(other))
         else:
             is_here = own.is_same_session(other)
@@ -253,12 +264,14 @@ def grants_from_log(
     session_id: str,
     session_keys: Iterable[str] = (),
     *,
-    level: int = 0,
+    level: int | None = 0,
 ) -> dict[Grant, bool]:
     """Return the grants in a session's log, each with True if it is still valid, or False if it was revoked.
 
-    `session_keys` are the session itself as bindings name it, and those whose grants a fork keeps. A permission that an
-    older version stored is bound to no tool, and is not used: the next call is asked about again. Its denials are.
+    Each is for this session alone, also one of scope `forever`: other sessions do not read this log. `session_keys` are
+    the session itself as bindings name it, and those whose grants a fork keeps. A permission that an older version
+    stored is bound to no tool, and is not used: the next call is asked about again. Its denials are. With a `level` of
+    `None`, the decisions of all gates in a chain are returned.
     """
     keys = tuple(session_keys)
     decided: dict[str, Grant] = {}
@@ -269,10 +282,10 @@ def grants_from_log(
         if isinstance(event, GrantRevoked):
             revoked.add(event.grant_id)
             continue
-        if event.level != level or (event.allow and event.binding is None and keys):
+        if level not in {None, event.level} or (event.allow and event.binding is None and keys):
             continue
-        grant = Grant.of_decision(event, session_id)
-        if grant.scope != "forever" and grant.binding is not None and keys:
+        grant = replace(Grant.of_decision(event, session_id), session_id=session_id, binding=event.binding)
+        if grant.binding is not None and keys:
             if not [key for key in keys if grant.binding.names_session(key)]:
                 continue  # of the session that this one was forked from, or of one that had its name before
             as_decided = replace(grant, session_id=grant.binding.session_id).grant_id
@@ -290,7 +303,8 @@ class Grants:
     """The decisions about tool calls that are remembered for later calls. They can be listed and revoked."""
 
     def __init__(self, grants: Iterable[Grant] = ()) -> None:
-        self._grants: dict[str, Grant] = {}
+        self._grants: dict[tuple[str, str], Grant] = {}
+        """The grants by their id and the session that they are for: an answer for ever may be in several logs."""
         self._revoked: set[str] = set()
         for grant in grants:
             self.remember(grant)
@@ -300,12 +314,14 @@ class Grants:
         if not isinstance(grant, Grant):
             argument_checks.raise_config_error("Grants", "grant", grant, "give a Grant, such as Grant.of_decision(…)")
         self._revoked.discard(grant.grant_id)
-        self._grants[grant.grant_id] = grant
+        self._grants[grant.grant_id, grant.session_id] = grant
 
     def restore(self, grant: Grant) -> None:
         """Add a grant from a session's log, unless it was revoked or decided anew since."""
-        if grant.grant_id not in self._revoked:
-            self._grants.setdefault(grant.grant_id, grant)
+        for_all = self._grants.get((grant.grant_id, ""))
+        is_known = for_all is not None and for_all.allow == grant.allow
+        if not is_known and grant.grant_id not in self._revoked:
+            self._grants.setdefault((grant.grant_id, grant.session_id), grant)
 
     def sync_with_log(
         self,
@@ -317,13 +333,22 @@ class Grants:
     ) -> None:
         """Synchronize with a session's log: add the grants decided there, and remove those revoked there.
 
-        A grant of scope `forever` does not belong to the session, and is not removed because of an old log.
+        A grant for all sessions is not removed because of a log that is older than the answer.
         """
         for grant, is_active in grants_from_log(remembered, session_id, session_keys, level=level).items():
             if is_active:
                 self.restore(grant)
             elif grant.scope != "forever":
                 self.forget(grant.grant_id)
+            else:
+                self._forget_answer(grant)
+
+    def _forget_answer(self, revoked: Grant) -> None:
+        """Remove an answer for ever that was revoked in a session's log; for all sessions, unless it was given anew."""
+        self._grants.pop((revoked.grant_id, revoked.session_id), None)
+        for_all = self._grants.get((revoked.grant_id, ""))
+        if for_all is not None and 0 < for_all.at <= revoked.at:
+            del self._grants[revoked.grant_id, ""]
 
     def find(self, request: PermissionRequest, *, exact: bool = False) -> Grant | None:
         """Return the grant that applies to a call, or `None`. A denial outranks a permission.
@@ -336,18 +361,23 @@ class Grants:
 
     def revoke(self, grant_id: str) -> bool:
         """Revoke a grant, as long as this object exists; return `False` when there is none with that id."""
-        if self._grants.pop(grant_id, None) is None:
+        if not self._remove(grant_id):
             return False
         self._revoked.add(grant_id)
         return True
 
-    def forget(self, grant_id: str) -> None:
-        """Remove a grant that was revoked in one session's log; a grant of scope `forever` is not restored by other
-        logs.
+    def forget(self, grant_id: str, session_id: str = "") -> None:
+        """Remove a grant that was revoked in one session's log; one for all sessions is not restored by other logs.
+
+        With `session_id`, the same answer stays where it is from the log of another session.
         """
-        grant = self._grants.pop(grant_id, None)
-        if grant is not None and grant.scope == "forever":
+        if [grant for grant in self._remove(grant_id, session_id) if grant.holds_in_all_sessions]:
             self._revoked.add(grant_id)
+
+    def _remove(self, grant_id: str, session_id: str = "") -> list[Grant]:
+        """Remove and return the grants with an id: all of them, or those that hold in a session."""
+        keys = [key for key in self._grants if key[0] == grant_id and (not session_id or key[1] in {"", session_id})]
+        return [self._grants.pop(key) for key in keys]
 
     def __iter__(self) -> Iterator[Grant]:
         return iter(tuple(self._grants.values()))

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +21,8 @@ from .unsuccessful_results import CONTAINED_ERRORS, RunSuspended, describe_error
 
 if TYPE_CHECKING:
     from .run import Run
+
+logger = logging.getLogger("perdure")
 
 _ALLOW_FIELD = "allow"  # distinguishes a verdict in JSON from a dict with one verdict per call
 
@@ -63,12 +66,36 @@ def _describe_request(request: PermissionRequest) -> dict[str, Any]:
 async def _withdraw_outdated(run: "Run", requests: Sequence[PermissionRequest]) -> None:
     """Withdraw open questions about these calls that were asked about an older version of the tool."""
     names = {each.call_id for each in requests}
-    open_questions = [each for each in run.state.open_questions if each.path == run.path and each.about == "permission"]
-    outdated = [each for each in open_questions if names & {call["call_id"] for call in each.calls}]
-    if outdated:
+    questions = [
+        each for each in run.state.questions_by_id.values() if (each.path, each.about) == (run.path, "permission")
+    ]
+    earlier = [each for each in questions if names & {call["call_id"] for call in each.calls}]
+    for question in earlier:
+        _warn_of_unused_answer(run, question, requests)
+    open_ids = {each.ask_id for each in run.state.open_questions}
+    if outdated := [each for each in earlier if each.ask_id in open_ids]:
         reason = "the tool or the arguments are not those that the question was about"
         events = [QuestionWithdrawn(each.ask_id, reason, run_id=run.run_id, path=run.path) for each in outdated]
         await run.emit(*events)
+
+
+def _warn_of_unused_answer(run: "Run", question: QuestionAsked, requests: Sequence[PermissionRequest]) -> None:
+    """Log a warning for each call that is asked about again because its tool or its arguments are others now."""
+    asked = {call["call_id"]: call for call in question.calls}
+    for request in requests:
+        call = asked.get(request.call_id)
+        if call is not None and not _is_same_call(call, request):
+            logger.warning(
+                "session %s asks again about a call of %r: its tool (name, module, description, parameters) or its "
+                "arguments are not those of the question %s, and an answer to that is not used",
+                *(run.full_session_id, request.tool, question.ask_id),
+            )
+
+
+def _is_same_call(asked: Mapping[str, Any], request: PermissionRequest) -> bool:
+    """Return True if a call in a stored question has the tool and the arguments of this request."""
+    bound = cast("Mapping[str, Any]", asked.get("binding") or {})
+    return (bound.get("tool"), asked.get("arguments_hash")) == (request.binding.tool, request.arguments_hash)
 
 
 def parse_verdicts(requests: Sequence[PermissionRequest], answer: Any) -> list[Verdict]:

@@ -86,7 +86,8 @@ class Verdict(Struct, frozen=True, metaclass=OptionClass):
     reason: str = ""
     """Shown to the model when denied."""
     scope: Scope = "once"
-    """How long the decision is remembered: `once`, `run`, `session` or `forever`."""
+    """How long the decision is remembered: `once`, `run`, `session` or `forever` (in every session, as long as
+    `Permissions.grants` keeps it; after that, in the session that was asked)."""
     covers: Covers = "arguments"
     """The calls for which it is remembered: `arguments`, `target`, `tool`, or a pattern for the target."""
     by: str = ""

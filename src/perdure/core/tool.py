@@ -6,6 +6,8 @@ A tool has a description for the model, a parser for its arguments, and one asyn
 
 import functools
 import inspect
+import os
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import (
     TYPE_CHECKING,
@@ -72,6 +74,7 @@ REPEATABLE_EFFECTS = frozenset({"read", "idempotent"})
 _EFFECTS = get_args(Effect)
 _NAME_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _MAX_NAME_LENGTH = 64  # the limit of providers
+_MAIN_MODULES = ("__main__", "__mp_main__")  # the second one in processes that multiprocessing has spawned
 
 
 class ToolOutput(Struct, frozen=True):
@@ -174,6 +177,10 @@ class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False, metacl
     """
     isolate: bool = False
     """The function runs in a worker process, which is killed when the call is cancelled or its time is over."""
+    agents: Sequence[Any] = ()
+    """The agents that calls give tasks to, as far as they are known before a call: the secrets of their vaults are
+    redacted from the first event of a session on.
+    """
     receiver: str | None = None
     """The `self` or `cls` parameter of a method that is not bound yet; `None` for functions and bound methods."""
 
@@ -337,7 +344,21 @@ def _describe_source(function: Callable[..., Any]) -> str:
     """Return the module and the name of a function; of an object that can be called, those of its class."""
     named = _unwrap_partial(function)
     named = named if hasattr(named, "__qualname__") else type(named)
-    return f"{named.__module__}:{named.__qualname__}"
+    return f"{_get_import_name(named.__module__)}:{named.__qualname__}"
+
+
+def _get_import_name(module: str) -> str:
+    """Return the name by which other processes import a module: that of a program that is run is not `__main__`.
+
+    Otherwise an approval in the program would not count in a worker that imports it. `__main__` is what it was run as
+    by `python -m`, or the name of its file. It stays if no import could give another name, as for `python -c`.
+    """
+    if module not in _MAIN_MODULES:
+        return module
+    main = sys.modules.get(module)
+    spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    name = spec.name if spec is not None else os.path.basename(path or "").removesuffix(".py")  # noqa: PTH119 - pathlib is slow
+    return name if all(part.isidentifier() for part in name.split(".")) else "__main__"
 
 
 def _unbound_receiver_name(function: Callable[..., Any]) -> str | None:

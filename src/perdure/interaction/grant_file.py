@@ -39,7 +39,7 @@ class GrantFile(Grants):
         """Add a grant; it replaces an older one for the same calls. One of scope `forever` is on the disk when this
         returns.
         """
-        if isinstance(grant, Grant) and grant.scope == "forever":
+        if isinstance(grant, Grant) and grant.holds_in_all_sessions:
             self._update_file(lambda kept: kept | {grant.grant_id: grant})
         else:
             super().remember(grant)
@@ -51,15 +51,12 @@ class GrantFile(Grants):
 
     def revoke(self, grant_id: str) -> bool:
         """Revoke a grant, in the file too; `False` when there is none of that id."""
-        self._reload_if_changed()
-        if grant_id not in self._kept:
-            return super().revoke(grant_id)
-        self._update_file(lambda kept: {name: grant for name, grant in kept.items() if name != grant_id})
-        return True
+        return self._remove_from_file(grant_id) or super().revoke(grant_id)
 
-    def forget(self, grant_id: str) -> None:
+    def forget(self, grant_id: str, session_id: str = "") -> None:
         """Remove a grant after its revocation was found in a session's log, from the file too."""
-        self.revoke(grant_id)
+        if not self._remove_from_file(grant_id):
+            super().forget(grant_id, session_id)
 
     def __iter__(self) -> Iterator[Grant]:
         self._reload_if_changed()
@@ -69,6 +66,14 @@ class GrantFile(Grants):
         return f"GrantFile({self.path!r})"
 
     # -- the file ------------------------------------------------------------------------------------------------------
+
+    def _remove_from_file(self, grant_id: str) -> bool:
+        """Remove a grant from the file; return `False` when there is none of that id."""
+        self._reload_if_changed()
+        if grant_id not in self._kept:
+            return False
+        self._update_file(lambda kept: {name: grant for name, grant in kept.items() if name != grant_id})
+        return True
 
     def _reload_if_changed(self) -> None:
         """Read the file again if it has changed."""

@@ -273,7 +273,7 @@ class SessionDriver(ChannelUser):
     ) -> "Outcome[Any] | tuple[RunPlan, Run, list[Post]]":
         """Read the log and build the run; return an outcome instead if there is nothing to run."""
         await self._read_new_entries()
-        await add_agent_redactors(self.agent, self._state, self.redaction)
+        await add_agent_redactors(self.agent, self._state, self.redaction, command.overrides.get("tools", ()))
         if self.redaction.redactor is not None:
             check_id_for_secrets(self.session_id, self.redaction)
             if isinstance(command, RunCommand) and command.input_id:

@@ -82,10 +82,12 @@ def list_grants(gate: Gate | None, session_id: str, state: State, store: Store, 
         if grant.session_id in {"", full_id} and _is_bound_here(grant, here)
     ]
     if not all_grants:
-        found = grants_from_log(state.remembered_decisions, full_id, keys)
+        found = grants_from_log(state.remembered_decisions, full_id, keys, level=None)
         applying = [grant for grant, is_granted in found.items() if is_granted]
     revoked = {post.text_field("grant_id") for post in posts if post.kind == REVOKE_POST}
-    return [grant for grant in applying if grant.grant_id not in revoked]
+    # an answer for ever may be known to the gate, and be in the log of the session: it is listed once
+    listed = {(grant.grant_id, grant.allow): grant for grant in reversed(applying) if grant.grant_id not in revoked}
+    return list(reversed(listed.values()))
 
 
 def _is_bound_here(grant: Grant, here: ApprovalBinding) -> bool:
@@ -93,6 +95,6 @@ def _is_bound_here(grant: Grant, here: ApprovalBinding) -> bool:
     if grant.binding is None:
         return True
     bound = replace(grant.binding, project=here.project)
-    if grant.scope != "forever":
+    if not grant.holds_in_all_sessions:
         return bound.is_same_session(here)
     return bound.has_in_store(here) or (not grant.allow and bound.is_same_store(here))

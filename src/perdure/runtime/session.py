@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.core import argument_checks
 from perdure.core.clock import Clock, new_id
-from perdure.core.error import Fenced, SessionBusy, ShuttingDown, UsageError
+from perdure.core.error import ConfigError, Fenced, SessionBusy, ShuttingDown, UsageError
 from perdure.core.event import GrantRevoked, QuestionAsked
 from perdure.core.fold import State, fold_entries
 from perdure.core.inbox import InboxItem, build_resolution_post, list_inbox_items
@@ -35,7 +35,7 @@ from perdure.core.run_mailbox import (
     build_revocation_post,
     get_answer_post_id,
 )
-from perdure.core.store import Post, end_tasks
+from perdure.core.store import Post, end_tasks, find_full_session_id
 from perdure.core.tool import D
 from perdure.models import open_model
 
@@ -471,7 +471,7 @@ class Session(StoredSession[D]):
             raise UsageError(f"session {self.session_id!r} has no open question {ask_id!r}: open are {known}")
         from perdure.core.question_answer_validation import validate_answer  # at first use: few programs ask
 
-        given = self._driver.redaction.redact_value(validate_answer(question, answer, by))
+        given = (await self._complete_redaction()).redact_value(validate_answer(question, answer, by))
         body = {"ask_id": ask_id, "answer": given, **({"by": by} if by else {})}
         if ask_id in state.answers_by_question or ask_id in list_expired_questions(state, self._now()):
             return False
@@ -525,8 +525,8 @@ class Session(StoredSession[D]):
     async def revoke(self, grant_id: str) -> bool:
         """Revoke a grant in every process; return False if there is no such grant.
 
-        A grant for all sessions is removed from the agent's gate as well; other processes see that only with a
-        `GrantFile`.
+        A grant for all sessions is removed from the agent's gate as well. Without a `GrantFile`, another process that
+        was given the answer keeps it until it opens this session, or ends.
         """
         argument_checks.require_text("session.revoke", "grant_id", grant_id, non_empty=True)
         if grant_id not in {each.grant_id for each in await self.grants()}:
@@ -534,7 +534,7 @@ class Session(StoredSession[D]):
         from perdure.core.gate_chain import list_chain_grants  # at first use: few programs revoke grants
 
         for _, grants in list_chain_grants(self._get_current_gate(await self.read_state())):
-            grants.forget(grant_id)
+            grants.forget(grant_id, find_full_session_id(self.store, self.session_id))
         if await self.store.info(self.session_id) is not None:
             try:
                 await self._append_events(GrantRevoked(grant_id))
@@ -567,7 +567,7 @@ class Session(StoredSession[D]):
                 if item_id in {each.item_id for each in await session.inbox()}:
                     return await session.resolve(item_id, response, labels=labels)
             raise UsageError(f"session {self.session_id!r} has no item {item_id!r} in its inbox: see session.inbox()")
-        redacted = self._driver.redaction.redact_value(to_jsonable(response))
+        redacted = (await self._complete_redaction()).redact_value(to_jsonable(response))
         is_new = await self._store_post(build_resolution_post(item_id, redacted, self._now(), check_labels(labels)))
         from .late_result_forwarding import forward_inbox_results  # at first use: for a quick start
 
@@ -723,13 +723,18 @@ class Session(StoredSession[D]):
 
     def _get_current_gate(self, state: State) -> "Gate | None":
         """Return the permission gate of the current run; without a run, that of the active agent."""
-        run = self._driver.run
-        return run.gate if run is not None else combine_gates(self.agent, get_active_agent(self.agent, state))
+        if self._driver.run is not None:
+            return self._driver.run.gate
+        try:
+            agent = get_active_agent(self.agent, state)
+        except ConfigError:  # this program does not have it: its grants can be listed and revoked all the same
+            agent = self.agent
+        return combine_gates(self.agent, agent)
 
     async def _post_message(self, kind: str, message: Message, post_id: str) -> bool:
         """Store a message for the model as a post (a message to this session)."""
         argument_checks.require_text(f"session.{kind}", "post_id", post_id)
-        redacted = self._driver.redaction.redact_value(message)
+        redacted = (await self._complete_redaction()).redact_value(message)
         return await self._store_post(build_message_post(kind, redacted, post_id or new_id(), self._now()))
 
     async def _post_answer(self, ask_id: str, body: dict[str, Any]) -> bool:

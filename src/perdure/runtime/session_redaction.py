@@ -2,7 +2,8 @@
 
 An agent with a vault has a redactor that knows the secrets its tools were given. Agents that share a session also share
 one redactor that knows the secrets of all of them: of agents that can get the conversation by a handoff, and of those
-that work for them, in the foreground or in the background.
+that work for them, in the foreground or in the background. Agents that are known from the start are added before the
+first event; one that a factory builds is added when it begins.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -14,6 +15,7 @@ from perdure.core.event import RunStarted, ValueKept
 from perdure.core.fold import State
 from perdure.core.message import Message, ToolCall
 from perdure.core.secret_redaction import RelatedRunsRedaction
+from perdure.core.tool import Tool
 
 from .agent_spec import AgentSpec
 
@@ -21,13 +23,15 @@ if TYPE_CHECKING:
     from perdure.credentials import Vault
 
 
-async def add_agent_redactors(agent: AgentSpec[Any], state: State, redaction: RelatedRunsRedaction) -> None:
-    """Add the secrets of an agent, and of agents it can hand over to, to the shared redaction of the session.
+async def add_agent_redactors(
+    agent: AgentSpec[Any], state: State, redaction: RelatedRunsRedaction, tools: Iterable[Tool[..., Any]] = ()
+) -> None:
+    """Add the secrets of an agent, and of agents it can hand over or give tasks to, to the redaction of the session.
 
     Each new redactor looks up the secrets that were given out before, perhaps by another process: the log shows which
-    names were requested.
+    names were requested. `tools` are those that a run has besides the agent's own.
     """
-    with_redactor = [each for each in agent.reachable if each.vault is not None]
+    with_redactor = [each for each in _list_related_agents(agent, tools) if each.vault is not None]
     if not with_redactor:
         return
     from perdure.credentials import CombinedRedactor  # at first use: most agents have no vault
@@ -41,6 +45,33 @@ async def add_agent_redactors(agent: AgentSpec[Any], state: State, redaction: Re
             without_credentials = {tool.name for tool in each.toolbox if not tool.credentials}
             names = (*_find_requested_names(state, without_credentials), *_list_vault_names(each.vault))
             await each.redactor.recall_values(each.vault, dict.fromkeys(names))
+
+
+def is_redaction_complete(agent: AgentSpec[Any], redaction: RelatedRunsRedaction) -> bool:
+    """Return True if the redaction of a session has the secrets of all agents that `add_agent_redactors` would add."""
+    redactors = [each.redactor for each in _list_related_agents(agent) if each.redactor is not None]
+    if not redactors:
+        return True
+    from perdure.credentials import CombinedRedactor  # at first use, as above
+
+    shared = redaction.redactor
+    return isinstance(shared, CombinedRedactor) and all(each in shared for each in redactors)
+
+
+def _list_related_agents(agent: AgentSpec[Any], tools: Iterable[Tool[..., Any]] = ()) -> list[AgentSpec[Any]]:
+    """Return the agent, and those that it can hand over or give tasks to, directly or through others."""
+    found: list[AgentSpec[Any]] = []
+    waiting = [agent, *_list_agents_of_tools(tools)]
+    while waiting:
+        each = waiting.pop(0)
+        if each not in found:
+            found.append(each)
+            waiting += [*each.handoffs, *_list_agents_of_tools((*each.toolbox, *each.spare_tools))]
+    return found
+
+
+def _list_agents_of_tools(tools: Iterable[Tool[..., Any]]) -> list[AgentSpec[Any]]:
+    return [agent for tool in tools for agent in tool.agents]
 
 
 def check_id_for_secrets(session_id: str, redaction: RelatedRunsRedaction) -> None:

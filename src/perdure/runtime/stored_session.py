@@ -40,6 +40,7 @@ from .agent_spec import AgentSpec
 from .background_job_record import list_background_jobs
 from .driver import SessionDriver, pass_post_to_run, session_additions
 from .session_channel import delay_commands
+from .session_redaction import add_agent_redactors, is_redaction_complete
 
 if TYPE_CHECKING:
     from perdure.core.inbox import HostEvent
@@ -91,7 +92,11 @@ class StoredSession(Generic[D]):
         """Return the value that a tool or `keep` has stored in the log under that name, such as tasks or notes."""
         argument_checks.require_text("session.kept", "name", name, non_empty=True)
         values = await self.kept_values()
-        return values[name] if name in values else values.get(self._driver.redaction.redact_value(name), default)
+        return (
+            values[name]
+            if name in values
+            else values.get((await self._complete_redaction()).redact_value(name), default)
+        )
 
     async def kept_values(self) -> dict[str, Any]:
         """Return all values that tools and `keep` have stored in the log, by name."""
@@ -468,19 +473,27 @@ class StoredSession(Generic[D]):
         """Append events to the log between runs, with its lease; `entries` are those that it has."""
         _, head = await read_events(self.store, self.session_id, after=entries[-1].seq if entries else 0)
         log = Log(self.store, lease, head, self.agent.clock)
-        redacted_events = [self._driver.redaction.redact_event(each) for each in events]
+        redaction = await self._complete_redaction()
+        redacted_events = [redaction.redact_event(each) for each in events]
         if await log.append(redacted_events, sync=True, on_stored=self._driver.publish_between_runs):
             raise asyncio.CancelledError
 
     async def _append_or_post(self, event: "HostEvent", post_id: str) -> None:
         """Append an event to the log, or post it to the process that runs the session, which stores it."""
-        redacted = self._driver.redaction.redact_event(event)
+        redacted = (await self._complete_redaction()).redact_event(event)
         try:
             await self._append_events(redacted, begin=True)
         except SessionBusy:
             from perdure.core.run_mailbox import build_host_event_post
 
             await self._store_post(build_host_event_post(redacted, post_id, self._now()))
+
+    async def _complete_redaction(self) -> RelatedRunsRedaction:
+        """Return the redaction of the session with the secrets of its agents, also before a run in this process."""
+        redaction = self._driver.redaction
+        if not is_redaction_complete(self.agent, redaction):
+            await add_agent_redactors(self.agent, await self.read_state(), redaction)
+        return redaction
 
     async def _store_post(self, post: Post) -> bool:
         """Store a post (a message to this session), and pass it at once to a run in this process."""

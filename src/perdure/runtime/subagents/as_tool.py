@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeAlias, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError, ToolError
@@ -59,7 +60,7 @@ def build_agent_tool(
     narrow_permission: bool = True,
 ) -> Tool[..., Any]:
     """Build a tool that gives tasks to an agent. See `Agent.as_tool`."""
-    return subagent(
+    given = subagent(
         name or sanitize_agent_name(agent.name),
         description or agent.description or f"Give a task to {agent.name!r}, another agent, and get its answer.",
         lambda _: agent,
@@ -69,6 +70,7 @@ def build_agent_tool(
         max_depth=max_depth,
         narrow_permission=narrow_permission,
     )
+    return replace(given, agents=(agent,))
 
 
 def subagent(

@@ -7,6 +7,8 @@ editor = orchestrator(planner, [researcher, writer])
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
+from msgspec.structs import replace
+
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError, ToolError
 from perdure.core.event import ValueKept
@@ -141,7 +143,8 @@ def _build_delegate_tool(crew: BackgroundAgents, max_depth: int) -> Tool[..., An
         )
         return await run_subagent(given, run)
 
-    return tool(delegate, description=description, effect="idempotent", asks_first=True, credentials=False)
+    given = tool(delegate, description=description, effect="idempotent", asks_first=True, credentials=False)
+    return replace(given, agents=tuple(crew.agents.values()))
 
 
 async def _start_in_background(crew: BackgroundAgents, context: ToolContext[Any], name: str, task: str) -> ToolOutput:
