@@ -268,6 +268,21 @@ async def test_an_answer_about_a_tool_that_has_changed_is_not_dropped_in_silence
     assert [question.ask_id in each.getMessage() for each in caplog.records] == [True]
 
 
+async def test_of_two_calls_in_one_question_the_warning_names_the_one_whose_tool_has_changed(caplog):
+    @tool(permission=True)
+    async def send(what: str) -> str:
+        """Send."""
+        return f"sent {what}"
+
+    store, gate = MemoryStore(), Permissions(handler=later)
+    both = [calls(call("pay", what="tea"), call("send", what="tea")), "Done."]
+    await agent_of(gate, store, tools=[pay, send], replies=both).session("s").run("Go")
+    changed = agent_of(gate, store, tools=[other_pay(), send], replies=["Done."]).session("s")
+    (anew,) = (await changed.resume()).questions
+    assert len(anew.calls) == 2
+    assert ["'pay'" in each.getMessage() for each in caplog.records] == [True]
+
+
 PROGRAM = """
 import asyncio, sys
 from perdure import Agent, Permissions, later, tool

@@ -6,7 +6,7 @@ that work for them, in the foreground or in the background. Agents that are know
 first event; one that a factory builds is added when it begins.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from perdure.core.fold import State
 from perdure.core.message import Message, ToolCall
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.tool import Tool
+from perdure.core.toolbox import Toolbox
 
 from .agent_spec import AgentSpec
 
@@ -61,7 +62,8 @@ def is_redaction_complete(agent: AgentSpec[Any], redaction: RelatedRunsRedaction
 def _list_related_agents(agent: AgentSpec[Any], tools: Iterable[Tool[..., Any]] = ()) -> list[AgentSpec[Any]]:
     """Return the agent, and those that it can hand over or give tasks to, directly or through others."""
     found: list[AgentSpec[Any]] = []
-    waiting = [agent, *_list_agents_of_tools(tools)]
+    given = Toolbox(tools) if isinstance(tools, Sequence) else ()  # an iterator is left to the run
+    waiting = [agent, *_list_agents_of_tools(given)]
     while waiting:
         each = waiting.pop(0)
         if each not in found:
