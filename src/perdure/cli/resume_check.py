@@ -45,7 +45,7 @@ async def format_resume_hint(
 async def find_chief_session(store: "Store", session_id: str, state: "State") -> "tuple[str, State]":
     """Return the id and the state of the session that a background agent works for; of any other session, its own."""
     from perdure.core.fold import fold_entries
-    from perdure.runtime.late_result_forwarding import find_task_giver
+    from perdure.runtime.run_ownership import find_task_giver
 
     while above := find_task_giver(state, session_id):
         session_id, state = above, fold_entries(await store.read(above))

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.core.event import RunResumed
-from perdure.core.fold import State
 from perdure.core.message import Message
 from perdure.core.outcome import Outcome
 from perdure.runtime.driver import NOTHING_NEW
@@ -25,6 +24,10 @@ class ReplaySession(Session[Any]):
     `/name` and `@file` in these messages are not handled again.
     """
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._driver.accepts_any_agent = True  # a replay shows what another one would do
+
     async def begin(self, segment: RunSegment, overrides: RunOverrides) -> Outcome[Any] | None:
         """Begin or resume a run as recorded, and return its outcome; `None` if there was nothing to answer."""
         run_id = segment.started.run_id
@@ -32,9 +35,6 @@ class ReplaySession(Session[Any]):
             self._driver.cancel_run(run_id, "now")
         outcome = await self._driver.perform_command(_command(segment, run_id, overrides))
         return None if outcome.reason == NOTHING_NEW else outcome
-
-    def _check_agent_of_run(self, state: State) -> None:
-        """Accept every agent: a replay shows what another one would do."""
 
     async def view(self) -> Sequence[Message]:
         """Return the messages that the model would be sent now, after compaction."""

@@ -29,6 +29,7 @@ from perdure.core.event import (
 )
 from perdure.core.event_erasure import REDACTED
 from perdure.core.fold import RunWithInputId, State
+from perdure.core.last_run_progress import GIVEN_BY_SETTING
 from perdure.core.log_repair import (
     ENDING_CRASH_LOOP,
     ENDING_LOG_DAMAGED,
@@ -77,6 +78,7 @@ from .past_outcome import rebuild_outcome
 from .post_delivery import PostPoller, fill_mailbox, promote_follow_ups
 from .resume_reasons import CALL_OPTION, find_resume_reasons, is_resumable
 from .run_builder import build_run, check_deps
+from .run_ownership import check_agent_of_run
 from .run_task import mark_exception_retrieved, start_task_eagerly
 from .session_channel import ChannelUser, SessionChannel, hold_command_turn, release_nothing, remove_watchers_when_done
 from .session_redaction import add_agent_redactors, check_id_for_secrets, redact_input_id
@@ -145,6 +147,8 @@ class SessionDriver(ChannelUser):
         """The posts that have come while the run was being built."""
         self._poller: PostPoller | None = None
         """Looks for posts of others during a run."""
+        self.accepts_any_agent = False
+        """True if it may continue runs that an agent of another name began."""
 
     # -- control from outside ------------------------------------------------------------------------------------------
 
@@ -471,6 +475,8 @@ class SessionDriver(ChannelUser):
                 )
                 return RunPlan(command.run_id, command.overrides, opening, may_wait=False)
             case WakeCommand() | CompactCommand():
+                if GIVEN_BY_SETTING in self._state.settings:
+                    self._check_agent_of_run()
                 started = self._build_run_started(command.overrides, command.run_id)
                 return RunPlan(command.run_id, command.overrides, self._build_opening_events(started))
 
@@ -535,7 +541,13 @@ class SessionDriver(ChannelUser):
                 f"session {self.session_id!r} has nothing to resume: it was calling a tool; use run() to settle it"
             )
             raise UsageError(message)
+        self._check_agent_of_run()
         return before
+
+    def _check_agent_of_run(self) -> None:
+        """Raise `UsageError` if an agent of another name began the last run: this one may lack its tools."""
+        if not self.accepts_any_agent:
+            check_agent_of_run(self._state, self.agent.name, self.session_id)
 
     # -- building the run ----------------------------------------------------------------------------------------------
 

@@ -12,12 +12,12 @@ from perdure.core.error import ConfigError, Fenced, SessionBusy
 from perdure.core.event import InboxResolved
 from perdure.core.fold import State, fold_events
 from perdure.core.inbox import INBOX_POST, build_inbox_message
-from perdure.core.last_run_progress import GIVEN_BY_SETTING
 from perdure.core.message import check_labels
 from perdure.core.run_mailbox import FOLLOW_UP_POST, STEER_POST, build_message_post
 from perdure.core.store import Lease, Log, Post, Store, finish_before_cancel, identify_session, read_events
 
 from .driver import pass_post_to_run
+from .run_ownership import find_task_giver
 from .session_channel import delay_commands, get_or_create_channel
 
 
@@ -70,18 +70,6 @@ async def _forward_under_lease(store: Store, lease: Lease, clock: Clock) -> None
 def _find_session_above(state: State, session_id: str) -> str:
     """Return the id of the session that gave the task, if the task is over; empty otherwise."""
     return "" if state.run is None or state.is_interrupted else find_task_giver(state, session_id)
-
-
-def find_task_giver(state: State, session_id: str) -> str:
-    """Return the id of the session that gave a background agent its task; empty for any other session.
-
-    It is stored as the process knew it that gave the task, which may have used a part of this store, or the whole.
-    """
-    above = state.settings.get(GIVEN_BY_SETTING)
-    if not isinstance(above, str):
-        return ""
-    here = session_id.rpartition("/")[0]
-    return here if f"/{here}".endswith(f"/{above}") or f"/{above}".endswith(f"/{here}") else above
 
 
 def _find_results(state: State, posts: list[Post]) -> dict[str, InboxResolved]:

@@ -20,7 +20,6 @@ from perdure.core.event import GrantRevoked, QuestionAsked
 from perdure.core.fold import State, fold_entries
 from perdure.core.inbox import InboxItem, build_resolution_post, list_inbox_items
 from perdure.core.jsonable import replace_surrogates, to_jsonable, to_text
-from perdure.core.last_run_progress import GIVEN_BY_SETTING
 from perdure.core.message import Content, Message, ToolCall, ToolResult, check_labels
 from perdure.core.model import Model
 from perdure.core.outcome import Outcome
@@ -255,9 +254,8 @@ class Session(StoredSession[D]):
 
         Raises `UsageError` if an agent of another name began the run: it may lack its tools.
         """
-        return await self._perform_resume(
-            _build_resume_command("session.resume", add_output(overrides, output), take_over, unpark)
-        )
+        command = _build_resume_command("session.resume", add_output(overrides, output), take_over, unpark)
+        return await self._driver.perform_command(command)
 
     @overload
     def resume_stream(
@@ -306,7 +304,7 @@ class Session(StoredSession[D]):
         command = _build_resume_command("session.resume_stream", add_output(overrides, output), take_over, unpark)
         return RunStream(
             command.run_id,
-            partial(self._perform_resume, command),
+            partial(self._driver.perform_command, command),
             partial(self._cancel_run, command.run_id),
             self,
             backpressure=backpressure,
@@ -695,28 +693,6 @@ class Session(StoredSession[D]):
 
         return await expand_and_run(self, command, self._driver)
 
-    async def _perform_resume(self, command: ResumeCommand) -> Outcome[Any]:
-        """Resume the last run, unless an agent of another name began it."""
-        state = await self.read_state()
-        if state.is_interrupted or state.is_parked:
-            self._check_agent_of_run(state)
-        return await self._driver.perform_command(command)
-
-    def _check_agent_of_run(self, state: State) -> None:
-        """Raise `UsageError` if an agent of another name began the last run: this one may lack its tools."""
-        if state.run is None or state.run.agent in {self.agent.name, ""}:  # older logs have no name
-            return
-        from .late_result_forwarding import find_task_giver  # at first use: for a quick start
-
-        above = find_task_giver(state, self.session_id)
-        advice = "continue it with its own agent, or begin another run with run()"
-        if above:
-            advice = f"it works in the background for session {above!r}: wake() that one, which continues both"
-        raise UsageError(
-            f"the last run of session {self.session_id!r} was begun by agent {state.run.agent!r}, and this is agent "
-            f"{self.agent.name!r}: {advice}"
-        )
-
     def _add_session_role(self, options: RunOverrides) -> RunOverrides:
         """Add the session's role, unless the run asks for another; a resumed run keeps its own."""
         return {**options, "role": self.role} if self.role and "role" not in options else options
@@ -763,8 +739,6 @@ class Session(StoredSession[D]):
         found = find_reasons(state, posts, self._now())
         if not (found or self._has_background_work(state, posts)):
             return None
-        if found and (is_resumable(state) or GIVEN_BY_SETTING in state.settings):
-            self._check_agent_of_run(state)
         try:
             outcome = await self._driver.perform_command(self._build_wake_command(state if found else None, options))
         except SessionBusy:

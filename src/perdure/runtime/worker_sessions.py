@@ -14,8 +14,8 @@ from perdure.core.outcome import Outcome
 from perdure.core.store import Store, find_full_session_id
 
 from .agent_spec import AgentSpec
-from .late_result_forwarding import find_task_giver
 from .overrides import ChooseOverrides, Overrides
+from .run_ownership import find_task_giver
 from .session import Session
 
 logger = logging.getLogger("perdure")
