@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.core.event import RunResumed
-from perdure.core.fold import State
 from perdure.core.message import Message
 from perdure.core.outcome import Outcome
 from perdure.runtime.driver import NOTHING_NEW
@@ -33,8 +32,9 @@ class ReplaySession(Session[Any]):
         outcome = await self._driver.perform_command(_command(segment, run_id, overrides))
         return None if outcome.reason == NOTHING_NEW else outcome
 
-    def _check_agent_of_run(self, state: State) -> None:
-        """Accept every agent: a replay shows what another one would do."""
+    async def _perform_resume(self, command: ResumeCommand) -> Outcome[Any]:
+        """Resume the last run, whichever agent began it: a replay shows what another one would do."""
+        return await self._driver.perform_command(command)
 
     async def view(self) -> Sequence[Message]:
         """Return the messages that the model would be sent now, after compaction."""

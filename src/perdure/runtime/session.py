@@ -20,7 +20,6 @@ from perdure.core.event import GrantRevoked, QuestionAsked
 from perdure.core.fold import State, fold_entries
 from perdure.core.inbox import InboxItem, build_resolution_post, list_inbox_items
 from perdure.core.jsonable import replace_surrogates, to_jsonable, to_text
-from perdure.core.last_run_progress import GIVEN_BY_SETTING
 from perdure.core.message import Content, Message, ToolCall, ToolResult, check_labels
 from perdure.core.model import Model
 from perdure.core.outcome import Outcome
@@ -47,6 +46,7 @@ from .active_agent import (
     get_active_agent,
     get_session_configuration,
 )
+from .agent_of_run import check_agent_of_run
 from .driver import NOTHING_NEW, is_running_here
 from .driver_commands import CallToolCommand, CompactCommand, DriverCommand, ResumeCommand, RunCommand, WakeCommand
 from .handoff import ACTIVE_AGENT
@@ -251,9 +251,8 @@ class Session(StoredSession[D]):
         Calls that had finished keep their results. Calls that had been started are settled by their `effect`; those
         that had not are made now. A run that was resumed three times without progress is parked. `unpark` takes up a
         run that was parked, if no other run has begun since: it keeps its id, its `input_id` and its usage, and gets
-        three more attempts. Calls that were open when it was parked have their results already.
-
-        Raises `UsageError` if an agent of another name began the run: it may lack its tools.
+        three more attempts. Calls that were open when it was parked have their results already. Raises `UsageError` for
+        a run that an agent of another name began: this one may lack its tools.
         """
         return await self._perform_resume(
             _build_resume_command("session.resume", add_output(overrides, output), take_over, unpark)
@@ -697,25 +696,8 @@ class Session(StoredSession[D]):
 
     async def _perform_resume(self, command: ResumeCommand) -> Outcome[Any]:
         """Resume the last run, unless an agent of another name began it."""
-        state = await self.read_state()
-        if state.is_interrupted or state.is_parked:
-            self._check_agent_of_run(state)
+        check_agent_of_run(self.agent.name, self.session_id, await self.read_state(), unpark=command.unpark)
         return await self._driver.perform_command(command)
-
-    def _check_agent_of_run(self, state: State) -> None:
-        """Raise `UsageError` if an agent of another name began the last run: this one may lack its tools."""
-        if state.run is None or state.run.agent in {self.agent.name, ""}:  # older logs have no name
-            return
-        from .late_result_forwarding import find_task_giver  # at first use: for a quick start
-
-        above = find_task_giver(state, self.session_id)
-        advice = "continue it with its own agent, or begin another run with run()"
-        if above:
-            advice = f"it works in the background for session {above!r}: wake() that one, which continues both"
-        raise UsageError(
-            f"the last run of session {self.session_id!r} was begun by agent {state.run.agent!r}, and this is agent "
-            f"{self.agent.name!r}: {advice}"
-        )
 
     def _add_session_role(self, options: RunOverrides) -> RunOverrides:
         """Add the session's role, unless the run asks for another; a resumed run keeps its own."""
@@ -758,8 +740,8 @@ class Session(StoredSession[D]):
         found = find_reasons(state, posts, self._now())
         if not (found or self._has_background_work(state, posts)):
             return None
-        if found and (is_resumable(state) or GIVEN_BY_SETTING in state.settings):
-            self._check_agent_of_run(state)
+        if found:
+            check_agent_of_run(self.agent.name, self.session_id, state)
         try:
             outcome = await self._driver.perform_command(self._build_wake_command(state if found else None, options))
         except SessionBusy:
