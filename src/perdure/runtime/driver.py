@@ -531,6 +531,8 @@ class SessionDriver(ChannelUser):
         if before is None:
             message = f"there is no session {self.session_id!r} to resume: use run() to begin it"
             raise SessionNotFound(message)
+        if GIVEN_BY_SETTING in self._state.settings:
+            self._check_agent_of_run()
         if not self._state.is_interrupted and not (unpark and self._state.is_parked):
             status = self._state.run_ended_event.status if self._state.run_ended_event else ""
             message = f"session {self.session_id!r} has nothing to resume: its last run ended with status {status!r}"
