@@ -28,7 +28,7 @@ from perdure.runtime.subagents.delegation import orchestrator
 from perdure.shutdown import Shutdown, SignalHandlers
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Recorder, ScriptedModel, call, calls, pause
-from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, log_of, of, rounds, until
+from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, kind, log_of, of, rounds, until
 from tests.transcript import assert_valid
 
 pytestmark = pytest.mark.resumed
@@ -291,6 +291,32 @@ async def test_a_worker_takes_up_nothing_any_more_and_ends(store):
         assert await collect(shutdown.wrap_agent(paying()).attend_all(seconds=QUICK)) == []
     async with asyncio.timeout(SECONDS), aclosing(paying("Paid.").attend_all(seconds=QUICK)) as outcomes:
         assert (await anext(outcomes)).text == "Paid."
+
+
+async def watch_to_end(session: Session[Any]) -> list[str]:
+    return [kind(entry.event) async for entry in session.watch() if entry.seq]
+
+
+async def test_a_watch_ends_when_the_run_of_this_process_has_stored_how_far_it_came(store):
+    held = Held()
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        session = agent(shutdown, store, call("held"), tools=[held.tool]).session("s")
+        watching = asyncio.ensure_future(watch_to_end(session))
+        running = asyncio.ensure_future(session.run("Go."))
+        await held.started.wait()
+        shutdown.begin()
+        asyncio.get_running_loop().call_later(QUICK, held.released.set)
+        assert (await watching)[-2:] == ["tool_finished", "run_waiting"]
+        await running
+        assert (await watch_to_end(session))[-1] == "run_waiting"  # and one that begins later
+
+
+async def test_a_watch_of_a_session_without_a_run_ends_at_once(store):
+    async with asyncio.timeout(SECONDS / 10), Shutdown(signals=()) as shutdown:
+        watching = asyncio.ensure_future(watch_to_end(agent(shutdown, store).session("s")))
+        await until(lambda: shutdown._told._waiters)
+        shutdown.begin()
+        assert await watching == []
 
 
 async def collect(outcomes) -> list[str]:
