@@ -4,7 +4,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
@@ -28,7 +28,7 @@ from perdure.runtime.subagents.delegation import orchestrator
 from perdure.shutdown import Shutdown, SignalHandlers
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Recorder, ScriptedModel, call, calls, pause
-from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, log_of, of, rounds, until
+from tests.doubles import SECONDS, Held, WaitingStore, deaf_tool, kind, log_of, of, rounds, until
 from tests.transcript import assert_valid
 
 pytestmark = pytest.mark.resumed
@@ -293,6 +293,32 @@ async def test_a_worker_takes_up_nothing_any_more_and_ends(store):
         assert (await anext(outcomes)).text == "Paid."
 
 
+async def watch_to_end(session: Session[Any]) -> list[str]:
+    return [kind(entry.event) async for entry in session.watch() if entry.seq]
+
+
+async def test_a_watch_ends_when_the_run_of_this_process_has_stored_how_far_it_came(store):
+    held = Held()
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        session = agent(shutdown, store, call("held"), tools=[held.tool]).session("s")
+        watching = asyncio.ensure_future(watch_to_end(session))
+        running = asyncio.ensure_future(session.run("Go."))
+        await held.started.wait()
+        shutdown.begin()
+        asyncio.get_running_loop().call_later(QUICK, held.released.set)
+        assert (await watching)[-2:] == ["tool_finished", "run_waiting"]
+        await running
+        assert (await watch_to_end(session))[-1] == "run_waiting"  # and one that begins later
+
+
+async def test_a_watch_of_a_session_without_a_run_ends_at_once(store):
+    async with asyncio.timeout(SECONDS / 10), Shutdown(signals=()) as shutdown:
+        watching = asyncio.ensure_future(watch_to_end(agent(shutdown, store).session("s")))
+        await until(lambda: shutdown._told._waiters)
+        shutdown.begin()
+        assert await watching == []
+
+
 async def collect(outcomes) -> list[str]:
     return [each.status async for each in outcomes]
 
@@ -311,7 +337,7 @@ async def test_handlers_that_were_there_before_are_called_as_well():
 
 
 @pytest.mark.parametrize("abortable", [True, False])
-async def test_a_tool_that_ignores_its_cancel_is_left_behind(store, abortable):
+async def test_a_tool_that_ignores_its_cancel_is_left_behind_and_named_in_a_warning(store, abortable, caplog):
     deaf, started, released = deaf_tool(abortable=abortable)
     async with asyncio.timeout(SECONDS), Shutdown(signals=(), tool_seconds=QUICK) as shutdown:
         session = agent(shutdown, store, call("deaf"), tools=[deaf]).session("s")
@@ -319,12 +345,81 @@ async def test_a_tool_that_ignores_its_cancel_is_left_behind(store, abortable):
         await started.wait()
         shutdown.begin()
         outcome = await running
+    released.set()
     assert (outcome.status, outcome.reason) == ("waiting", "shutdown")
-    assert "it may still be running" in outcome.messages[-1].tool_results[0].text
+    (result,) = outcome.messages[-1].tool_results
+    assert str(result.status) == "unknown"
+    assert result.text == (
+        "The process had to end while this ran, and could not wait for its result. It may or may not have taken "
+        "effect: check before repeating."
+    )
     assert shutdown.has_abandoned_runs
+    (warned,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert warned.getMessage() == (
+        f"run {outcome.run_id} of session s was abandoned: 'deaf' did not end in time, and may still be running"
+    )
     again = await Agent(ScriptedModel("I do not know."), tools=[deaf], store=store).session("s").resume()
     assert (again.status, again.text) == ("done", "I do not know.")
+
+
+@pytest.mark.parametrize("effect", ["read", "idempotent"])
+async def test_a_call_that_may_be_repeated_is_made_again_even_if_it_ignored_its_cancel(store, effect):
+    deaf, started, released = deaf_tool(effect=effect)
+    async with asyncio.timeout(SECONDS), Shutdown(signals=(), tool_seconds=QUICK) as shutdown:
+        running = asyncio.ensure_future(agent(shutdown, store, call("deaf"), tools=[deaf]).session("s").run("Go."))
+        await started.wait()
+        shutdown.begin()
+        assert (await running).status == "waiting"
     released.set()
+    again = await Agent(ScriptedModel("Done."), tools=[deaf], store=store).session("s").resume()
+    assert [each.text for each in again.messages[-2].tool_results] == ["late"]
+
+
+async def test_an_engine_that_ignores_its_cancel_is_named_in_the_warning(store, caplog):
+    started, released = asyncio.Event(), asyncio.Event()
+
+    async def deaf_engine(run):
+        started.set()
+        while not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await released.wait()
+        return await react(run)
+
+    async with asyncio.timeout(SECONDS), Shutdown(signals=(), tool_seconds=QUICK) as shutdown:
+        deaf = shutdown.wrap_agent(Agent(ScriptedModel("Never."), engine=deaf_engine, store=store))
+        running = asyncio.ensure_future(deaf.session("s").run("Go."))
+        await started.wait()
+        shutdown.begin()
+        assert (await running).status == "waiting"
+    released.set()
+    assert "was abandoned: its engine did not end in time" in caplog.text
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_tool_that_outlives_its_process_leaves_no_error_behind(count, caplog):
+    """The end of `asyncio.run` cancels its task, which finds that it can store nothing more."""
+    statuses: list[str] = []
+
+    async def main() -> None:
+        started = asyncio.Event()
+
+        @tool(abortable=False)
+        async def pay() -> str:
+            """Pay."""
+            started.set()
+            await asyncio.Event().wait()
+            return "never"
+
+        async with asyncio.timeout(SECONDS), Shutdown(signals=(), tool_seconds=QUICK) as shutdown:
+            session = agent(shutdown, MemoryStore(), calls(*[call("pay")] * count), tools=[pay]).session("s")
+            running = asyncio.ensure_future(session.run("Go."))
+            await started.wait()
+            shutdown.begin()
+            statuses.extend(str(each.result.status) for each in (await running).tool_calls if each.result)
+
+    asyncio.run(main())
+    assert statuses == ["unknown"] * count
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 # -- what comes too late -----------------------------------------------------------------------------------------------

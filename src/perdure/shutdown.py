@@ -1,10 +1,11 @@
 """Graceful shutdown: on SIGTERM or SIGHUP, stop the runs of a process so that the next process can resume them.
 
 Supervisors send SIGTERM, wait, and then kill. In between, runs that wait for the model stop at once; tools get ten
-seconds, then they are cancelled, and one that ignores even that is abandoned. Finished work is stored, and the session
-is released. The run is not over: its outcome is `waiting` with the reason `shutdown`, and `resume` or a worker
-continues it. A run that cannot be resumed, because its session is not kept, ends as `cancelled` with that reason. No
-run begins any more: a prompt that comes later, or that waits for its turn, raises `ShuttingDown` and is not stored.
+seconds, then they are cancelled, and one that ignores even that, or has `abortable=False`, is abandoned: its result is
+unknown, and a warning is logged. Finished work is stored, and the session is released. The run is not over: its outcome
+is `waiting` with the reason `shutdown`, and `resume` or a worker continues it. A run that cannot be resumed, because
+its session is not kept, ends as `cancelled` with that reason. No run begins any more: a prompt that comes later, or
+that waits for its turn, raises `ShuttingDown` and is not stored.
 
     async with agent, Shutdown() as shutdown:
         outcome = await shutdown.wrap_agent(agent).session("s").run("…")
@@ -100,7 +101,8 @@ class Shutdown:
         self.requested = False
         """True once the process was asked to end."""
         self.has_abandoned_runs = False
-        """True if a run was abandoned whose tool may still be running: `asyncio.run` would wait for it."""
+        """True if a run was abandoned whose tool may still be running: `asyncio.run` cancels an async one at its end,
+        and waits for it if it ignores that."""
         self._tool_seconds = tool_seconds
         self._numbers = signals
         self._signals: SignalHandlers | None = None
@@ -173,7 +175,7 @@ class Shutdown:
         asyncio.get_running_loop().call_later(LAST_SECONDS, self._abandon_runs)
 
     def _abandon_runs(self) -> None:
-        """Abandon runs that ignore cancellation, so that the others can be stored."""
+        """Abandon runs that ignore cancellation, or whose tool must not be aborted, so that the process can end."""
         for run in list(self._runs):
             self.has_abandoned_runs = run.abandon() or self.has_abandoned_runs
 

@@ -224,6 +224,13 @@ def test_a_log_in_good_order_needs_no_repair():
     assert build_repair_events(folded(*START, MessageAdded(assistant("Hello.")), RunEnded("done"))) == []
 
 
+def test_a_started_call_that_only_reads_may_be_repeated():
+    state = repaired(*START, MessageAdded(reply("a")), ToolStarted("a", "look", "read", "key"))
+    assert [(result.status, result.text) for result in state.messages[2].tool_results] == [
+        (Status.UNKNOWN, "The runtime stopped while this ran. It only reads, and changes nothing: it can be repeated.")
+    ]
+
+
 def test_started_calls_become_unknown_and_others_say_that_they_never_began():
     state = repaired(*START, MessageAdded(reply("a", "b", "c")), started("a"), started("b"), finished("b"))
     results = state.messages[2].tool_results

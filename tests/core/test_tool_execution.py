@@ -278,6 +278,20 @@ async def test_a_tool_that_takes_too_long_is_told_to_stop_and_timed_out():
     assert result.text == f"Timed out after 3 seconds; it may still be running. {CHECK_FIRST}"
 
 
+@pytest.mark.parametrize(
+    ("effect", "advice"),
+    [
+        ("read", "It only reads, and changes nothing: it can be repeated."),
+        ("idempotent", CHECK_FIRST),  # a call that the model makes again has another key
+        ("ask", CHECK_FIRST),
+    ],
+)
+async def test_the_model_is_told_to_check_first_unless_the_tool_only_reads(effect, advice):
+    held = Held(timeout_seconds=3.0, effect=effect)
+    late = await timed_out(held.tool, held.started, 3)
+    assert late.text == f"Timed out after 3 seconds; it may still be running. {advice}"
+
+
 async def test_a_tool_that_ends_in_time_is_not_timed_out():
     held = Held(timeout_seconds=3.0)
     held.released.set()

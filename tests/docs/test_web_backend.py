@@ -28,12 +28,16 @@ SHIP = {"text": "please ship it", "input_id": "mail-7"}
 class Server:
     """The backend of the page, in a process of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         self.address = f"http://127.0.0.1:{port}"
-        options = ("--port", str(port), "--log-level", "warning", "--timeout-graceful-shutdown", "1")
-        self.process = subprocess.Popen([sys.executable, "-m", "uvicorn", "backend:app", *options], cwd=folder)
+        options = ("--port", str(port), "--log-level", "warning", "--timeout-graceful-shutdown", "1", *options)
+        command = [sys.executable, "-m", "uvicorn", "backend:app", *options]
+        self.errors = folder / "errors.txt"
+        """What the server writes to stderr."""
+        with self.errors.open("wb") as errors:
+            self.process = subprocess.Popen(command, cwd=folder, stderr=errors)
         until = time.monotonic() + SECONDS
         while not self._is_up():
             assert self.process.poll() is None, "the server has ended"
@@ -268,15 +272,44 @@ async def test_a_server_that_is_asked_to_end_leaves_its_run_to_the_next_one(fold
         async with Client(server) as client, client.post("messages", **SHIP) as response:
             await Frames(response).read_until("tool")
             stopping = asyncio.get_running_loop().run_in_executor(None, server.stop)
-            assert (await Frames(response).read_until())[-1]["type"] == "waiting"
+            assert (await Frames(response).read_until())[-1] == {"type": "waiting", "reason": "shutdown"}
             assert await stopping in {0, -signal.SIGTERM}
     with Server(folder) as server:
         async with Client(server) as client, client.post("resume") as response:
             events = await Frames(response).read_until()
     assert events[-1]["type"] == "ended"
-    assert "I was told: The run was cancelled while this ran" in "".join(
+    assert "I was told: The process had to end while this ran" in "".join(
         [each["text"] for each in events if each["type"] == "assistant"]
     )
+
+
+async def test_open_pages_end_when_the_server_is_asked_to_and_it_logs_no_error(folder):
+    page = folder / "backend.py"
+    page.write_text(page.read_text(encoding="utf-8").replace("tool_seconds=10", "tool_seconds=0.2"), encoding="utf-8")
+    with Server(folder, "--timeout-graceful-shutdown", str(SECONDS)) as server:
+        async with (
+            Client(server) as client,
+            Client(server, "idle") as idle,
+            client.watch() as working_page,
+            idle.watch() as idle_page,
+            client.post("messages", **SHIP),
+        ):
+            await working_page.read_until("tool")
+            stopping = asyncio.get_running_loop().run_in_executor(None, server.stop)
+            assert await working_page.read_until() == [{"type": "waiting", "reason": "shutdown"}]
+            assert await idle_page.read_until() == []
+            assert await stopping in {0, -signal.SIGTERM}
+        assert server.errors.read_text(encoding="utf-8") == ""
+
+
+async def test_a_run_in_progress_is_steered_once_for_each_id(client):
+    async with client.post("steer", text="Be brief.", post_id="1") as first:
+        assert await first.json() == {"new": True}
+    async with client.post("steer", text="Be brief.", post_id="1") as second:
+        assert await second.json() == {"new": False}
+    async with client.post("messages", text="hello") as response:
+        said = [each["text"] for each in await Frames(response).read_until() if each["type"] == "user"]
+    assert said == ["hello", "Be brief."]
 
 
 async def test_a_run_that_a_crash_cut_off_is_resumed_in_a_stream(folder):

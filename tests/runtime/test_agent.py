@@ -205,6 +205,16 @@ async def test_an_agent_lets_go_of_its_store_when_its_block_is_left():
     assert store.closed == 1
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Jb", "a/b"])
+def test_a_name_that_breaks_paths_or_garbles_logs_is_refused(name):
+    with pytest.raises(ConfigError, match=r"Agent\(name=.*without (line breaks|slashes)"):
+        Agent(ScriptedModel(), name=name)
+
+
+def test_a_name_with_blanks_and_signs_is_accepted_and_a_tool_gets_a_name_that_providers_accept():
+    assert Agent(ScriptedModel(), name="Zoë, 1st mate!").as_tool().name == "Zo___1st_mate_"
+
+
 async def test_every_watcher_is_told_about_every_session():
     first, second = Recorder(), Recorder()
     agent = Agent(ScriptedModel("One.", "Two."), watchers=[first, second])

@@ -953,6 +953,42 @@ async def test_entries_that_come_while_the_log_is_read_are_told_once():
     assert [entry.seq for entry in await watching if entry.seq] == [*range(1, 16)]
 
 
+@pytest.mark.parametrize("session_id", ["a\nb", "a\x1b[2Jb", "a\u2028b"])
+async def test_a_session_whose_id_would_garble_lists_is_not_begun_and_one_that_exists_is_opened(session_id):
+    store = MemoryStore()
+    session = Agent(ScriptedModel("Hello."), tools=[Ledger().tools[0]], store=store).session(session_id)
+    beginnings = (
+        lambda: session.run("Hi"),
+        lambda: session.stream("Hi").outcome(),
+        lambda: session.call("read", {}),
+        lambda: session.skill("sail"),
+        lambda: session.keep("note", 1),
+    )
+    for begin in beginnings:
+        with pytest.raises(ConfigError, match="without line breaks and other control characters"):
+            await begin()
+    assert await store.list() == []
+    await crashed(store, session_id, RunStarted(run_id="r1"), RunEnded("done", run_id="r1"))
+    assert (await session.run("Hi")).status == "done"
+    with pytest.raises(ConfigError, match="without line breaks"):
+        await session.fork("c\nd")
+
+
+async def test_a_run_that_is_cancelled_twice_was_there_both_times():
+    held = Held()
+    session = Agent(ScriptedModel(call("held")), tools=[held.tool]).session()
+    async with asyncio.timeout(SECONDS):
+        running = asyncio.ensure_future(session.run("Go."))
+        await held.started.wait()
+        assert [await session.cancel(), await session.cancel()] == [True, True]
+        assert (await running).status == "cancelled"
+    assert await session.cancel() is False
+    store = MemoryStore()
+    await crashed(store, "s", RunStarted(run_id="r1"))
+    elsewhere = Agent(ScriptedModel(), store=store).session("s")
+    assert [await elsewhere.cancel(), await elsewhere.cancel()] == [True, True]
+
+
 async def test_a_watch_ends_when_the_session_is_closed():
     session = Agent(ScriptedModel("Hello.")).session()
     await session.run("Hi")

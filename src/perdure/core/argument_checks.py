@@ -34,6 +34,21 @@ def require_text(call: str, name: str, value: object, *, non_empty: bool = False
         raise_config_error(call, name, value, "give non-empty text" if non_empty else "give text")
 
 
+def require_one_line(call: str, name: str, value: str) -> None:
+    """Raise `ConfigError` if a name or id has line breaks or other control characters, which garble lists and logs."""
+    if has_control_characters(value):
+        raise_config_error(call, name, value, "give text without line breaks and other control characters")
+
+
+def has_control_characters(text: str) -> bool:
+    """Return True if a text has line breaks or other control characters."""
+    if text.isprintable():
+        return False
+    import unicodedata  # at first use: nearly all names are printable
+
+    return any(unicodedata.category(each) in {"Cc", "Zl", "Zp"} for each in text)
+
+
 def require_bool(call: str, name: str, value: object) -> None:
     """Raise `ConfigError` unless the value is True or False."""
     if not isinstance(value, bool):

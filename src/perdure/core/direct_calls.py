@@ -92,7 +92,9 @@ async def carry_out_direct_calls(run: "Run", calls: Sequence[ToolCall]) -> None:
 async def store_open_direct_results(run: "Run", calls: Sequence[ToolCall]) -> None:
     """Store a result for each direct call that has none: `unknown` if the call had begun, else not started."""
     left = [
-        build_interrupted_result(call) if call.call_id in run.entered_calls else build_not_started_result(call)
+        build_interrupted_result(call, run.state.find_started_effect(call.call_id))
+        if call.call_id in run.entered_calls
+        else build_not_started_result(call)
         for call in calls
         if call.call_id not in run.state.direct_results
     ]

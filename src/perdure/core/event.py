@@ -106,7 +106,7 @@ class RunEnded(Event, frozen=True):
     cost_usd: float | None = None
     """Cost of the run; `None` when the model's price is not known."""
     turns: int = 0
-    """Number of turns that the model had."""
+    """Number of turns that were begun, also one whose request failed, or was refused by a budget and not sent."""
 
 
 class TurnStarted(Event, frozen=True):

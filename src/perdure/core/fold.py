@@ -377,6 +377,11 @@ class State:
             return frozenset()  # before each batch of calls, unless the run was resumed
         return frozenset([*self.started_calls, *self.subagents, *self.child_paths_by_call])
 
+    def find_started_effect(self, call_id: str) -> str:
+        """Return the effect class of a tool call that has begun and has no result; empty if it is not known."""
+        started = self.started_calls.get(call_id)
+        return "" if started is None else started.effect
+
     @property
     def session_inbox(self) -> dict[str, InboxAdded]:
         """Pending inbox items of all agents of the session, by item id."""

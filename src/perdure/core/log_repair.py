@@ -11,6 +11,7 @@ from .run_cost import find_cost_usd
 INTERRUPTED_CALL_TEXT = (
     "The runtime stopped while this ran. It may or may not have taken effect. Check the state before repeating."
 )
+INTERRUPTED_READ_TEXT = "The runtime stopped while this ran. It only reads, and changes nothing: it can be repeated."
 NOT_STARTED_CALL_TEXT = "This call was not started: the run ended before its turn came. It had no effect."
 
 
@@ -81,10 +82,16 @@ def _build_task_given_up(task: SubagentStarted, ending: tuple[str, str, str]) ->
     return SubagentFinished(task.call_id, task.name, status, words, run_id=task.run_id, path=task.path)
 
 
+def describe_interrupted_call(effect: str) -> str:
+    """Return the text about a tool call that a crash interrupted, for the effect of its tool; `""` if not known."""
+    return INTERRUPTED_READ_TEXT if effect == "read" else INTERRUPTED_CALL_TEXT
+
+
 def _build_lost_result(state: State, call_id: str, name: str, run_id: str, *, started: bool) -> list[Event]:
-    status, text = (
-        (Status.UNKNOWN, INTERRUPTED_CALL_TEXT) if started else (Status.CANCELLED_BEFORE_START, NOT_STARTED_CALL_TEXT)
-    )
+    if started:
+        status, text = Status.UNKNOWN, describe_interrupted_call(state.find_started_effect(call_id))
+    else:
+        status, text = Status.CANCELLED_BEFORE_START, NOT_STARTED_CALL_TEXT
     result = ToolResult(call_id, name, (Text(text),), status)
     return [*build_withdrawals(state, result), ToolFinished(call_id, name, result, run_id=run_id, path=state.path)]
 

@@ -53,7 +53,7 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
     cache: CacheReport = CacheReport()
     """Use of the provider's prompt cache, and what prevented it."""
     turns: int = 0
-    """Number of turns that the model had."""
+    """Number of turns that were begun, also one whose request failed, or was refused by a budget and not sent."""
     run_id: str = ""
     session_id: str = ""
     error: Exception | None = None

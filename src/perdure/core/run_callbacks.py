@@ -109,10 +109,14 @@ def find_shutdown_signal(engine: Engine | None) -> ShutdownSignal | None:
     return found
 
 
+def is_shutting_down(process_end: ShutdownSignal | None) -> bool:
+    """Return True if the process was asked to end."""
+    return process_end is not None and process_end.requested
+
+
 def refuse_after_shutdown(engine: Engine, session_id: str) -> None:
     """Raise `ShuttingDown` if the process that would perform runs with this engine was asked to end."""
-    process_end = find_shutdown_signal(engine)
-    if process_end is not None and process_end.requested:
+    if is_shutting_down(find_shutdown_signal(engine)):
         message = (
             f"this process was asked to end, and begins no more runs of session {session_id!r}: nothing was stored, "
             "so ask the next process again, for a prompt with the same input_id"

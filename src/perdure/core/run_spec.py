@@ -38,7 +38,8 @@ class RunOptions(Struct, Generic[D], kw_only=True, eq=False, dict=True):
     """The options of an agent that its runs use without changing them."""
 
     name: str = "agent"
-    """The agent's name, in events, in logs and as a tool."""
+    """The agent's name, in events, in logs and as a tool, in which `_` replaces what a tool's name cannot have. One
+    line, without slashes."""
     limits: Limits = Limits()
     """Upper limits of a run: turns, tokens, money, time, tools."""
     settings: Settings = Settings()

@@ -141,7 +141,8 @@ class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False, metacl
     parallel: bool = True
     """`False`: no other call runs at the same time."""
     abortable: bool = True
-    """`False`: a cancel waits until a call that has started is done."""
+    """`False`: a cancel waits until a call that has started is done. The end of the process, as with `Shutdown`, does
+    not."""
     timeout_seconds: float | None = None
     """Stop waiting for the call after this long."""
     retries: int = 0

@@ -150,11 +150,13 @@ async def run_call(run: "Run", prepared: PreparedCall) -> ToolResult:
         except RunSuspended:
             raise
         except _CallTimedOut as late:
-            return build_uncertain_result(prepared.call, Status.TIMED_OUT, str(late))
+            return build_uncertain_result(prepared.call, Status.TIMED_OUT, str(late), tool.effect)
         except asyncio.CancelledError as stop:
             if _is_run_cancelled(run, prepared):
                 prepared.is_interrupted = True
-                return build_uncertain_result(prepared.call, Status.CANCELLED, "The run was cancelled while this ran.")
+                return build_uncertain_result(
+                    prepared.call, Status.CANCELLED, _describe_cancel(run, "while this ran"), tool.effect
+                )
             error: BaseException = stop
         except GeneratorExit as closing:
             if _current_task() is None:
@@ -263,6 +265,11 @@ def _is_run_cancelled(run: "Run", prepared: PreparedCall) -> bool:
     return prepared.is_interrupted or run.is_interrupted
 
 
+def _describe_cancel(run: "Run", when: str) -> str:
+    """Return why a tool call was cut off: the run was cancelled, or its process had to end and leaves it to another."""
+    return f"{'The process had to end' if run.leaving_reason else 'The run was cancelled'} {when}."
+
+
 def _current_task() -> "asyncio.Task[Any] | None":
     try:
         return asyncio.current_task()
@@ -289,7 +296,7 @@ async def run_finish_hooks(run: "Run", prepared: PreparedCall, result: ToolResul
         if isinstance(error, asyncio.CancelledError) and _is_run_cancelled(run, prepared):
             prepared.is_interrupted = True
             return build_uncertain_result(
-                prepared.call, Status.CANCELLED, "The run was cancelled when this had just finished."
+                prepared.call, Status.CANCELLED, _describe_cancel(run, "when this had just finished"), tool.effect
             )
         run.report_error(error, f"a finish hook of {tool.name!r}")
         return build_error_result(

@@ -5,13 +5,14 @@ from typing import cast
 
 from .error import ToolError
 from .jsonable import error_message, replace_surrogates
-from .log_repair import INTERRUPTED_CALL_TEXT, NOT_STARTED_CALL_TEXT
+from .log_repair import NOT_STARTED_CALL_TEXT, describe_interrupted_call
 from .message import Status, StopReason, Text, ToolCall, ToolResult
 
 CONTAINED_ERRORS = (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit)
 """Errors that a hook or a gate may raise without ending the run. Not `GeneratorExit`: that discards the whole run."""
 
 MAY_HAVE_HAPPENED = "It may or may not have taken effect: check before repeating."
+READ_IS_REPEATABLE = "It only reads, and changes nothing: it can be repeated."
 
 
 class RunSuspended(BaseException):
@@ -33,14 +34,18 @@ def build_denied_result(call: ToolCall, reason: str) -> ToolResult:
     )
 
 
-def build_uncertain_result(call: ToolCall, status: Status, text: str) -> ToolResult:
-    """Build the result of a tool call that may or may not have had an effect (timed out, cancelled, interrupted)."""
-    return ToolResult(call.call_id, call.name, (Text(f"{text} {MAY_HAVE_HAPPENED}"),), status)
+def build_uncertain_result(call: ToolCall, status: Status, text: str, effect: str = "") -> ToolResult:
+    """Build the result of a tool call that may or may not have had an effect (timed out, cancelled, interrupted).
+
+    Of the effects, `read` alone can be repeated by the model: a new call of an `idempotent` tool has another key.
+    """
+    advice = READ_IS_REPEATABLE if effect == "read" else MAY_HAVE_HAPPENED
+    return ToolResult(call.call_id, call.name, (Text(f"{text} {advice}"),), status)
 
 
-def build_interrupted_result(call: ToolCall) -> ToolResult:
+def build_interrupted_result(call: ToolCall, effect: str = "") -> ToolResult:
     """Build the result of a tool call that a crash interrupted after it was recorded as started."""
-    return ToolResult(call.call_id, call.name, (Text(INTERRUPTED_CALL_TEXT),), Status.UNKNOWN)
+    return ToolResult(call.call_id, call.name, (Text(describe_interrupted_call(effect)),), Status.UNKNOWN)
 
 
 def build_not_started_result(call: ToolCall) -> ToolResult:

@@ -40,6 +40,9 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
         Nothing is opened or stored before the session is used. Asked for again, it is the same session: runs of all its
         objects wait for their turn, and watchers of each see all of them. `role` is the role of its runs, unless a run
         asks for another.
+
+        A session whose id has line breaks or other control characters can be opened if it exists, but not begun: that
+        raises `ConfigError`.
         """
         if session_id is not None and (not isinstance(session_id, str) or not session_id.strip()):
             raise ConfigError(f"a session cannot be called {session_id!r}: give a name, or None for a new one")

@@ -389,6 +389,14 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
 
     # -- validation ----------------------------------------------------------------------------------------------------
 
+    def _check_name(self) -> None:
+        """Raise `ConfigError` for a name that breaks the paths of subagents, or garbles logs and lists."""
+        argument_checks.require_text("Agent", "name", self.name, non_empty=True)
+        argument_checks.require_one_line("Agent", "name", self.name)
+        if "/" in self.name:
+            advice = "give a name without slashes, which separate the agents in a path"
+            argument_checks.raise_config_error("Agent", "name", self.name, advice)
+
     def _check_options(self) -> None:
         for name, kind in _OPTION_TYPES.items():
             value = getattr(self, name)
@@ -396,7 +404,7 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
                 raise ConfigError(f"Agent({name}={value!r}): give a {kind.__name__}(…)")
         if not callable(self.engine):
             raise ConfigError(f"Agent(engine={self.engine!r}): give an async function of a Run, such as react")
-        argument_checks.require_text("Agent", "name", self.name, non_empty=True)
+        self._check_name()
         argument_checks.require_text("Agent", "description", self.description)
         argument_checks.require_text("Agent", "instructions", self.instructions)
         argument_checks.require_bool("Agent", "interactive", self.interactive)

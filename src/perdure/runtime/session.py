@@ -324,6 +324,7 @@ class Session(StoredSession[D]):
         if self._driver.find_active_driver() is None and (await self.read_state()).is_waiting:
             message = f"session {self.session_id!r} waits for an answer: session.answer() it first, or cancel() its run"
             raise UsageError(message)
+        await self._check_id_of_new_session()
         from perdure.core.direct_calls import build_direct_call_engine  # at first use, which few programs have
 
         call = ToolCall(new_id(), tool, to_text(arguments))
@@ -338,6 +339,7 @@ class Session(StoredSession[D]):
         """Begin a run with a skill: the model is sent its text, followed by the arguments, as text or as JSON."""
         from .prompt_expansion import build_skill_message
 
+        await self._check_id_of_new_session()
         message, loaded = await build_skill_message(
             get_active_agent(self.agent, await self.read_state()), name, arguments, "code"
         )
@@ -413,8 +415,9 @@ class Session(StoredSession[D]):
     async def cancel(self, mode: CancelMode = "now") -> bool:
         """Cancel the current run, here or in another process: now, after the running tool calls, or after the turn.
 
-        Return True if there was a run. An interrupted run ends when it is resumed. A run that waits for an answer
-        accepts none any more, and ends, in every mode, when it is resumed: by `resume`, `wake` or `attend`.
+        Return True if there was a run, also one that was cancelled before. An interrupted run ends when it is resumed.
+        A run that waits for an answer accepts none any more, and ends, in every mode, when it is resumed: by `resume`,
+        `wake` or `attend`.
         """
         check_cancel_mode(mode)
         if (driver := self._driver.find_active_driver()) is not None:
@@ -581,6 +584,10 @@ class Session(StoredSession[D]):
     async def wake(self, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any] | None:
         """Continue the session if there is a reason to. Return None if there is none, or if it is running already.
 
+        It also takes up tasks of background agents that another process has left, and does not wait for them: if they
+        are the only reason, it returns None, and they run in this process. Before the process ends, `wait_for_agents`,
+        and `wake` once more to pass their results to the model.
+
         A waiting run continues when its question was answered or has expired, or when it was cancelled. A run that a
         crash interrupted is resumed; after three times without progress it is parked. Otherwise a run without a prompt
         passes the posts to the model. `output` and `overrides` are as for `run` and `resume`: code that a run was begun
@@ -687,6 +694,7 @@ class Session(StoredSession[D]):
 
     async def _perform_prompt(self, command: RunCommand) -> Outcome[Any]:
         """Expand the commands, skills and mentions in the prompt, then run it."""
+        await self._check_id_of_new_session()
         if not self.agent.can_expand_prompts:
             return await self._driver.perform_command(command)
         from .prompt_expansion import expand_and_run  # at first use: most prompts are plain text

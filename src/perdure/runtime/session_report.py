@@ -33,7 +33,7 @@ class SessionUsage(Struct, frozen=True, kw_only=True):
     usage: Usage
     """Tokens of all runs, with their subagents, and of summaries."""
     turns: int
-    """Turns of the model."""
+    """Turns that were begun, also those whose request failed, or was refused by a budget and not sent."""
     cost_usd: float | None
     """Cost of all runs in US dollars; `None` if a price is not known."""
     last_input_tokens: int = 0

@@ -18,6 +18,7 @@ from perdure.core.fanout import Subscription
 from perdure.core.fold import State, fold_entries, fold_events
 from perdure.core.jsonable import to_jsonable
 from perdure.core.message import Message
+from perdure.core.run_callbacks import ShutdownSignal, find_shutdown_signal, is_shutting_down
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.store import (
     ForkListingStore,
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 
 WATCH_POLL_SECONDS = 1.0
 """The interval at which `watch` looks for entries of other processes."""
+LAST_POLL_SECONDS = 0.1
+"""The interval at which `watch` looks whether the run is over, once the process was asked to end."""
 _PAGE_SIZE = 500
 
 
@@ -120,12 +123,17 @@ class StoredSession(Generic[D]):
         process drives the session, too: entries that it stores are seen within a second, its deltas are not. A session
         that does not exist yet is watched from its first entry on. Raises `UsageError` if the log does not reach
         `after`: the session was deleted, or restored from a backup.
+
+        With an agent that a `Shutdown` has wrapped, it ends when the process is asked to end and the run that this
+        process drives has stored how far it came.
         """
         subscription, is_checked = self.subscribe(), False
+        process_end = find_shutdown_signal(self.agent.engine)
         coming: asyncio.Future[Entry | None] | None = None
         live: Entry | None = None
         try:
             while True:
+                is_last = is_shutting_down(process_end) and self._driver.find_active_driver() is None
                 if live is None or live.seq > after + 1:  # other processes may have stored entries
                     stored = await self.store.read(self.session_id, after=after)
                     if after and not (stored or is_checked):
@@ -140,8 +148,11 @@ class StoredSession(Generic[D]):
                 if len(subscription):
                     live = subscription.get_nowait()
                     continue
+                if is_last:
+                    return
                 coming = coming or asyncio.ensure_future(_next_entry(subscription))
-                arrived, _ = await asyncio.wait((coming,), timeout=WATCH_POLL_SECONDS)
+                await _wait_for_entry_or_shutdown(coming, process_end)
+                arrived = coming.done()
                 live = coming.result() if arrived else None
                 if arrived and live is None:
                     return  # the session was closed
@@ -367,6 +378,8 @@ class StoredSession(Generic[D]):
         """
         name = new_id() if session_id is None else session_id
         argument_checks.require_bool("session.fork", "keep_grants", keep_grants)
+        argument_checks.require_text("session.fork", "session_id", name)
+        argument_checks.require_one_line("session.fork", "session_id", name)
         full_id = find_full_session_id(self.store, self.session_id)
         kept = list_session_keys(full_id, await self.read_state()) if keep_grants else []
         await self.store.fork(self.session_id, name, at=at)
@@ -398,7 +411,9 @@ class StoredSession(Generic[D]):
     async def redact(self, seq: int) -> None:
         """Erase the content of one entry from the log, the search index and every fork; no byte of it remains.
 
-        The entry stays, so the conversation stays valid. Summaries that were made of it are erased as a whole: the
+        The entry stays, so the conversation stays valid, and so do its ids, names and statuses, which the log needs:
+        your `input_id`, `post_id` or `item_id`, and the names of agents, tools and kept values. Put nothing there that
+        may have to be erased; only `delete` removes it. Summaries that were made of it are erased as a whole: the
         model is informed that there was one. Raises `SessionBusy` while the session is being driven.
         """
         async with self._lease_and_read() as (lease, entries):
@@ -464,6 +479,11 @@ class StoredSession(Generic[D]):
             for each in (*events, *list_posted_events(await self.store.posts(self.session_id)))
         )
 
+    async def _check_id_of_new_session(self) -> None:
+        """Raise `ConfigError` if the session does not exist yet, and its id would garble lists of sessions and logs."""
+        if argument_checks.has_control_characters(self.session_id) and await self.store.info(self.session_id) is None:
+            argument_checks.require_one_line("agent.session", "session_id", self.session_id)
+
     async def _append_events(self, *events: Event, begin: bool = False) -> None:
         """Append events to the log between runs. With `begin`, a session that does not exist is created."""
         async with self._lease_and_read(begin=begin) as (lease, entries):
@@ -509,7 +529,9 @@ class StoredSession(Generic[D]):
         Raises `SessionBusy` while the session is being driven, and `SessionNotFound` if it does not exist, unless
         `begin` is true.
         """
-        if not begin and await self.store.info(self.session_id) is None:
+        if begin:
+            await self._check_id_of_new_session()
+        elif await self.store.info(self.session_id) is None:
             raise SessionNotFound(f"there is no session {self.session_id!r}: use run() to begin it")
         async with delay_commands(self._driver.attach_to_loop(), self.session_id):
             lease = await self.store.acquire(self.session_id)
@@ -522,6 +544,20 @@ class StoredSession(Generic[D]):
 def prefix_path_with_handle(handle: str, path: str) -> str:
     """Prefix the path of a background agent's display slot or question with the handle of its job."""
     return f"{handle}/{path}" if path else handle
+
+
+async def _wait_for_entry_or_shutdown(coming: "asyncio.Future[Any]", process_end: ShutdownSignal | None) -> None:
+    """Wait for the next entry, for at most `WATCH_POLL_SECONDS`; less if the process is asked to end."""
+    if process_end is None:
+        await asyncio.wait((coming,), timeout=WATCH_POLL_SECONDS)
+    elif process_end.requested:  # nothing tells when the driver is done
+        await asyncio.wait((coming,), timeout=LAST_POLL_SECONDS)
+    else:
+        told = asyncio.ensure_future(process_end.wait())
+        try:
+            await asyncio.wait((coming, told), timeout=WATCH_POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            told.cancel()
 
 
 async def _next_entry(subscription: Subscription[Entry]) -> Entry | None:

@@ -1,5 +1,6 @@
 """End a stuck run, whose task ignores its cancel: abandon the task, and store its end in the log."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from perdure.core.call_preparation import build_tool_finished
@@ -8,7 +9,8 @@ from perdure.core.log_repair import build_child_repairs
 from perdure.core.loop import build_run_ended
 from perdure.core.message import Status, ToolCall
 from perdure.core.outcome import Outcome
-from perdure.core.run import Run
+from perdure.core.run import Run, logger
+from perdure.core.tool import REPEATABLE_EFFECTS
 from perdure.core.unsuccessful_results import build_not_started_result, build_uncertain_result
 
 from .resume_reasons import CALL_OPTION
@@ -33,14 +35,44 @@ async def end_stuck_run(run: Run) -> Outcome[Any]:
 
 
 def _build_stuck_results(run: Run) -> list[Event]:
-    """Build the results of all open calls of a run that was abandoned, and the ends of its subagents' runs."""
+    """Build the results of all open calls of a run that was abandoned, and the ends of its subagents' runs.
+
+    If another process is to resume the run, calls that have not begun or may be repeated stay open.
+    """
     open_calls = [ToolCall(start.call_id, start.name) for start in run.state.started_calls.values()]
     open_calls += [call for call in run.state.unsettled_calls if call.call_id not in run.state.started_calls]
     begun_call_ids = run.state.begun_call_ids | run.entered_calls
     begun = [call for call in open_calls if call.call_id in begun_call_ids]
     waiting = [call for call in open_calls if call not in begun]
-    text = "The run was cancelled, and this did not stop; it may still be running."
-    results = [build_uncertain_result(call, Status.CANCELLED, text) for call in begun]
+    _warn_of_stuck_calls(run, begun)
+    status, text = _describe_stuck_call(run)
+    results = [
+        build_uncertain_result(call, status, text, run.state.find_started_effect(call.call_id))
+        for call in begun
+        if not _is_left_open(run, call)
+    ]
     results += [] if run.leaving_reason else [build_not_started_result(call) for call in waiting]
     below = build_child_repairs(run.state, ("cancelled", run.interrupt_reason, text))
     return [*below, *[build_tool_finished(run, each) for each in results]]
+
+
+def _is_left_open(run: Run, call: ToolCall) -> bool:
+    """Return True if whoever resumes the run makes this call again; one whose subagent ends here is not made again."""
+    state = run.state
+    is_delegated = call.call_id in state.subagents or call.call_id in state.child_paths_by_call
+    is_repeatable = state.find_started_effect(call.call_id) in REPEATABLE_EFFECTS
+    return bool(run.leaving_reason) and is_repeatable and not is_delegated
+
+
+def _describe_stuck_call(run: Run) -> tuple[Status, str]:
+    """Return the status and the text of a tool call that did not stop: unknown, if its process ends with it."""
+    if run.leaving_reason:
+        return Status.UNKNOWN, "The process had to end while this ran, and could not wait for its result."
+    return Status.CANCELLED, "The run was cancelled, and this did not stop; it may still be running."
+
+
+def _warn_of_stuck_calls(run: Run, calls: Sequence[ToolCall]) -> None:
+    """Log which run was abandoned, and because of which tools."""
+    names = ", ".join([repr(each) for each in dict.fromkeys(call.name for call in calls)]) or "its engine"
+    words = "run %s of session %s was abandoned: %s did not end in time, and may still be running"
+    logger.warning(words, run.run_id, run.full_session_id, names, extra=run.log_fields)
