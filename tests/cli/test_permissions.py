@@ -109,10 +109,12 @@ def kept_by_no_one(perdure, tmp_path):
         """Pay money back."""
         return f"{order} is paid back"
 
+    answer = Verdict(allow=True, scope="forever", covers="tool", by="boss")
+
     async def run() -> str:
+        gate = Permissions()
         for name in ("g1", "g2"):
-            answer = Verdict(allow=True, scope="forever", covers="tool", by="boss")
-            gate = Permissions(handler=lambda requests, answer=answer: [answer] * len(requests))
+            gate = Permissions(handler=lambda requests: [answer] * len(requests))
             store = open_store(f"sqlite:{tmp_path}/home/sessions.db")
             clerk = Agent(ScriptedModel(call("refund", order="7"), "Done."), name="clerk", tools=[refund])
             model = ScriptedModel(call("clerk", task="Pay."), "Done.")

@@ -5,10 +5,12 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from perdure.core import argument_checks
+from perdure.core.clock import new_id
 from perdure.core.event import Event
 from perdure.core.message import Message
 
-from .overrides import RunOverrides
+from .overrides import RunOverrides, check_overrides
 
 
 class RunCommand(Struct, frozen=True):
@@ -83,3 +85,11 @@ class RunPlan(Struct, frozen=True):
     is_resumed: bool = False
     taken: Sequence[str] = ()
     """The entry ids of the first opening events, equal to the ids of the posts that they consume."""
+
+
+def build_resume_command(where: str, options: RunOverrides, take_over: object, unpark: object) -> ResumeCommand:
+    """Check the arguments of a resume, and build its command."""
+    check_overrides(options)
+    argument_checks.require_bool(where, "take_over", take_over)
+    argument_checks.require_bool(where, "unpark", unpark)
+    return ResumeCommand(options, bool(take_over), unpark=bool(unpark), run_id=new_id())

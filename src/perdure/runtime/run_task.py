@@ -1,10 +1,16 @@
-"""The asyncio task of a run, which can be cancelled alone, and abandoned if it ignores the cancel."""
+"""The asyncio task of a run, which can be cancelled alone, and abandoned if it ignores the cancel; and the wait between
+two runs.
+"""
 
 import asyncio
 import sys
 from collections import deque
 from collections.abc import Coroutine
 from typing import Any, TypeVar
+
+from perdure.core.clock import Clock
+from perdure.core.run_callbacks import ShutdownSignal
+from perdure.core.store import end_tasks
 
 T = TypeVar("T")
 
@@ -59,3 +65,14 @@ def mark_exception_retrieved(task: "asyncio.Future[Any]") -> None:
     """Mark a finished task's exception as retrieved, so that asyncio does not warn about it."""
     if not task.cancelled():
         task.exception()
+
+
+async def sleep_until_shutdown(clock: Clock, seconds: float, process_end: ShutdownSignal | None) -> None:
+    """Sleep; not longer than until the process is asked to end."""
+    if process_end is None:
+        return await clock.sleep(seconds)
+    timers = [asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(process_end.wait())]
+    try:
+        await asyncio.wait(timers, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end_tasks(timers)

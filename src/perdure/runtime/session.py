@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 import msgspec
 
 from perdure.core import argument_checks
-from perdure.core.clock import Clock, new_id
+from perdure.core.clock import new_id
 from perdure.core.error import ConfigError, Fenced, SessionBusy, ShuttingDown, UsageError
 from perdure.core.event import GrantRevoked, QuestionAsked
 from perdure.core.fold import State, fold_entries
@@ -24,7 +24,7 @@ from perdure.core.message import Content, Message, ToolCall, ToolResult, check_l
 from perdure.core.model import Model
 from perdure.core.outcome import Outcome
 from perdure.core.run import CancelMode
-from perdure.core.run_callbacks import ShutdownSignal, find_shutdown_signal
+from perdure.core.run_callbacks import find_shutdown_signal
 from perdure.core.run_mailbox import (
     ANSWER_POST,
     CANCEL_POST,
@@ -47,7 +47,15 @@ from .active_agent import (
     get_session_configuration,
 )
 from .driver import NOTHING_NEW, is_running_here
-from .driver_commands import CallToolCommand, CompactCommand, DriverCommand, ResumeCommand, RunCommand, WakeCommand
+from .driver_commands import (
+    CallToolCommand,
+    CompactCommand,
+    DriverCommand,
+    ResumeCommand,
+    RunCommand,
+    WakeCommand,
+    build_resume_command,
+)
 from .handoff import ACTIVE_AGENT
 from .output import Output
 from .overrides import (
@@ -69,6 +77,7 @@ from .resume_reasons import (
     list_expired_questions,
 )
 from .run_builder import combine_gates
+from .run_task import sleep_until_shutdown
 from .stored_session import StoredSession, prefix_path_with_handle
 from .stream import RunStream
 
@@ -254,7 +263,7 @@ class Session(StoredSession[D]):
 
         Raises `UsageError` if an agent of another name began the run: it may lack its tools.
         """
-        command = _build_resume_command("session.resume", add_output(overrides, output), take_over, unpark)
+        command = build_resume_command("session.resume", add_output(overrides, output), take_over, unpark)
         return await self._driver.perform_command(command)
 
     @overload
@@ -301,7 +310,7 @@ class Session(StoredSession[D]):
         Events from before the interruption are in the log: `watch` or `read_run` yields them. The iteration raises what
         `resume` would raise, as when there is nothing to resume.
         """
-        command = _build_resume_command("session.resume_stream", add_output(overrides, output), take_over, unpark)
+        command = build_resume_command("session.resume_stream", add_output(overrides, output), take_over, unpark)
         return RunStream(
             command.run_id,
             partial(self._driver.perform_command, command),
@@ -639,7 +648,7 @@ class Session(StoredSession[D]):
                 reported = text
             if outcome is not None:
                 yield outcome
-            await _sleep_until_shutdown(self.agent.clock, seconds, process_end)
+            await sleep_until_shutdown(self.agent.clock, seconds, process_end)
 
     async def attend_once(self, *, output: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any] | None:
         """Continue the session if there is a new reason to, as `attend` does; return `None` if there is none.
@@ -783,22 +792,3 @@ class Session(StoredSession[D]):
 
     def __repr__(self) -> str:
         return f"Session({self.session_id!r})"
-
-
-async def _sleep_until_shutdown(clock: Clock, seconds: float, process_end: ShutdownSignal | None) -> None:
-    """Sleep; not longer than until the process is asked to end."""
-    if process_end is None:
-        return await clock.sleep(seconds)
-    timers = [asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(process_end.wait())]
-    try:
-        await asyncio.wait(timers, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        await end_tasks(timers)
-
-
-def _build_resume_command(where: str, options: RunOverrides, take_over: object, unpark: object) -> ResumeCommand:
-    """Check the arguments of a resume, and build its command."""
-    check_overrides(options)
-    argument_checks.require_bool(where, "take_over", take_over)
-    argument_checks.require_bool(where, "unpark", unpark)
-    return ResumeCommand(options, bool(take_over), unpark=bool(unpark), run_id=new_id())

@@ -659,7 +659,8 @@ async def test_a_task_that_begins_while_the_block_of_its_agent_ends_is_left_to_t
         await leaving
         (row,) = await store.list(prefix="s/")
         last = (await log_of(store, row.session_id))[-1]
-        assert (type(last), last.reason) == (RunWaiting, "shutdown")
+        assert isinstance(last, RunWaiting)
+        assert last.reason == "shutdown"
         assert "Response: Did" in await told_by_worker(store)
 
 
