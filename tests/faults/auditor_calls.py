@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from perdure.core.event import MessageAdded, PermissionDecided, RunEnded, ToolFinished, ToolStarted
-from perdure.core.log_repair import ENDING_CRASH_LOOP, ENDING_PROCESS_DIED, INTERRUPTED_CALL_TEXT
+from perdure.core.log_repair import ENDING_CRASH_LOOP, ENDING_PROCESS_DIED, describe_interrupted_call
 from perdure.core.message import Status, ToolCall
 from tests.faults.evidence import Evidence, writer_of
 from tests.faults.plan import FORBIDDEN, LAST_WISH, NEEDS_PERMISSION, ONCE
@@ -83,7 +83,8 @@ def _result(settled: Settled, happened: int) -> Iterator[str]:
         yield f"I4: {settled} is ok, and nothing has happened"
     if result.status in {Status.DENIED, Status.CANCELLED_BEFORE_START} and (happened or settled.intents):
         yield f"I4: {settled} is {result.status}, and it had begun"
-    if result.status is Status.UNKNOWN and result.text != INTERRUPTED_CALL_TEXT:
+    effect = settled.intents[-1].effect if settled.intents else ""
+    if result.status is Status.UNKNOWN and result.text != describe_interrupted_call(effect):
         yield f"I4: {settled} is unknown, and does not say what to do: {result.text}"
     if result.status is Status.UNKNOWN and result.name not in ONCE and not settled.run_was_cut_off:
         yield f"I4: {settled} may be repeated, and was not"
