@@ -48,7 +48,12 @@ def hostile(perdure, tmp_path):
     async def run() -> None:
         model = ScriptedModel(call("order", what=HOSTILE), HOSTILE)
         async with Agent(model, tools=[order], store=f"sqlite:{tmp_path}/home/sessions.db") as agent:
-            await agent.session(NAME).run(HOSTILE)
+            await agent.session("plain").run(HOSTILE)
+            log = await agent.store.read("plain")  # such a name is refused, and may be in a file of somebody else
+            lease = await agent.store.acquire(NAME)
+            await agent.store.append(lease, log, sync=True)
+            await agent.store.release(lease)
+            await agent.store.delete("plain")
 
     asyncio.run(run())
 

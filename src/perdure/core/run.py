@@ -408,7 +408,8 @@ class Run:
         They are built when the last append of that loop is stored, which may be the result of a tool call.
         """
         log = await self.log.hand_over()
-        await log.append(build_events(), sync=True, on_stored=self._apply_and_publish)
+        if events := build_events():
+            await log.append(events, sync=True, on_stored=self._apply_and_publish)
         self.log.head = log.head
 
     def _apply_and_publish(self, entries: Sequence[Entry], applied: int = 0) -> None:
