@@ -192,7 +192,7 @@ async def test_an_old_session_goes_on(hall, form, session_id):
 @form
 async def test_a_run_that_was_cut_off_long_ago_can_be_resumed(hall, form):
     store = await hall.store(form)
-    agent = Agent(ScriptedModel("Nobody knows whether it is down."), tools=[depth, lower], store=store)
+    agent = Agent(ScriptedModel("Nobody knows whether it is down."), name="mate", tools=[depth, lower], store=store)
     outcome = await agent.session(CUT_OFF).resume()
     assert outcome.unwrap().text == "Nobody knows whether it is down."
     (settled,) = [message for message in fold_entries(await store.read(CUT_OFF)).messages if message.role == "tool"]
