@@ -7,6 +7,7 @@ three, with advice.
 import functools
 import inspect
 from collections.abc import Collection, Iterable
+from types import FunctionType
 from typing import Any, NoReturn, cast
 
 from .error import ConfigError
@@ -104,6 +105,9 @@ def is_async_function(value: Any) -> bool:
     """Return True for an async function, a partial of one, or an object that is called like one."""
     while isinstance(value, functools.partial):
         value = cast("Any", value).func
+    function = getattr(value, "__func__", value)  # that of a method
+    if type(function) is FunctionType and not function.__dict__:  # a mark of `inspect` would be there
+        return bool(function.__code__.co_flags & inspect.CO_COROUTINE)
     return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(type(value).__call__)
 
 
