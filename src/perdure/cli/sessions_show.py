@@ -1,10 +1,9 @@
 """`perdure sessions show`: print the conversation of a session, its open questions and its inbox."""
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
-from msgspec import Struct
 
 from .perdure_home import MAX_QUESTION, format_answer_commands, run_with_session, store_option
 from .session_choice import session_argument
@@ -37,7 +36,7 @@ def show(session_id: str, *, as_json: bool, store: str | None) -> None:
         _print_session(screen, session_id, found, store)
 
 
-class _ShownSession(Struct, frozen=True, eq=False):
+class _ShownSession(NamedTuple):
     """A session as it was read from its store."""
 
     entries: "Sequence[Entry]"
