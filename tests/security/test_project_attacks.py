@@ -46,6 +46,30 @@ def test_cve_2025_61260_servers_of_a_project_are_not_started(clone, tmp_path, na
     assert not sprung(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        'instructions_file = "../secret.md"\n',
+        'instructions_file = "{outside}/secret.md"\n',
+        'roles = "{outside}"\n',
+        '[prompts]\ndirectory = ".."\ndefault = "secret"\n',
+        '[prompts]\ndirectory = "{outside}"\ndefault = "secret"\n',
+        '[prompts]\ndirectory = "prompts"\ndefault = "../../secret"\n',
+        '[prompts]\ndirectory = "prompts"\ndefault = "linked"\n',
+    ],
+)
+def test_cve_2026_34070_a_configuration_loads_no_prompt_from_outside_its_project(clone, tmp_path, settings):
+    outside = tmp_path.parent
+    (outside / "secret.md").write_text("the-secret-of-another-project")
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "linked.md").symlink_to(outside / "secret.md")
+    (tmp_path / "perdure.toml").write_text(settings.format(outside=outside))
+    result = clone("run", "-q", "Hello.")
+    assert result.exit_code == 2
+    assert "perdure.toml" in result.stderr
+    assert "the-secret" not in result.stderr + result.stdout + repr(result.model.requests)
+
+
 def test_cve_2025_59536_nothing_of_a_project_runs_when_an_agent_starts_in_it(clone, tmp_path):
     trap = tmp_path / "trap"
     trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")

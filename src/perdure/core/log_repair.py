@@ -11,7 +11,8 @@ from .run_cost import find_cost_usd
 INTERRUPTED_CALL_TEXT = (
     "The runtime stopped while this ran. It may or may not have taken effect. Check the state before repeating."
 )
-INTERRUPTED_READ_TEXT = "The runtime stopped while this ran. It only reads, and changes nothing: it can be repeated."
+READ_IS_REPEATABLE = "It only reads, and changes nothing: it can be repeated."
+INTERRUPTED_READ_TEXT = f"The runtime stopped while this ran. {READ_IS_REPEATABLE}"
 NOT_STARTED_CALL_TEXT = "This call was not started: the run ended before its turn came. It had no effect."
 
 

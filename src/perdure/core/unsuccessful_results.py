@@ -5,14 +5,13 @@ from typing import cast
 
 from .error import ToolError
 from .jsonable import error_message, replace_surrogates
-from .log_repair import NOT_STARTED_CALL_TEXT, describe_interrupted_call
+from .log_repair import NOT_STARTED_CALL_TEXT, READ_IS_REPEATABLE, describe_interrupted_call
 from .message import Status, StopReason, Text, ToolCall, ToolResult
 
 CONTAINED_ERRORS = (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit)
 """Errors that a hook or a gate may raise without ending the run. Not `GeneratorExit`: that discards the whole run."""
 
 MAY_HAVE_HAPPENED = "It may or may not have taken effect: check before repeating."
-READ_IS_REPEATABLE = "It only reads, and changes nothing: it can be repeated."
 
 
 class RunSuspended(BaseException):

@@ -1,4 +1,4 @@
-"""Which agent and which session a session's last run belongs to: only they have the tools that it needs."""
+"""Find and check the agent and the session that a session's last run belongs to: only they have its tools."""
 
 from perdure.core.error import UsageError
 from perdure.core.fold import State

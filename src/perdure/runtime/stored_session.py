@@ -30,6 +30,7 @@ from perdure.core.store import (
     SearchOptions,
     SessionInfo,
     Store,
+    end_tasks,
     find_full_session_id,
     finish_before_cancel,
     read_events,
@@ -557,7 +558,7 @@ async def _wait_for_entry_or_shutdown(coming: "asyncio.Future[Any]", process_end
         try:
             await asyncio.wait((coming, told), timeout=WATCH_POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            told.cancel()
+            await end_tasks((told,))
 
 
 async def _next_entry(subscription: Subscription[Entry]) -> Entry | None:

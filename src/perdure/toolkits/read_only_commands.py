@@ -250,7 +250,7 @@ MOST_READ: Final = 2_000
 
 
 class ReadingRules(Struct, frozen=True, kw_only=True):
-    """What a backend tells of its commands, for deciding which of them only read."""
+    """Facts that a backend tells of its commands, for deciding which of them only read."""
 
     root: str
     """The working folder."""

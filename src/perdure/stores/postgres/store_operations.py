@@ -1,4 +1,4 @@
-"""What a PostgreSQL store does (append, read, fork, delete), on the connections and leases of this process.
+"""Operations of a PostgreSQL store (append, read, fork, delete), on the connections and leases of this process.
 
 Statements are repeated when a connection breaks.
 """
