@@ -84,8 +84,6 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
             "engine", engine, outcome, Outcome, "an Outcome, such as run.outcome('done')"
         )
     except asyncio.CancelledError as error:
-        if run.is_abandoned:
-            raise
         if run.leaving_reason:
             return await suspend_run(run)
         outcome = await (end_cancelled_run(run) if run.is_interrupted else end_failed_run(run, error))
@@ -568,8 +566,6 @@ async def execute_call(run: Run, prepared: PreparedCall, *, is_alone: bool = Fal
         run.entered_calls.discard(prepared.call.call_id)
         return
     faults.fault_point("loop.effect_done")
-    if run.is_abandoned:  # its results are stored already: this task has only to end, without an error to report
-        raise asyncio.CancelledError
     if run.leaving_reason and result.status is Status.CANCELLED and prepared.tool.effect in REPEATABLE_EFFECTS:
         raise asyncio.CancelledError  # it stays open: whoever resumes the run makes the call again, with the same key
     if prepared.tool.finish or prepared.tool.summary is not None:

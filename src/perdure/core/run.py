@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from . import fault_injection as faults
-from .error import ContextOverflow, Fenced, LimitExceeded, OutOfBudget, PerdureError, StoreError, UsageError
+from .error import ContextOverflow, LimitExceeded, OutOfBudget, PerdureError, StoreError, UsageError
 from .event import (
     CancelRequested,
     Entry,
@@ -309,12 +309,11 @@ class Run:
         """Store events, then publish them to watchers. With `sync`, they survive a power failure once this returns.
 
         The first events get the ids in `entry_ids`, which takes the posts of these ids. A cancel that arrives meanwhile
-        is raised only when the events are stored and published.
+        is raised only when the events are stored and published. A run that was abandoned stores nothing more: its
+        cancel, which it ignored, is raised again.
         """
         if self.is_abandoned:
-            raise Fenced(
-                f"run {self.run_id} did not end when it was cancelled, and was abandoned: it can store nothing more"
-            )
+            raise asyncio.CancelledError
         if (redactor := self.redaction.redactor) is not None:
             events = tuple(map(redactor.event, events))
         if self._held_events:
