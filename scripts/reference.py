@@ -283,6 +283,22 @@ USER_PAGES = (
         ),
     ),
     Page(
+        "reviewing.md",
+        "Reviews of branches",
+        "Let models review the changes of a git branch. See [how-to/review](../how-to/review.md).",
+        (),
+        (
+            "perdure.reviewing.branch_reviewer.BranchReviewer",
+            "perdure.reviewing.review_page.render_review",
+            "perdure.reviewing.review.Review",
+            "perdure.reviewing.review.ReviewedFinding",
+            "perdure.reviewing.review.Finding",
+            "perdure.reviewing.review.Severity",
+            "perdure.reviewing.review.ModelReview",
+            "perdure.reviewing.review.FailedReviewer",
+        ),
+    ),
+    Page(
         "subagents.md",
         "Subagents",
         "Use an agent as a tool, in the background, or by handoff. See [how-to/subagents](../how-to/subagents.md).",

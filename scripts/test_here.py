@@ -41,6 +41,7 @@ FOLDERS: Mapping[str, Sequence[str]] = {
         "interaction",
         "logs",
         "mcp",
+        "reviewing",
         "testing",
         "tracing",
     ],

@@ -24,6 +24,7 @@ from .models import models
 from .permissions import permissions
 from .probe import probe
 from .replay import replay
+from .review import review
 from .run import resume, run
 from .safe_import_path import remove_working_folder_from_path
 from .search import search
@@ -118,7 +119,7 @@ def program() -> None:
 for command in (
     *(run, resume, attend, replay, sessions, files, search, doctor),
     *(questions, answer, inbox, resolve, steer, cancel, permissions),
-    *(models, probe, skills, config),
+    *(models, probe, skills, config, review),
     *(backup, restore),
 ):
     program.add_command(command)

@@ -1,0 +1,107 @@
+"""`perdure review`: a branch is reviewed from the command line."""
+
+import json
+
+import pytest
+
+from perdure.core.error import ProviderDown
+from perdure.models import register
+from tests.reviewing.conftest import answer, repository, reviewer
+
+__all__ = ["repository"]
+
+
+@pytest.fixture
+def branch(perdure, repository, monkeypatch):
+    """The command, in a repository with a branch; `script(…)` is what the model `reviewer:NAME` does."""
+    monkeypatch.chdir(repository)
+    scripts: dict[str, object] = {}
+    monkeypatch.setattr("perdure.models._factories", {})
+    register("reviewer", lambda name: scripts[name])
+
+    def script(name, *steps):
+        scripts[name] = reviewer(*steps, name=name)
+        return scripts[name]
+
+    perdure.script = script
+    return perdure
+
+
+def test_a_review_is_a_page_of_markdown(branch):
+    branch.script("one", answer({}))
+    result = branch("review", "-m", "reviewer:one")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("# Review of ")
+    assert "## 1. major: speed divides by zero\n\n`boat.py:2`" in result.stdout
+
+
+def test_a_review_for_programs_is_json(branch):
+    branch.script("one", answer({}))
+    result = branch("review", "-m", "reviewer:one", "--json")
+    done = json.loads(result.stdout)
+    assert done["findings"][0]["finding"]["line"] == 2
+    assert done["models"] == ["reviewer:one"]
+    assert set(done) == {
+        "base", "commit", "models", "summaries", "findings", "left_out", "failed", "sessions", "cost_usd",
+    }  # fmt: skip
+
+
+def test_a_bad_finding_fails_the_command_if_the_user_says_so(branch):
+    branch.script("one", answer({}))
+    assert branch("review", "-m", "reviewer:one", "--fail-on", "critical").exit_code == 0
+    branch.script("one", answer({}))
+    assert branch("review", "-m", "reviewer:one", "--fail-on", "major").exit_code == 1
+
+
+def test_several_models_have_to_agree(branch):
+    branch.script("one", answer({}))
+    branch.script("two", answer({}, {"line": 1, "title": "no docstring"}))
+    result = branch("review", "-m", "reviewer:one", "-m", "reviewer:two")
+    assert "`boat.py:2` (2 of 2 models)" in result.stdout
+    assert "- major `boat.py:1` no docstring" in result.stdout
+
+
+def test_models_with_a_comma_are_asked_one_after_another(branch):
+    branch.script("one", ProviderDown("it is down"))
+    branch.script("two", answer({}))
+    result = branch("review", "-m", "reviewer:one,reviewer:two")
+    assert result.exit_code == 0, result.stderr
+    assert "speed divides by zero" in result.stdout
+
+
+def test_a_guide_is_given_to_the_model(branch, tmp_path):
+    (tmp_path / "rules.md").write_text("Functions have type hints.")
+    model = branch.script("one", answer())
+    assert branch("review", "-m", "reviewer:one", "--guide", str(tmp_path / "rules.md")).exit_code == 0
+    assert "Functions have type hints." in model.requests[0].instructions
+
+
+def test_a_review_is_written_to_a_file(branch, tmp_path):
+    branch.script("one", answer({}))
+    result = branch("review", "-m", "reviewer:one", "-o", str(tmp_path / "review.md"))
+    assert result.stdout == ""
+    assert (tmp_path / "review.md").read_text().startswith("# Review of ")
+
+
+def test_text_of_a_model_cannot_steer_the_terminal(branch):
+    branch.script("one", answer({"problem": "\x1b[2J\x1b]0;owned\x07gone"}))
+    result = branch("review", "-m", "reviewer:one")
+    assert "\x1b" not in result.stdout
+    assert "gone" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--agree", "2"], "--agree 2: only 1 models review the branch"),
+        (["develop"], "the branch cannot be compared with 'develop'"),
+        (["--guide", "no-such-file"], "--guide no-such-file: "),
+        (["-m", ","], "--model ',': name a model"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(branch, arguments, message):
+    branch.script("one", answer())
+    result = branch("review", *([] if "-m" in arguments else ["-m", "reviewer:one"]), *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
