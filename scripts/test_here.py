@@ -108,7 +108,14 @@ def jobs() -> dict[str, Job]:
         "faults": Job([pytest(*folders("faults"))]),
         "models": Job([pytest(*folders("models"))]),
         "cli": Job([pytest(*folders("cli"))]),
-        "types": Job([[str(BIN / "mypy"), "--no-error-summary"], [str(BIN / "basedpyright"), "--warnings"]]),
+        "types": Job(
+            [
+                [str(BIN / "mypy"), "--no-error-summary"],
+                [str(BIN / "basedpyright"), "--warnings"],
+                [str(BIN / "ty"), "check", "--quiet", "--python", sys.executable],
+                [str(BIN / "pyrefly"), "check", "--summary=none", f"--python-interpreter-path={sys.executable}"],
+            ]
+        ),
         "core": Job([[coverage, "run", *counted[1:]], [coverage, "report"]]),
         "stores": Job([pytest(*folders("stores"))]),
         "pages": Job([pytest(*folders("pages"))]),

@@ -6,6 +6,7 @@ import pytest
 
 from perdure.core.error import ProviderDown
 from perdure.models import register
+from perdure.testing import ScriptedModel
 from tests.reviewing.conftest import answer, repository, reviewer
 
 __all__ = ["repository"]
@@ -15,7 +16,7 @@ __all__ = ["repository"]
 def branch(perdure, repository, monkeypatch):
     """The command, in a repository with a branch; `script(…)` is what the model `reviewer:NAME` does."""
     monkeypatch.chdir(repository)
-    scripts: dict[str, object] = {}
+    scripts: dict[str, ScriptedModel] = {}
     monkeypatch.setattr("perdure.models._factories", {})
     register("reviewer", lambda name: scripts[name])
 

@@ -116,7 +116,7 @@ async def test_the_sessions_of_the_models_are_stored(repository, tmp_path):
     async with Agent("demo", store=store) as agent:
         prompt, reply = await agent.session(done.sessions[0]).messages()
     assert "Review what this branch adds to main" in prompt.text
-    assert FINDING["title"] in reply.text
+    assert str(FINDING["title"]) in reply.text
 
 
 @pytest.mark.parametrize(

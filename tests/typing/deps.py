@@ -1,4 +1,4 @@
-"""What type checkers make of `deps`. Checked by mypy and basedpyright, strictly, and never run.
+"""What type checkers make of `deps`. Checked by mypy, basedpyright, ty and pyrefly, strictly, and never run.
 
 Each line that is refused carries an ignore, and an ignore that nothing needs is an error: so the checkers do refuse it.
 """
@@ -37,19 +37,19 @@ async def deps_of_an_agent_are_those_of_its_runs() -> None:
 
 
 async def other_deps_are_refused(agent: Agent[Ship], session: Session[Ship]) -> None:
-    await agent.run("Hi", deps="a ship")  # type: ignore[call-overload]
-    agent.run_sync("Hi", deps="a ship")  # type: ignore[call-overload]
-    agent.stream("Hi", deps="a ship")  # type: ignore[call-overload]
-    await session.run("Hi", deps=None)  # type: ignore[call-overload]
-    session.stream("Hi", deps=4)  # type: ignore[call-overload]
-    await session.resume(deps=4)  # type: ignore[call-overload]
-    await session.call("berth", {}, deps=4)  # type: ignore[arg-type]
+    await agent.run("Hi", deps="a ship")  # type: ignore[call-overload] # ty: ignore[invalid-argument-type]
+    agent.run_sync("Hi", deps="a ship")  # type: ignore[call-overload] # ty: ignore[invalid-argument-type]
+    agent.stream("Hi", deps="a ship")  # type: ignore[call-overload] # ty: ignore[invalid-argument-type]
+    await session.run("Hi", deps=None)  # type: ignore[call-overload] # ty: ignore[invalid-argument-type]
+    session.stream("Hi", deps=4)  # type: ignore[call-overload] # ty: ignore[invalid-argument-type]
+    await session.resume(deps=4)  # type: ignore[call-overload] # ty: ignore[invalid-argument-type]
+    await session.call("berth", {}, deps=4)  # type: ignore[arg-type] # ty: ignore[invalid-argument-type]
 
 
 async def deps_may_be_given_for_each_run_alone() -> None:
     agent = Agent[Ship]("demo", tools=[berth])
     assert_type(await agent.run("Hi", deps=Ship()), Outcome[Any])
-    await agent.run("Hi", deps=4)  # type: ignore[call-overload]
+    await agent.run("Hi", deps=4)  # type: ignore[call-overload] # ty: ignore[invalid-argument-type]
     overrides: Overrides[Ship] = {"deps": Ship(), "instructions": "Be brief."}
     await agent.run("Hi", **overrides)
 

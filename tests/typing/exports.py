@@ -4,4 +4,4 @@ import perdure
 from perdure.events import TextDelta
 
 right: list[object] = [perdure.Agent, TextDelta]
-wrong: object = perdure.Agnet  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+wrong: object = perdure.Agnet  # type: ignore[attr-defined] # ty: ignore[missing-attribute] # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
