@@ -79,6 +79,9 @@ SECONDS = 300.0
 TEST_SECONDS = 45
 """A test that takes longer has noticed the mutant, by hanging."""
 
+Kind: TypeAlias = Literal["collected", "started"]
+"""Which tests a process has imported before it is asked to run some: all, or none."""
+
 Verdict: TypeAlias = Literal["killed", "survived", "not counted"]
 
 COMPARISONS: Mapping[type[ast.cmpop], tuple[str, str]] = {
@@ -383,7 +386,7 @@ def copy_project(root: Path, place: Path) -> Path:
     """Copy what the tests need to a folder, and return it."""
     for name in COPIED:
         if (root / name).is_dir():
-            shutil.copytree(root / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(root / name, place / name)  # with the bytecode, which would take long to make again
         elif (root / name).exists():
             shutil.copy2(root / name, place / name)
     return place
@@ -395,9 +398,9 @@ class WarmCopy:
     def __init__(self, project: Path) -> None:
         self.project = project
         self._processes: dict[str, subprocess.Popen[str]] = {}
-        self._fails_anyway: dict[str, bool] = {}
+        self._fails_anyway: dict[tuple[Kind, str], bool] = {}
 
-    def run(self, kind: Literal["collected", "started"], request: Request) -> Answer:
+    def run(self, kind: Kind, request: Request) -> Answer:
         """Run tests until one fails, in a fork of the process of this kind, which is started for its first request."""
         process = self._processes.get(kind) or self._start(kind)
         requests, answers = cast("TextIO", process.stdin), cast("TextIO", process.stdout)
@@ -407,12 +410,12 @@ class WarmCopy:
             raise SystemExit(f"mutants: the process that runs tests ended with {process.wait()}; do the tests pass?")
         return Answer(**json.loads(answer))
 
-    def fails_anyway(self, test: str) -> bool:
-        """Return True for a test that fails in this copy without any change."""
-        if test not in self._fails_anyway:
-            answer = self.run("started", Request([test], seconds=SECONDS, test_seconds=TEST_SECONDS))
-            self._fails_anyway[test] = answer.failed is not None
-        return self._fails_anyway[test]
+    def fails_anyway(self, kind: Kind, test: str) -> bool:
+        """Return True for a test that fails in this copy, and in a process of this kind, without any change."""
+        if (kind, test) not in self._fails_anyway:
+            answer = self.run(kind, Request([test], seconds=SECONDS, test_seconds=TEST_SECONDS))
+            self._fails_anyway[kind, test] = answer.failed is not None
+        return self._fails_anyway[kind, test]
 
     def close(self) -> None:
         """End the processes."""
@@ -444,26 +447,26 @@ def try_mutant(mutant: Mutant, copy: WarmCopy, reached: Reached, *, quick: bool 
     source = (copy.project / mutant.path).read_text()
     count = 0
     for group in [tests, nearby] if reached and not quick else [tests] if reached else [nearby]:
-        answer = _run_changed(mutant, copy, group, source)
+        kind, answer = _run_changed(mutant, copy, group, source)
         count += answer.count
-        while answer.failed in group and copy.fails_anyway(answer.failed):  # which says nothing
+        while answer.failed in group and copy.fails_anyway(kind, answer.failed):  # which says nothing
             group.remove(answer.failed)
-            answer = _run_changed(mutant, copy, group, source)
+            kind, answer = _run_changed(mutant, copy, group, source)
         if answer.failed is not None:
-            if "::" in answer.failed and copy.fails_anyway(answer.failed):
+            if "::" in answer.failed and copy.fails_anyway(kind, answer.failed):
                 return Trial(mutant, "not counted", f"{answer.failed} fails without it too")
             return Trial(mutant, "killed", answer.failed)
     return Trial(mutant, "survived", f"{count} tests passed")
 
 
-def _run_changed(mutant: Mutant, copy: WarmCopy, tests: Sequence[str], source: str) -> Answer:
+def _run_changed(mutant: Mutant, copy: WarmCopy, tests: Sequence[str], source: str) -> tuple[Kind, Answer]:
     """Run tests against a mutant: single ones where all are collected, if the change can be made there; else anew."""
     request = Request(tests, str(mutant.path), source, SECONDS, TEST_SECONDS)
     changed = copy.project / mutant.path
     try:
         _write_source(changed, mutant.apply(source))
         answer = copy.run("collected", request) if any("::" in test for test in tests) else Answer(CANNOT)
-        return copy.run("started", request) if answer.failed == CANNOT else answer
+        return ("started", copy.run("started", request)) if answer.failed == CANNOT else ("collected", answer)
     finally:
         _write_source(changed, source)
 

@@ -27,9 +27,13 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from scripts.check import MARKS
+from scripts.reached_lines import LEFT_OUT
 
-LIBRARIES = ("aiohttp", "hypothesis.stateful", "jsonschema_rs", "msgspec", "pytest_asyncio", "asyncpg", "sqlite3")
+LIBRARIES = ("aiohttp", "hypothesis.stateful", "jsonschema_rs", "msgspec", "pytest_asyncio", "apsw", "psycopg")
 """What most tests import, apart from the project itself."""
+
+LOADED_EARLY = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+"""Plugins are loaded before pytest could change their assertions, which have none."""
 
 LOOK_SECONDS = 1.0
 """Seconds between two looks at whether a silent fork has ended."""
@@ -95,6 +99,13 @@ def _is_same_outside_functions(before: CodeType, after: CodeType) -> bool:
     return before.co_code == after.co_code and repr(plain[0]) == repr(plain[1]) and names[0] == names[1]
 
 
+def _is_same_code(before: CodeType, after: CodeType) -> bool:
+    """Return True if two functions do the same, whatever the lines and columns of their source."""
+    nested = zip(_list_nested(before), _list_nested(after), strict=False)
+    same_names = before.co_names == after.co_names
+    return same_names and _is_same_outside_functions(before, after) and all(_is_same_code(*pair) for pair in nested)
+
+
 def _list_pairs(before: CodeType, after: CodeType) -> list[tuple[CodeType, CodeType]]:
     """Return a function's code and that of the functions in it; those that were added or left out have none before."""
     nested = zip(_list_nested(before), _list_nested(after), strict=False)
@@ -108,6 +119,7 @@ class Functions:
     """The functions of the source that this process has, by the place of their code."""
 
     def __init__(self, folder: Path) -> None:
+        gc.unfreeze()  # what is frozen is not found
         prefix = str(folder) + os.sep
         self._known: dict[tuple[str, str, int], list[FunctionType]] = {}
         for each in gc.get_objects():
@@ -121,12 +133,14 @@ class Functions:
         pairs = list_changed_code(old, compile(path.read_text("utf-8"), str(path), "exec", dont_inherit=True))
         if pairs is None:
             return False
+        is_changed = False
         for was, becomes in pairs:
             for function in self._known.get((str(path), was.co_qualname, was.co_firstlineno), []):
                 if function.__code__.co_freevars != becomes.co_freevars:
                     return False
+                is_changed = is_changed or not _is_same_code(was, becomes)
                 function.__code__ = becomes
-        return True
+        return is_changed
 
 
 # -- running tests -----------------------------------------------------------------------------------------------------
@@ -152,7 +166,7 @@ class Progress:
 
 def list_options(test_seconds: float) -> list[str]:
     """Return the options of pytest for every run: nothing is captured or remembered, and the first failure ends it."""
-    quiet = ["-q", "-x", "-s", "-p", "no:cacheprovider", "--tb=no", "-m", MARKS]
+    quiet = ["-q", "-x", "-s", "-p", "no:cacheprovider", "--tb=no", "-m", MARKS, *LOADED_EARLY]
     return [*quiet, f"--timeout={test_seconds:.0f}", "--timeout-method=thread", "-o", "faulthandler_timeout=0"]
 
 
@@ -161,7 +175,9 @@ class CollectedTests:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._config = importlib.import_module("_pytest.config")._prepareconfig([*list_options(45), "tests"])  # noqa: SLF001
+        left_out = [f"--ignore=tests/{folder}" for folder in LEFT_OUT]
+        options = [*list_options(45), "--maxfail=0", "--continue-on-collection-errors", *left_out, "tests"]
+        self._config = importlib.import_module("_pytest.config")._prepareconfig(options)  # noqa: SLF001
         self._session: Any = pytest.Session.from_config(self._config)
         self._config._do_configure()  # noqa: SLF001
         self._config.hook.pytest_sessionstart(session=self._session)
@@ -182,6 +198,7 @@ class CollectedTests:
         self._config._env_timeout = request.test_seconds  # noqa: SLF001 - pytest-timeout reads it for every test
         chosen = dict.fromkeys(item for test in request.tests for item in self._items.get(test, []))
         self._session.items = list(chosen)
+        self._session.testsfailed, self._config.option.maxfail = 0, 1
         with contextlib.suppress(pytest.Session.Failed):
             self._config.hook.pytest_runtestloop(session=self._session)
         self._config.hook.pytest_sessionfinish(session=self._session, exitstatus=0)

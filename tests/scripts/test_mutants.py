@@ -209,10 +209,8 @@ def test_the_project_itself_is_not_touched(project):
 
 def test_what_the_tests_need_is_copied_and_nothing_else(project, tmp_path):
     (project / ".venv").mkdir()
-    (project / "src" / "__pycache__").mkdir()
     copied = copy_project(project, tmp_path / "copy")
     assert sorted(path.name for path in copied.iterdir()) == ["pyproject.toml", "src", "tests"]
-    assert not (copied / "src" / "__pycache__").exists()
 
 
 def test_the_same_seed_draws_the_same_mutants_and_the_seed_is_always_told(capsys):
