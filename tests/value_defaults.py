@@ -1,19 +1,25 @@
-"""The defaults of every public value, function and method, as rows of text.
+"""The defaults of every public value, function and method, and the numbers of every module, as rows of text.
 
     python -m tests.value_defaults      write the table that the tests compare with
 
-A default is a promise to everybody who leaves an option out. Each row of `value_defaults.txt` names an option and its
-default, so that a change of one is a change of a line that a reviewer sees.
+A default is a promise to every caller who leaves an option out, and a limit or a timeout to every caller who reaches
+it. Each row of `value_defaults.txt` names one with its value, so that a change of it is a change of a line that a
+reviewer sees.
 """
 
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+SOURCE = Path(__file__).resolve().parent.parent / "src"
+NUMBER = re.compile(
+    r"^([A-Z][A-Z0-9_]*)(?:: [^=]+)? = ([-+*() 0-9._]*[0-9][-+*() 0-9._e]*|True|False)(?:  #.*)?$", re.MULTILINE
+)
 TABLE = Path(__file__).with_suffix(".txt")
 MODULES = (
     "perdure",
@@ -41,6 +47,15 @@ def list_defaults() -> list[str]:
     return sorted(rows)
 
 
+def list_numbers() -> list[str]:
+    """Return a row for each public constant of a module that is a number."""
+    return [
+        f"{'.'.join(path.relative_to(SOURCE).with_suffix('').parts)}.{name} = {value}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for name, value in NUMBER.findall(path.read_text("utf-8"))
+    ]
+
+
 def _list_of_class(place: str, value: type[Any]) -> Iterator[str]:
     if issubclass(value, msgspec.Struct):
         defaults = value.__struct_defaults__  # of the last fields; msgspec.structs.fields would resolve all annotations
@@ -51,7 +66,9 @@ def _list_of_class(place: str, value: type[Any]) -> Iterator[str]:
         if isinstance(member, property) or (name.startswith("_") and name not in {"__init__", "__new__", "__call__"}):
             continue
         function = getattr(member, "__func__", member)
-        if inspect.isfunction(function):
+        if isinstance(member, (bool, int, float, str, tuple, frozenset)):
+            yield f"{place}.{name} = {describe(member)}"
+        elif inspect.isfunction(function):
             yield from _list_of_function(f"{place}.{name}", function)
 
 
@@ -73,7 +90,7 @@ def describe(value: object) -> str:
 
 def main() -> None:
     """Write the table."""
-    TABLE.write_text("".join(f"{row}\n" for row in list_defaults()), encoding="utf-8")
+    TABLE.write_text("".join(f"{row}\n" for row in [*list_defaults(), *list_numbers()]), encoding="utf-8")
 
 
 if __name__ == "__main__":
