@@ -5,35 +5,39 @@
     python -m scripts.mutants stores core/loop.py     only of these packages and modules of `src/perdure`
     python -m scripts.mutants --list                  only say which ones there would be
 
+    python -m scripts.mutants --quick                 only with the tests that reach the changed line
+
 `make mutants` calls it. A mutant is the source with one change: a comparison turned around, a condition negated, a
 statement left out, a number one higher. Each is tried in a copy of the project against the tests that a developer would
 run: those that bear the name of the module, then those of its folder and of its package's neighbours, and last those
 elsewhere that import the module. Where `python -m scripts.reached_lines` has noted which tests reach the line, these
-are run first, for half a minute at most, so that most mutants take seconds. The first failure kills it. A test that
-fails without the mutant too says nothing, and such a mutant is not counted. Survivors are listed with the changed line:
-a test is missing, or the change makes no difference, and only a reader can tell which.
+are run first, for half a minute at most; they run in a fork of a process that has all tests collected
+(`scripts.warm_tests`), so that most mutants take a second. The first failure kills it. A test that fails without the
+mutant too says nothing and is left out. Survivors are listed with the changed line: a test is missing, or the change
+makes no difference, and only a reader can tell which.
 """
 
 import argparse
 import ast
 import bisect
 import itertools
+import json
 import os
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TextIO, TypeAlias, cast
 
-from scripts.check import MARKS, find_tests
+from scripts.check import find_tests
 from scripts.reached_lines import Reached
+from scripts.warm_tests import CANNOT, Answer, Request
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path("src/perdure")
@@ -68,15 +72,15 @@ NEIGHBOURS: Mapping[str, Sequence[str]] = {
 """The folders and files of tests that are run as well, by the package or module that is changed."""
 MOST_IMPORTING = 30
 """A module that more test files import is a means of theirs, and not what they test."""
-FIRST_TESTS = 40
-"""So many tests, or files of tests, are run before the others."""
 FEW_TESTS = 10
 """A line that fewer tests reach is tried with all tests that bear the name of its module as well."""
 SECONDS = 300.0
 """After this a mutant that no test has noticed counts as a survivor."""
 TEST_SECONDS = 45
-"""A test that takes longer has noticed the mutant, by hanging; some ignore even pytest's signal, so pytest is ended."""
-FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+(?:\[.*?\](?= - |$))?)", re.MULTILINE)
+"""A test that takes longer has noticed the mutant, by hanging."""
+
+Kind: TypeAlias = Literal["collected", "started"]
+"""Which tests a process has imported before it is asked to run some: all, or none."""
 
 Verdict: TypeAlias = Literal["killed", "survived", "not counted"]
 
@@ -382,67 +386,89 @@ def copy_project(root: Path, place: Path) -> Path:
     """Copy what the tests need to a folder, and return it."""
     for name in COPIED:
         if (root / name).is_dir():
-            shutil.copytree(root / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(root / name, place / name)  # with the bytecode, which would take long to make again
         elif (root / name).exists():
             shutil.copy2(root / name, place / name)
     return place
 
 
-def run_tests(project: Path, tests: Sequence[str]) -> str | None:
-    """Run tests in a copy of the project until one fails; return its name, or `None` when none does."""
-    wire = os.environ.get("PERDURE_WIRE", str(ROOT.parent / "shared" / "wire"))
-    environment = {**os.environ, "PYTHONPATH": str(project / "src"), "PERDURE_WIRE": wire}
-    pytest = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=no"]
-    command = [*pytest, f"--timeout={TEST_SECONDS}", "--timeout-method=thread", "-m", MARKS, *tests]
-    with subprocess.Popen(
-        command,
-        cwd=project,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            output, _ = process.communicate(timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+class WarmCopy:
+    """A copy of the project, and the processes that run tests in it: one with all tests collected, and one without."""
+
+    def __init__(self, project: Path) -> None:
+        self.project = project
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+        self._fails_anyway: dict[tuple[Kind, str], bool] = {}
+
+    def run(self, kind: Kind, request: Request) -> Answer:
+        """Run tests until one fails, in a fork of the process of this kind, which is started for its first request."""
+        process = self._processes.get(kind) or self._start(kind)
+        requests, answers = cast("TextIO", process.stdin), cast("TextIO", process.stdout)
+        print(json.dumps(request._asdict()), file=requests, flush=True)
+        answer = answers.readline()
+        if not answer:
+            raise SystemExit(f"mutants: the process that runs tests ended with {process.wait()}; do the tests pass?")
+        return Answer(**json.loads(answer))
+
+    def fails_anyway(self, kind: Kind, test: str) -> bool:
+        """Return True for a test that fails in this copy, and in a process of this kind, without any change."""
+        if (kind, test) not in self._fails_anyway:
+            answer = self.run(kind, Request([test], seconds=SECONDS, test_seconds=TEST_SECONDS))
+            self._fails_anyway[kind, test] = answer.failed is not None
+        return self._fails_anyway[kind, test]
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self._processes.values():
             process.communicate()
-            return None
-    if process.returncode in {0, 5}:  # 5: all tests are left to `make test`
-        return None
-    found = FAILED.search(output)
-    hung = f"a test hung for {TEST_SECONDS} s" if "+ Timeout +" in output else ""
-    return found[1] if found else hung or f"pytest ended with {process.returncode}"
+
+    def _start(self, kind: str) -> "subprocess.Popen[str]":
+        wire = os.environ.get("PERDURE_WIRE", str(ROOT.parent / "shared" / "wire"))
+        path = os.pathsep.join([str(self.project / "src"), str(ROOT)])
+        self._processes[kind] = subprocess.Popen(
+            [sys.executable, "-m", "scripts.warm_tests", kind],
+            cwd=self.project,
+            env={**os.environ, "PYTHONPATH": path, "PERDURE_WIRE": wire},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return self._processes[kind]
 
 
-def try_mutant(mutant: Mutant, project: Path, fails_anyway: Callable[[str], bool], reached: Reached) -> Trial:
+def try_mutant(mutant: Mutant, copy: WarmCopy, reached: Reached, *, quick: bool = False) -> Trial:
     """Run the tests against one mutant in a copy of the project, which is as before afterwards."""
-    nearby = list_tests(mutant.path, project)
+    nearby = list_tests(mutant.path, copy.project)
     tests = reached.find_tests(mutant.path, mutant.line, nearby)
-    if not reached:
-        tests = nearby
-    elif len(tests) < FEW_TESTS:  # what is done once in a process is noted of one test, and of none if it starts one
-        tests += find_tests(str(mutant.path), project)
-    if not tests:
+    if len(tests) < FEW_TESTS:  # what is done once in a process is noted of one test, and of none if it starts one
+        tests += find_tests(str(mutant.path), copy.project)
+    if not nearby and not tests:
         return Trial(mutant, "survived", "no tests belong to this module")
-    changed = project / mutant.path
-    source = changed.read_text()
+    source = (copy.project / mutant.path).read_text()
+    count = 0
+    for group in [tests, nearby] if reached and not quick else [tests] if reached else [nearby]:
+        kind, answer = _run_changed(mutant, copy, group, source)
+        count += answer.count
+        while answer.failed in group and copy.fails_anyway(kind, answer.failed):  # which says nothing
+            group.remove(answer.failed)
+            kind, answer = _run_changed(mutant, copy, group, source)
+        if answer.failed is not None:
+            if "::" in answer.failed and copy.fails_anyway(kind, answer.failed):
+                return Trial(mutant, "not counted", f"{answer.failed} fails without it too")
+            return Trial(mutant, "killed", answer.failed)
+    return Trial(mutant, "survived", f"{count} tests passed")
+
+
+def _run_changed(mutant: Mutant, copy: WarmCopy, tests: Sequence[str], source: str) -> tuple[Kind, Answer]:
+    """Run tests against a mutant: single ones where all are collected, if the change can be made there; else anew."""
+    request = Request(tests, str(mutant.path), source, SECONDS, TEST_SECONDS)
+    changed = copy.project / mutant.path
     try:
         _write_source(changed, mutant.apply(source))
-        # The first ones notice most mutants, and pytest collects all before it runs any.
-        failed = run_tests(project, tests[:FIRST_TESTS])
-        if failed is None and tests[FIRST_TESTS:]:
-            failed = run_tests(project, tests[FIRST_TESTS:])
-        if failed is None and tests != nearby:  # only some of the tests that reach it were tried
-            failed, tests = run_tests(project, nearby), nearby
+        answer = copy.run("collected", request) if any("::" in test for test in tests) else Answer(CANNOT)
+        return ("started", copy.run("started", request)) if answer.failed == CANNOT else ("collected", answer)
     finally:
         _write_source(changed, source)
-    if failed is None:
-        return Trial(mutant, "survived", f"{len(tests)} test files passed")
-    if "::" in failed and fails_anyway(failed):
-        return Trial(mutant, "not counted", f"{failed} fails without it too")
-    return Trial(mutant, "killed", failed)
 
 
 def _write_source(path: Path, source: str) -> None:
@@ -452,30 +478,26 @@ def _write_source(path: Path, source: str) -> None:
         compiled.unlink()
 
 
-def try_mutants(mutants: Sequence[Mutant], jobs: int, root: Path = ROOT) -> Iterator[Trial]:
+def try_mutants(mutants: Sequence[Mutant], jobs: int, root: Path = ROOT, *, quick: bool = False) -> Iterator[Trial]:
     """Try each mutant, several side by side, each in its own copy of the project; yield the results in order."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        copies: SimpleQueue[Path] = SimpleQueue()
-        for number in range(jobs):
-            copies.put(copy_project(root, Path(folder, str(number))))
-        known: dict[str, bool] = {}
+        copies = [WarmCopy(copy_project(root, Path(folder, str(number)))) for number in range(jobs)]
+        free: SimpleQueue[WarmCopy] = SimpleQueue()
+        for copy in copies:
+            free.put(copy)
         reached = Reached.read(root)
 
         def attempt(mutant: Mutant) -> Trial:
-            project = copies.get()
-
-            def fails_anyway(test: str) -> bool:
-                if test not in known:
-                    known[test] = run_tests(project, [test]) is not None
-                return known[test]
-
+            copy = free.get()
             try:
-                return try_mutant(mutant, project, fails_anyway, reached)
+                return try_mutant(mutant, copy, reached, quick=quick)
             finally:
-                copies.put(project)
+                free.put(copy)
 
         with ThreadPoolExecutor(jobs) as pool:
             yield from pool.map(attempt, mutants)
+        for copy in copies:
+            copy.close()
 
 
 def format_trial(trial: Trial, source: str) -> str:
@@ -504,6 +526,7 @@ def main(*arguments: str) -> int:
     parser.add_argument("--seed", type=int, default=None, help="the seed of an earlier sample; a new one by default")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many side by side")
     parser.add_argument("--at-least", type=float, default=0.0, metavar="PERCENT", help="fail when fewer are killed")
+    parser.add_argument("--quick", action="store_true", help="run only the tests that are noted to reach the line")
     parser.add_argument("--list", action="store_true", help="list the sample without trying it")
     options = parser.parse_args(arguments)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000)
@@ -515,7 +538,7 @@ def main(*arguments: str) -> int:
         return 0
     counts: dict[Verdict, int] = {"killed": 0, "survived": 0, "not counted": 0}
     sources = {mutant.path: (ROOT / mutant.path).read_text() for mutant in sample}  # which may be changed meanwhile
-    for trial in try_mutants(sample, options.jobs):
+    for trial in try_mutants(sample, options.jobs, quick=options.quick):
         counts[trial.verdict] += 1
         print(format_trial(trial, sources[trial.mutant.path]), flush=True)
     counted = counts["killed"] + counts["survived"]

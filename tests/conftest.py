@@ -1,5 +1,6 @@
 """What all tests share: their plugins, their seed, and how hypothesis looks for counterexamples."""
 
+import gc
 import os
 import signal
 
@@ -32,6 +33,12 @@ def pytest_configure(config):
     """Let hypothesis draw from the same seed as all other searches."""
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = SEED
+
+
+def pytest_collection_finish():
+    """Leave what was collected out of every later collection of garbage: it is large, and lasts as long as the run."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header():

@@ -12,7 +12,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 @functools.cache
 def functions_in(place: str) -> dict[str, Function]:
     """The tests of a file by their names."""
-    tree = ast.parse((ROOT / place).read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / place).read_text("utf-8"))
     return {node.name: node for node in tree.body if isinstance(node, Function) and node.name.startswith("test_")}
 
 
@@ -20,6 +20,8 @@ def marked() -> dict[str, list[str]]:
     """The tests that say themselves which promise they keep."""
     found: dict[str, list[str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        if "promise(" not in path.read_text("utf-8"):  # parsing all of them would take seconds
+            continue
         place = path.relative_to(ROOT).as_posix()
         for name, node in functions_in(place).items():
             for promise in promises_of(node):

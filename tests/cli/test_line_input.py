@@ -24,10 +24,10 @@ def typed(monkeypatch):
 async def test_lines_come_one_by_one_and_the_end_is_told(typed):
     keyboard = LineReader()
     typed("one\n")
-    assert await asyncio.wait_for(keyboard.read_line(), 5) == "one"
+    assert await asyncio.wait_for(keyboard.read_line(), 30) == "one"
     typed("two\n\x04")
-    assert await asyncio.wait_for(keyboard.read_line(), 5) == "two"
-    assert await asyncio.wait_for(keyboard.read_line(), 5) is None
+    assert await asyncio.wait_for(keyboard.read_line(), 30) == "two"
+    assert await asyncio.wait_for(keyboard.read_line(), 30) is None
 
 
 async def test_a_question_that_was_given_up_does_not_swallow_the_answer_to_the_next(typed):
@@ -37,7 +37,7 @@ async def test_a_question_that_was_given_up_does_not_swallow_the_answer_to_the_n
     given_up.cancel()
     await asyncio.wait((given_up,))
     typed("two\n")
-    assert await asyncio.wait_for(keyboard.read_line(), 5) == "two"
+    assert await asyncio.wait_for(keyboard.read_line(), 30) == "two"
 
 
 async def test_what_was_typed_before_a_question_is_forgotten(typed):
@@ -45,7 +45,7 @@ async def test_what_was_typed_before_a_question_is_forgotten(typed):
     typed("early\n")
     keyboard.discard_typed()
     typed("late\n")
-    assert await asyncio.wait_for(keyboard.read_line(), 5) == "late"
+    assert await asyncio.wait_for(keyboard.read_line(), 30) == "late"
 
 
 def test_where_there_are_no_terminals_nothing_is_forgotten(monkeypatch):

@@ -308,6 +308,7 @@ def test_anything_can_be_stored(value):
 
 
 @pytest.mark.faults
+@pytest.mark.hypothesis
 def test_very_many_values_can_be_stored():
     examples = 1_000_000 if os.environ.get("PERDURE_SEARCH") == "long" else 300
     settings(max_examples=examples, database=None)(given(anything)(check_that_it_can_be_stored))()

@@ -35,6 +35,7 @@ def test_a_family_that_nobody_kills_comes_to_its_end(workshop, places):
     assert (tally.wrong, tally.trials) == ([], 2)
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("kind", ["sqlite", "file"])
 def test_agents_that_work_for_agents_survive_kills(search, places, kind):

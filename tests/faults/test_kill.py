@@ -114,9 +114,10 @@ def test_after_a_kill_at_a_fault_point_another_process_goes_on(search, places, k
 
 @pytest.mark.faults
 @pytest.mark.timeout(0)
-@for_each_store(sqlite=150, file=40, postgres=20)
+@for_each_store(sqlite=60, file=40, postgres=20)
 def test_after_several_kills_another_process_goes_on(search, places, kind, count):
-    search(f"kill -9 several times, {kind}", several(places(kind), f"several {kind}"), count, long_count=LONGER * count)
+    long_count = 3_750 if kind == "sqlite" else LONGER * count
+    search(f"kill -9 several times, {kind}", several(places(kind), f"several {kind}"), count, long_count=long_count)
 
 
 @pytest.mark.faults

@@ -34,10 +34,10 @@ def takeovers(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[Takeov
 @pytest.mark.parametrize(
     ("kind", "count"),
     [
-        pytest.param("sqlite", 80, id="sqlite-80"),
-        pytest.param("postgres", 40, id="postgres-40", marks=pytest.mark.needs("postgres")),
+        pytest.param("sqlite", 40, id="sqlite-40"),
+        pytest.param("postgres", 25, id="postgres-25", marks=pytest.mark.needs("postgres")),
     ],
 )
 def test_a_driver_that_was_paused_and_replaced_is_fenced(search, places, kind, count):
-    tally = search(f"takeovers, {kind}", takeovers(places(kind), f"takeover {kind}"), count, long_count=12 * count)
+    tally = search(f"takeovers, {kind}", takeovers(places(kind), f"takeover {kind}"), count, long_count=24 * count)
     assert tally.seen["fenced"] > tally.done / 2, "most of them have to be in the middle of a run"

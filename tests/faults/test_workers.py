@@ -46,6 +46,7 @@ def spec(request, tmp_path: Path) -> str:
     return f"sqlite:{tmp_path}/s.db" if request.param == "sqlite" else f"file:{tmp_path}/s"
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(SECONDS + 30)
 async def test_workers_that_are_killed_at_random_leave_their_sessions_to_others(spec: str, tmp_path: Path):
     dice, ledger, store = chance("workers", spec.partition(":")[0]), tmp_path / "ledger", open_store(spec)

@@ -172,7 +172,7 @@ async def test_a_pattern_that_takes_for_ever_is_stopped_and_nothing_else_waits_f
     begun = time.monotonic()
     with pytest.raises(ToolError, match=r"stopped after 0\.3 seconds"):
         search.search_lines(files.resolve("."), SearchQuery("(a+)+$"))
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
 
 
 def test_a_pattern_that_is_none_does_not_pass_for_one_that_takes_too_long(tmp_path):

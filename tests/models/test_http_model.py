@@ -493,7 +493,7 @@ async def test_a_rate_limit_holds_all_requests_of_the_key_and_says_so(http):
         await clock.advance(19)
         assert len(server.received) == 1
         await clock.advance(1)
-        for waiting, *events in await asyncio.wait_for(asyncio.gather(*others), 5):
+        for waiting, *events in await asyncio.wait_for(asyncio.gather(*others), 30):
             assert isinstance(waiting, RetryScheduled)
             assert (waiting.attempt, waiting.error) == (0, "RateLimited")
             assert is_whole(events)

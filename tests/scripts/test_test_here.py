@@ -35,22 +35,31 @@ def test_every_folder_with_a_name_has_a_job():
     assert test_here.FOLDERS.keys() <= test_here.jobs().keys()
 
 
-def test_whatever_no_job_names_is_counted_with_core():
-    commands = test_here.jobs()["core"].commands[0]
-    assert [each for each in commands if each.startswith("--ignore")] == [
-        f"--ignore={path}" for name in test_here.FOLDERS for path in test_here.folders(name)
+def test_whatever_no_job_names_is_run_by_the_rest():
+    jobs = test_here.jobs()
+    command, counted = jobs["rest"].commands[0], jobs["core"].commands[0]
+    named = [path for name in test_here.FOLDERS for path in test_here.folders(name)]
+    assert [each for each in command if each.startswith("--ignore")] == [
+        f"--ignore={path}" for path in [*named, *test_here.COUNTED]
     ]
-    assert "tests" in commands
+    assert "tests" in command
+    assert "not budget" in command
+    assert [each for each in counted if each.startswith("tests/")] == list(test_here.COUNTED)
+
+
+def test_whatever_is_counted_exists_and_belongs_to_no_other_job():
+    named = [Path(path) for name in test_here.FOLDERS for path in test_here.folders(name)]
+    assert [path for path in test_here.COUNTED if not (test_here.ROOT / path).exists()] == []
+    assert not [path for path in test_here.COUNTED if any(Path(path).is_relative_to(each) for each in named)]
 
 
 def test_a_test_that_is_not_counted_for_its_properties_runs_elsewhere():
     jobs = test_here.jobs()
     assert "not budget and not hypothesis" in jobs["core"].commands[0]
     assert "not budget and hypothesis" in jobs["properties"].commands[0]
-    named = [Path(path) for name in test_here.FOLDERS for path in test_here.folders(name)]
-    files = [Path(each) for each in jobs["properties"].commands[0] if each.endswith(".py")]
-    assert Path("tests/core/test_argument_parsing.py") in files
-    assert not [file for file in files if any(file.is_relative_to(folder) for folder in named)]
+    files = [each for each in jobs["properties"].commands[0] if each.endswith(".py")]
+    assert "tests/core/test_argument_parsing.py" in files
+    assert files == [file for file in test_here.files_with("hypothesis") if test_here.is_counted(file)]
 
 
 def test_all_jobs_pass(made_up, capsys):

@@ -168,12 +168,20 @@ def test_links_that_are_followed_are_not_silent(tmp_path):
     assert explain(str(tmp_path), "grep -R x .", "rg -L x") == ["", ""]
 
 
+GIT_CONTENTS = ("git diff", "git show HEAD", "git log -p", "git show HEAD --stat -p", "git diff --word-diff")
+
+
 @pytest.mark.parametrize("name", [".env", "a/b/id_rsa", "server.pem"])
 def test_git_contents_of_secret_files_are_not_silent(folder, name):
-    for line in ("git diff", "git show HEAD", "git log -p", "git show HEAD --stat -p", "git diff --word-diff"):
+    for line in GIT_CONTENTS:
         assert explain(folder, line, insight=Insight("src/x.py", name)) == [""]
         assert explain(folder, line, insight=None) == [""]
-        assert explain(folder, line, insight=Insight(*map(str, range(3_000)))) != [""]
+
+
+def test_git_contents_of_other_files_are_silent(folder):
+    for line in GIT_CONTENTS:
+        assert explain(folder, line, insight=Insight(*map(str, range(30)))) != [""]
+    assert explain(folder, "git diff", insight=Insight(*map(str, range(3_000)))) != [""]
 
 
 def test_a_list_of_checksums_may_name_any_file(folder):

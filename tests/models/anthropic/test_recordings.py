@@ -78,6 +78,7 @@ def test_a_recorded_answer_that_is_cut_off_is_never_taken_for_a_whole_one(exchan
     assert shapes(finished([*events, *decoder.end()]).parts) == expected.shapes
 
 
+@pytest.mark.faults
 @each_exchange(API, where=lambda exchange: exchange.ok and not answered(exchange))
 def test_an_error_in_a_recorded_stream_is_raised(exchange: Exchange) -> None:
     with pytest.raises(ProviderDown):

@@ -387,6 +387,7 @@ def test_a_recorded_answer_is_understood_however_it_is_cut_into_pieces(exchange:
         assert message.stop is wanted
 
 
+@pytest.mark.faults
 @pytest.mark.wire
 @each_exchange(API, where=lambda exchange: exchange.ok and exchange.streamed)
 def test_a_recorded_stream_that_is_cut_off_is_never_finished(exchange: Exchange) -> None:

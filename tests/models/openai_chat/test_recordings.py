@@ -144,6 +144,7 @@ def cut_off(decoder: ChatDecoder) -> Message | None:
     return assemble_reply(events[:-1], events[-1])
 
 
+@pytest.mark.faults
 @pytest.mark.wire
 @each_exchange(API, where=lambda exchange: exchange.ok and FAILED.reason(exchange) is not None)
 def test_an_answer_with_an_error_inside_is_never_taken_for_one(exchange: Exchange) -> None:
