@@ -22,8 +22,10 @@ from .event import (
     ModelEvent,
     ModelRequested,
     QuestionAsked,
+    LOADED_TOOLS_NAME,
     TextDelta,
     ToolProgress,
+    ValueKept,
     ViewChanged,
 )
 from .fold import State
@@ -53,6 +55,7 @@ from .run_spec import RunPlace, RunSpec
 from .stop_conditions import Limits, repeated_calls
 from .store import find_full_session_id
 from .tool import Tool
+from .toolbox import Toolbox
 from .transcript import MessagesSnapshot
 from .unlimited_model import get_unlimited_model
 
@@ -104,6 +107,7 @@ class Run:
             "_redacted_model",
             "_loop",
             "_model",
+            "_offered",
             "_prefix",
             "prefix_tokens",
             "_settings",
@@ -241,6 +245,8 @@ class Run:
         """The price of the model, as it is stored with each request."""
         allowed = options.limits.allowed_tools
         self.toolbox = spec.toolbox if allowed is None else spec.toolbox.with_only(allowed, spec.spare_tools)
+        self._offered: tuple[Toolbox | None, Sequence[str], Toolbox] = (None, (), self.toolbox)
+        """The tools that are sent to the model, with what they were chosen from."""
         self.instructions = spec.instructions
         self._settings: dict[str, Any] = msgspec.to_builtins(options.settings)
         self._redacted_model: Model | None = None
@@ -490,7 +496,7 @@ class Run:
         return Request(
             messages=messages,
             instructions=self.instructions,
-            tools=self.toolbox.specs,
+            tools=self.offered_tools.specs,
             settings=self.options.settings,
             output=self.spec.output_spec,
             session_id=self.full_session_id,
@@ -555,7 +561,8 @@ class Run:
         if instructions is request.instructions and tools is request.tools and known:
             return known
         text = hash_instructions(request.instructions)
-        offered = self.toolbox.specs_hash if request.tools is self.toolbox.specs else hash_request_part(request.tools)
+        box = self.offered_tools
+        offered = box.specs_hash if request.tools is box.specs else hash_request_part(request.tools)
         known = f"{text.digest}-{offered.digest}"
         self.prefix_tokens = (text.length + offered.length) // CHARACTERS_PER_TOKEN
         self._prefix = (request.instructions, request.tools, known)
@@ -587,6 +594,29 @@ class Run:
             self.unstored_tools += build_added_tool_records(self, found, scope)
             self.toolbox = toolbox
             self._tool_changes.extend(offered)
+
+    @property
+    def offered_tools(self) -> Toolbox:
+        """The tools that the model is sent: all tools of the run, unless a selector leaves some out."""
+        if not self.spec.tool_selectors:
+            return self.toolbox
+        loaded: Sequence[str] = self.state.kept_values.get(LOADED_TOOLS_NAME, ())
+        toolbox, names, offered = self._offered
+        if toolbox is not self.toolbox or names is not loaded:
+            offered = self.toolbox
+            for select in self.spec.tool_selectors:
+                offered = select(offered, loaded)
+            self._offered = (self.toolbox, loaded, offered)
+        return offered
+
+    async def load_tools(self, names: Iterable[str]) -> None:
+        """Store that tools of this run, which a selector leaves out, are sent to the model from the next turn on."""
+        before: Sequence[str] = self.state.kept_values.get(LOADED_TOOLS_NAME, ())
+        new = [each for each in dict.fromkeys(names) if each not in before and each in self.toolbox]
+        if new:
+            await self.emit(ValueKept(LOADED_TOOLS_NAME, [*before, *new], run_id=self.run_id, path=self.path))
+            with _add_tools_lock:
+                self._tool_changes += [tool for each in new if (tool := self.toolbox.get(each)) is not None]
 
     async def ask_model(self, request: Request) -> Message:
         """Ask the model aside from the conversation, and return its whole reply; the limits of the run apply."""
