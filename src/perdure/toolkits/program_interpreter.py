@@ -14,7 +14,7 @@ import re
 import signal
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -26,10 +26,16 @@ if TYPE_CHECKING:
 
 MAX_PROCESSES: Final = 128
 """Number of programs that are under way at the same time; more of them wait."""
+QUICK_STEP_SECONDS: Final = 0.005
+"""Time that a step may take on the event loop; a program with a longer one is run on a thread."""
+_QUICK_STEP_GRACE_SECONDS: Final = 0.05
+"""Time after which a process that has not noticed that its step is too long is killed."""
+_STEP_TOO_LONG: Final = "turn time limit exceeded"
 _CHECKOUT_SECONDS: Final = 60.0
 _PLACE: Final = re.compile(r'File "<python-input-\d+>", ')
 _CLOCKS: Final = frozenset({"time.time", "datetime.now", "date.today"})
 _SLEEPS: Final = frozenset({"time.sleep", "asyncio.sleep", "system.sleep", "system.async_sleep"})
+_SCALARS: Final = frozenset({str, int, bool, type(None)})
 _NO_SLEEP: Final = "a program cannot sleep: time does not pass in it. Call a tool that waits, or end the program"
 
 
@@ -47,6 +53,10 @@ class ProgramLimits(Struct, frozen=True):
 
 class ProgramFailed(ToolError):
     """Raised when a program cannot be parsed, raises an error, or exceeds a limit; the text has the line."""
+
+
+class StepTooLong(Exception):  # noqa: N818 - not an error of the program
+    """Raised when a step of a program takes too long for the event loop: the program has to be run on a thread."""
 
 
 class FunctionCall(Struct, frozen=True):
@@ -88,8 +98,10 @@ class CallRaised(Struct, frozen=True):
     message: str
 
 
-CallAnswer = CallReturned | CallRaised
-ProgramStep = CallsAwaited | TimeAwaited | ProgramFinished
+CallAnswer: TypeAlias = CallReturned | CallRaised
+StepAnswers: TypeAlias = Mapping[int, CallAnswer] | float | None
+"""Answers to the calls of a step by number, or the time in seconds since 1970; `None` before the first step."""
+ProgramStep: TypeAlias = CallsAwaited | TimeAwaited | ProgramFinished
 
 
 def require_monty(owner: str) -> None:
@@ -105,8 +117,15 @@ class Interpreter:
         self.limits = limits
         self._pool: pydantic_monty.Monty | None = None
         self._lock = threading.Lock()
+        self._idle_count = 0
+        """Number of processes that have run a program to its end, and wait for another."""
 
-    def open_session(self, seed: str) -> "pydantic_monty.MontySession":
+    @property
+    def has_idle_process(self) -> bool:
+        """True if a program can start at once: a process is there and has nothing to do."""
+        return self._idle_count > 0
+
+    def open_session(self, seed: str, *, is_quick: bool) -> "pydantic_monty.MontySession":
         """Return a process for one program, whose random numbers follow from the seed. Called on a thread."""
         import pydantic_monty  # at first use: it is optional
 
@@ -114,13 +133,19 @@ class Interpreter:
         try:
             with self._lock:
                 if self._pool is None:
-                    pool = pydantic_monty.Monty(max_processes=MAX_PROCESSES, checkout_timeout=_CHECKOUT_SECONDS)
+                    pool = pydantic_monty.Monty(
+                        max_processes=MAX_PROCESSES,
+                        checkout_timeout=_CHECKOUT_SECONDS,
+                        turn_duration_limit_grace=_QUICK_STEP_GRACE_SECONDS,
+                    )
                     self._pool = pool.__enter__()
                 pool = self._pool
+                self._idle_count = max(0, self._idle_count - 1)
             return pool.checkout(
                 script_name="program",
                 limits={
                     "max_feed_duration_secs": limits.max_seconds,
+                    "max_turn_duration_secs": QUICK_STEP_SECONDS if is_quick else None,
                     "max_memory": limits.max_memory_bytes,
                     "max_recursion_depth": limits.max_depth,
                     "max_suspensions": 10_000 + 4 * limits.max_calls,  # `max_calls` is checked here
@@ -130,18 +155,32 @@ class Interpreter:
         except (OSError, RuntimeError, pydantic_monty.MontyError) as error:
             raise ToolError(f"the interpreter of programs could not be started: {error}") from error
 
+    def close_session(self, session: "pydantic_monty.MontySession", *, is_killed: bool) -> None:
+        """Return the process of a program that has ended or was stopped."""
+        session.__exit__(None, None, None)
+        with self._lock:
+            self._idle_count += not is_killed
+
     def close(self) -> None:
         """End the processes. The next program starts others."""
         with self._lock:
-            pool, self._pool = self._pool, None
+            pool, self._pool, self._idle_count = self._pool, None, 0
         if pool is not None:
             pool.__exit__(None, None, None)
 
 
 class RunningProgram:
-    """One program: call `advance` on a thread for each of its steps, and `stop` at the end."""
+    """One program: call `advance` for each of its steps, and `stop` at the end.
 
-    def __init__(self, interpreter: Interpreter, code: str, functions: Collection[str], seed: str) -> None:
+    Steps are for a thread, unless the program `is_quick`: then a step that would take long raises `StepTooLong`. The
+    first step may have to start a process.
+    """
+
+    def __init__(
+        self, interpreter: Interpreter, code: str, functions: Collection[str], *, seed: str, is_quick: bool
+    ) -> None:
+        self.is_quick = is_quick
+        """True if no step takes longer than the event loop can wait."""
         self._interpreter = interpreter
         self._code = replace_surrogates(code)
         self._functions = functions
@@ -150,6 +189,7 @@ class RunningProgram:
         self._snapshot: Any = None
         self._process_id: int | None = None
         self._waiting: dict[int, FunctionCall] = {}
+        self._is_finished = False
         self._is_stopped = False
         self._is_advancing = False
         self._lock = threading.Lock()
@@ -165,7 +205,7 @@ class RunningProgram:
         """The text that the program has printed, up to the limit."""
         return "".join(self._printed)
 
-    def advance(self, answers: Mapping[int, CallAnswer] | float | None) -> ProgramStep:
+    def advance(self, answers: StepAnswers) -> ProgramStep:
         """Run the program until it waits for calls or ends; blocks. Raises `ProgramFailed`.
 
         `answers` are those to the calls of the last step by number, or the time in seconds since 1970 if the program
@@ -180,8 +220,12 @@ class RunningProgram:
                 self._is_advancing = True
             return self._advance(answers)
         except pydantic_monty.MontyCrashedError as error:
+            if self.is_quick and error.timed_out:
+                raise StepTooLong from None
             raise ProgramFailed(f"the interpreter ended unexpectedly: {error}") from None
         except (pydantic_monty.MontySyntaxError, pydantic_monty.MontyRuntimeError) as error:
+            if self.is_quick and _STEP_TOO_LONG in str(error):
+                raise StepTooLong from None
             raise ProgramFailed(describe_program_error(error.display())) from None
         except pydantic_monty.MontyError as error:
             raise ProgramFailed(describe_program_error(str(error))) from None
@@ -191,7 +235,13 @@ class RunningProgram:
                 if self._is_stopped:
                     self._close_session()
 
-    def _advance(self, answers: Mapping[int, CallAnswer] | float | None) -> ProgramStep:
+    def advance_through(self, answers: Sequence[StepAnswers]) -> ProgramStep:
+        """Run a new program with the answers that another one was given, to the same place; return the last step."""
+        for each in answers[:-1]:
+            self.advance(each)
+        return self.advance(answers[-1])
+
+    def _advance(self, answers: StepAnswers) -> ProgramStep:
         snapshot = self._start() if answers is None else self._answer(answers)
         while (step := self._find_step(snapshot)) is None:
             snapshot = self._resume(snapshot)
@@ -199,7 +249,7 @@ class RunningProgram:
         return step
 
     def _start(self) -> Any:
-        session = self._interpreter.open_session(self._seed)
+        session = self._interpreter.open_session(self._seed, is_quick=self.is_quick)
         with self._lock:
             self._session, self._process_id = session, session.worker_pid
             if self._is_stopped:
@@ -219,6 +269,7 @@ class RunningProgram:
                 if self._waiting:
                     name = next(iter(self._waiting.values())).name
                     raise ProgramFailed(f"a call of {name!r} was never awaited, and not made: write `await {name}(…)`")
+                self._is_finished = True
                 return ProgramFinished(snapshot.output)
             case "FutureSnapshot":
                 return CallsAwaited([self._waiting.pop(each) for each in snapshot.pending_call_ids])
@@ -267,7 +318,7 @@ class RunningProgram:
     def _close_session(self) -> None:
         session, self._session, self._snapshot = self._session, None, None
         if session is not None:
-            session.__exit__(None, None, None)
+            self._interpreter.close_session(session, is_killed=not self._is_finished)
 
 
 def describe_program_error(text: str) -> str:
@@ -293,7 +344,8 @@ def _read_clock(snapshot: Any, moment: datetime.datetime) -> Any:
 def _to_monty(answer: CallAnswer) -> dict[str, Any]:
     if isinstance(answer, CallRaised):
         return {"exc_type": answer.kind, "message": replace_surrogates(answer.message)}
-    return {"return_value": answer.value if type(answer.value) is str else to_jsonable(answer.value)}
+    value = answer.value
+    return {"return_value": value if type(value) in _SCALARS else to_jsonable(value)}
 
 
 def _make_function(name: str) -> Any:

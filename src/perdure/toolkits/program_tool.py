@@ -7,7 +7,9 @@ A program that was interrupted, by a crash or by a question to a person, is run 
 were finished return their stored results, and those that had begun are settled by the effect of their tools.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Final
 
 from msgspec.structs import replace
@@ -29,13 +31,18 @@ from .program_interpreter import (
     FunctionCall,
     Interpreter,
     ProgramFinished,
+    ProgramStep,
     RunningProgram,
+    StepAnswers,
+    StepTooLong,
 )
 from .program_stubs import build_stubs, name_program_functions, to_program_value
 
 PROGRAM_TOOL: Final = "run_program"
 PROGRAM_TIME_NAME: Final = f"{RESERVED_PREFIX}program_time"
 """The name of the stored value with the time that the last program was given."""
+_STEPS_BETWEEN_YIELDS: Final = 8
+"""Steps after which a program whose calls never wait yields to other tasks."""
 _HANDOFF_PREFIX: Final = "hand_over_to_"
 _DESCRIPTION: Final = """\
 Run a Python program that calls tools. Use it for several calls, for loops and conditions, and to look through large \
@@ -60,16 +67,15 @@ def build_program_tool(
         code: Annotated[str, "The Python program. Its last expression is what it returns."], context: ToolContext[Any]
     ) -> ToolOutput:
         functions = name_program_functions([each for each in context.run.toolbox if is_callable(each)])
-        program = RunningProgram(interpreter, code, functions, seed=context.idempotency_key)
-        calls = _ProgramDriver(context, program, functions)
+        driver = _ProgramDriver(context, interpreter, code, functions)
         try:
-            value = await calls.run()
+            value = await driver.run()
         except ToolError as error:
-            text = _describe_end(program, f"The program failed.\n{error}", max_output_characters)
-            return ToolOutput(text, is_error=True, labels=calls.labels)
+            text = _describe_end(driver.program, f"The program failed.\n{error}", max_output_characters)
+            return ToolOutput(text, is_error=True, labels=driver.labels)
         finally:
-            program.stop()
-        return ToolOutput(_describe_value(program, value, max_output_characters), labels=calls.labels)
+            driver.program.stop()
+        return ToolOutput(_describe_value(driver.program, value, max_output_characters), labels=driver.labels)
 
     return tool(
         run_program,
@@ -98,24 +104,52 @@ class _ProgramDriver:
     """Runs a program step by step, and makes its calls."""
 
     def __init__(
-        self, context: ToolContext[Any], program: RunningProgram, functions: Mapping[str, Tool[..., Any]]
+        self, context: ToolContext[Any], interpreter: Interpreter, code: str, functions: Mapping[str, Tool[..., Any]]
     ) -> None:
         self._context = context
-        self._program = program
+        self._build_program = partial(
+            RunningProgram, interpreter, code, functions.keys(), seed=context.idempotency_key
+        )
+        self._interpreter = interpreter
         self._functions = functions
+        self._given: list[StepAnswers] = []
+        """The answers that the program was given so far, one for each step."""
+        self.program = self._build_program(is_quick=True)
         self._calls = ProgramCalls(context)
         self.labels: tuple[str, ...] = ()
         """The labels of all results that the program has got: what it returns may follow from any of them."""
 
     async def run(self) -> Any:
         """Run the program to its end, and return its value. Raises `ToolError` if it fails."""
-        answers: Mapping[int, CallAnswer] | float | None = None
-        session_id = self._context.full_session_id
+        answers: StepAnswers = None
         while True:
-            step = await THREAD_POOL.run(self._program.advance, (answers,), {}, session_id=session_id)
+            step = await self._advance(answers)
             if isinstance(step, ProgramFinished):
                 return step.value
             answers = await (self._make_calls(step.calls) if isinstance(step, CallsAwaited) else self._find_time())
+
+    async def _advance(self, answers: StepAnswers) -> ProgramStep:
+        """Run the next step: on the event loop while steps are short, which is quicker, else on a thread.
+
+        Once a step has taken too long, the program is run again on a thread, with the same answers.
+        """
+        self._given.append(answers)
+        number = len(self._given)
+        if not self.program.is_quick:
+            return await self._call_on_thread(self.program.advance, answers)
+        try:
+            if number == 1 and not self._interpreter.has_idle_process:
+                return await self._call_on_thread(self.program.advance, answers)
+            if not number % _STEPS_BETWEEN_YIELDS:
+                await asyncio.sleep(0)
+            return self.program.advance(answers)
+        except StepTooLong:
+            self.program.stop()
+            self.program = self._build_program(is_quick=False)
+            return await self._call_on_thread(self.program.advance_through, tuple(self._given))
+
+    async def _call_on_thread(self, function: Callable[[Any], ProgramStep], answers: Any) -> ProgramStep:
+        return await THREAD_POOL.run(function, (answers,), {}, session_id=self._context.full_session_id)
 
     async def _make_calls(self, wanted: Sequence[FunctionCall]) -> dict[int, CallAnswer]:
         answers: dict[int, CallAnswer] = {}
