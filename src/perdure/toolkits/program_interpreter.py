@@ -258,7 +258,7 @@ class RunningProgram:
 
     def _answer(self, answers: Mapping[int, CallAnswer] | float) -> Any:
         if isinstance(answers, Mapping):
-            return self._snapshot.resume({number: _to_monty(each) for number, each in answers.items()})
+            return self._snapshot.resume({number: _to_monty(answers[number]) for number in sorted(answers)})
         self._time = datetime.datetime.fromtimestamp(answers, datetime.UTC)
         return self._snapshot.resume({"return_value": _read_clock(self._snapshot, self._time)})
 
@@ -272,7 +272,7 @@ class RunningProgram:
                 self._is_finished = True
                 return ProgramFinished(snapshot.output)
             case "FutureSnapshot":
-                return CallsAwaited([self._waiting.pop(each) for each in snapshot.pending_call_ids])
+                return CallsAwaited([self._waiting.pop(each) for each in sorted(snapshot.pending_call_ids)])
             case _:
                 is_clock = self._time is None and getattr(snapshot, "function_name", "") in _CLOCKS
                 return TimeAwaited() if is_clock and snapshot.is_os_function else None
