@@ -8,11 +8,11 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from .core import argument_checks
 from .context.history_tools import history_tools
 from .context.large_results import MAX_CHARACTERS
 from .context.large_results import large_results as _large_results
 from .context.result_summaries import summarize_old_results
+from .core import argument_checks
 from .runtime.extension import Extension, check_list_option
 from .toolkits.list_storage import Values
 from .toolkits.rewritten_task_list import task_tools

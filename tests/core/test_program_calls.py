@@ -41,7 +41,7 @@ class Till:
             """Look."""
             return "seen"
 
-        self.tools = [pay, look]
+        self.tools: list[Any] = [pay, look]
 
 
 def program(*waves: list[tuple[str, str]], **options: Any):
@@ -128,6 +128,7 @@ async def test_a_program_that_waits_for_an_answer_is_run_again_without_repeating
     till = Till()
     store = open_store("memory:")
     gate = Permissions(ask("pay"), handler=later)
+    outcome: Any = None
     for step, paid in enumerate([[], [1], [1, 2]]):
         model = ScriptedModel("Done.") if step else ScriptedModel(call("run_them"))
         tools = [*till.tools, program([("look", "{}")], [pay(1)], [pay(2)])]
@@ -146,7 +147,7 @@ async def test_a_program_that_waits_for_an_answer_is_run_again_without_repeating
 def begun(*events: Any) -> list[Any]:
     """The log of a process that died while a program ran."""
     reply = Message("assistant", (ToolCall("call_1", "run_them", "{}"),))
-    ids = {"run_id": "r"}
+    ids: Any = {"run_id": "r"}
     return [
         RunStarted("agent", {}, **ids),
         MessageAdded(user("Go"), **ids),

@@ -1,6 +1,6 @@
 """A run whose model writes a program, in processes that are forked, killed at a fault point, and followed by others.
 
-python -m tests.faults.program_session FOLDER [STEP [POINT…]] prints a line for each trial that went wrong, then a count.
+python -m tests.faults.program_session FOLDER STEP [POINT…] prints a line for each trial that went wrong, and a count.
 """
 
 import asyncio
@@ -123,7 +123,9 @@ async def audit(folder: Path) -> list[str]:
     wrong += [f"{text} was done under {count} keys" for text, count in done.items() if count > 1]
     ended = Counter([each.call_id for each in events if isinstance(each, ToolFinished)])
     wrong += [f"{call_id} has {count} results" for call_id, count in ended.items() if count > 1]
-    wrong += [f"{each.call_id} has no result" for each in events if isinstance(each, ToolStarted) and not ended[each.call_id]]
+    wrong += [
+        f"{each.call_id} has no result" for each in events if isinstance(each, ToolStarted) and not ended[each.call_id]
+    ]
     results = [each.result for each in events if isinstance(each, ToolFinished)]
     for result in results:
         text = result.text.removeprefix("did ")
@@ -138,6 +140,12 @@ async def audit(folder: Path) -> list[str]:
     return wrong
 
 
+def tell(line: str) -> None:
+    """Write a line for the test."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def in_child(work: Callable[[], object]) -> int:
     """Do something in a forked process, and return its exit status: negative for the signal that killed it."""
     child = os.fork()
@@ -146,7 +154,7 @@ def in_child(work: Callable[[], object]) -> int:
         try:
             work()
         except BaseException as error:  # noqa: BLE001 - the parent reports it
-            print(f"  {type(error).__name__}: {error}", flush=True)
+            tell(f"  {type(error).__name__}: {error}")
             os._exit(1)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -167,12 +175,12 @@ def try_kill(folder: Path, fault: str) -> bool:
 
     def complain() -> None:
         for each in asyncio.run(audit(folder)):
-            print(f"{fault}: {each}", flush=True)
+            tell(f"{fault}: {each}")
 
     folder.mkdir()
     was_killed = killed_at(folder, fault)
     if in_child(lambda: asyncio.run(drive(folder))) or in_child(complain):
-        print(f"{fault}: it could not be resumed", flush=True)
+        tell(f"{fault}: it could not be resumed")
     return was_killed
 
 
@@ -184,7 +192,7 @@ def sweep(folder: Path, step: int, points: Sequence[str]) -> None:
             if not try_kill(folder / f"{point}-{place}", f"{point}=kill@{place}"):
                 break
             kills += 1
-    print(f"kills {kills}")
+    tell(f"kills {kills}")
 
 
 if __name__ == "__main__":

@@ -1,25 +1,28 @@
 """Code mode: programs that a model writes, and that call the tools of its agent."""
 
 import asyncio
+import contextlib
 import os
 import sys
+from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure import Agent, Permissions, ToolContext, Vault, deny, tool
+from perdure import Agent, Permissions, ToolContext, deny, tool
 from perdure.core.error import ConfigError
 from perdure.core.event import ToolFinished, ToolStarted, ValueKept
 from perdure.core.message import Status
 from perdure.core.tool import ToolOutput, tool_from_schema
+from perdure.credentials import MemoryVault
 from perdure.extensions import code_mode
 from perdure.stores import open_store
 from perdure.testing import FakeClock, ScriptedModel, call
 from perdure.toolkits.program_interpreter import Interpreter, ProgramLimits, RunningProgram, StepTooLong
 from perdure.toolkits.program_stubs import build_stubs, name_program_functions
-from tests.doubles import Held, log_of, of
+from tests.doubles import Held, log_of, of, until
 
 pytestmark = pytest.mark.packages("pydantic_monty")
 
@@ -59,7 +62,9 @@ async def run_code(code: str, **options: Any) -> Any:
 
 
 async def test_a_program_calls_tools_and_returns_a_value():
-    result = await run_code("a = await weather('Kiel')\nb = await weather(place='Rome', unit='F')\na['degrees'] + b['degrees']")
+    result = await run_code(
+        "a = await weather('Kiel')\nb = await weather(place='Rome', unit='F')\na['degrees'] + b['degrees']"
+    )
     assert (result.status, result.text) == (Status.OK, "88.0")
 
 
@@ -144,14 +149,17 @@ async def test_secrets_are_redacted_before_a_program_sees_them():
         """Show."""
         return f"the key is {key}"
 
-    vault = Vault({"key": "sk-very-secret-1234567890"})
+    vault = MemoryVault({"key": "sk-very-secret-1234567890"})
     result = await run_code("await show('{{key}}')", tools=[show], vault=vault)
     assert "sk-very-secret" not in result.text
 
 
 async def test_the_clock_stands_still_and_is_stored():
     clock = FakeClock(start=1_700_000_000.0)
-    code = "import datetime, time\n[str(datetime.datetime.now()), str(datetime.date.today()), time.time(), str(datetime.datetime.now(datetime.timezone.utc))]"
+    code = (
+        "import datetime as dt, time\n[str(dt.datetime.now()), str(dt.date.today()), time.time(), "
+        "str(dt.datetime.now(dt.timezone.utc))]"
+    )
     agent = agent_of(code, clock=clock)
     outcome = await agent.session("s").run("Go")
     text = next(result.text for message in outcome.messages for result in message.tool_results)
@@ -235,20 +243,15 @@ async def test_the_processes_of_programs_end_with_the_agent():
     async with agent_of("await echo('a')", extension=extension) as agent:
         await agent.session("s").run("Go")
         assert len(_list_children()) > len(before)
-    async with asyncio.timeout(20):
-        while _list_children() - before:
-            await asyncio.sleep(0.02)
+    await until(lambda: not _list_children() - before, pause=0.02)
 
 
 def _list_children() -> set[str]:
     children: set[str] = set()
-    for name in os.listdir("/proc"):
-        try:
-            fields = open(f"/proc/{name}/stat").read().rpartition(")")[2].split() if name.isdigit() else ()
-        except OSError:
-            continue
-        if fields and int(fields[1]) == os.getpid():
-            children.add(name)
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                children.add(path.parent.name)
     return children
 
 
@@ -297,7 +300,7 @@ def test_a_program_gets_what_plain_calls_get(given_values, at_once):
         assert outcome.status == "done"
         events = await log_of(agent.store, "s")
         made = [each.result.text for each in of(events, ToolFinished) if each.name == "same"]
-        plain = [(await agent.session("t").call("same", value=each)).text for each in given_values]
+        plain = [(await agent.session("t").call("same", {"value": each})).text for each in given_values]
         assert made == plain
 
     asyncio.run(compare())
@@ -309,14 +312,15 @@ def test_a_program_gets_what_plain_calls_get(given_values, at_once):
 async def described(extension: Any, tools: Any = (weather, echo)) -> tuple[list[str], str]:
     agent = agent_of("1", tools=tools, extension=extension)
     await agent.session("s").run("Go")
-    request = agent.model.requests[0]
+    model: Any = agent.model
+    request = model.requests[0]
     return [each.name for each in request.tools], next(e.description for e in request.tools if e.name == "run_program")
 
 
 async def test_the_model_is_sent_the_signatures_of_its_tools():
     names, text = await described(code_mode(exclude=["echo"]))
     assert names == ["weather", "echo", "run_program"]
-    assert "class Weather(TypedDict):\n    place: str\n    degrees: float" in text
+    assert "class Weather(TypedDict):\n    degrees: float\n    place: str" in text
     assert "async def weather(place: str, unit: Literal['C', 'F'] = 'C') -> Weather:" in text
     assert "place: Where." in text
     assert "def echo" not in text
@@ -360,7 +364,10 @@ def test_names_and_types_that_python_does_not_have_get_others():
         },
         "required": ["e"],
         "$defs": {
-            "E": {"type": "object", "properties": {"x": {"type": "number"}, "next": {"$ref": "#/$defs/E"}}, "required": ["x"]},
+            "E": {
+                "type": "object", "required": ["x"],
+                "properties": {"x": {"type": "number"}, "next": {"$ref": "#/$defs/E"}},
+            },
             "F": {"type": "string"},
         },
     }  # fmt: skip
@@ -369,8 +376,8 @@ def test_names_and_types_that_python_does_not_have_get_others():
     assert list(named) == ["list_tool", "a_b", "a_b_tool", "_2x"]
     assert build_stubs({"f": tools[0]}) == (
         "class E(TypedDict):\n    x: float\n    next: NotRequired[E]\n\n"
-        "async def f(e: E, a: str | None = ..., b: Literal[1] | list[Any] = ..., c: Any = ..., d: dict[str, int] = ..., "
-        'f: str = ..., g: str = ...) -> Any:\n    """It does."""'
+        "async def f(e: E, a: str | None = ..., b: Literal[1] | list[Any] = ..., c: Any = ..., "
+        'd: dict[str, int] = ..., f: str = ..., g: Any = ...) -> Any:\n    """It does."""'
     )
 
 

@@ -15,6 +15,7 @@ import msgspec
 from . import fault_injection as faults
 from .error import ContextOverflow, LimitExceeded, OutOfBudget, PerdureError, StoreError, UsageError
 from .event import (
+    LOADED_TOOLS_NAME,
     CancelRequested,
     Entry,
     ErrorRaised,
@@ -22,7 +23,6 @@ from .event import (
     ModelEvent,
     ModelRequested,
     QuestionAsked,
-    LOADED_TOOLS_NAME,
     TextDelta,
     ToolProgress,
     ValueKept,

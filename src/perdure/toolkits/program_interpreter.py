@@ -7,7 +7,7 @@ fixed too.
 """
 
 import contextlib
-import datetime
+import datetime as dt
 import importlib.util
 import os
 import re
@@ -55,7 +55,7 @@ class ProgramFailed(ToolError):
     """Raised when a program cannot be parsed, raises an error, or exceeds a limit; the text has the line."""
 
 
-class StepTooLong(Exception):  # noqa: N818 - not an error of the program
+class StepTooLong(Exception):
     """Raised when a step of a program takes too long for the event loop: the program has to be run on a thread."""
 
 
@@ -193,7 +193,7 @@ class RunningProgram:
         self._is_stopped = False
         self._is_advancing = False
         self._lock = threading.Lock()
-        self._time: datetime.datetime | None = None
+        self._time: dt.datetime | None = None
         self._call_count = 0
         self._printed: list[str] = []
         self._printed_length = 0
@@ -259,7 +259,7 @@ class RunningProgram:
     def _answer(self, answers: Mapping[int, CallAnswer] | float) -> Any:
         if isinstance(answers, Mapping):
             return self._snapshot.resume({number: _to_monty(answers[number]) for number in sorted(answers)})
-        self._time = datetime.datetime.fromtimestamp(answers, datetime.UTC)
+        self._time = dt.datetime.fromtimestamp(answers, dt.UTC)
         return self._snapshot.resume({"return_value": _read_clock(self._snapshot, self._time)})
 
     def _find_step(self, snapshot: Any) -> ProgramStep | None:
@@ -329,7 +329,7 @@ def describe_program_error(text: str) -> str:
     return text
 
 
-def _read_clock(snapshot: Any, moment: datetime.datetime) -> Any:
+def _read_clock(snapshot: Any, moment: dt.datetime) -> Any:
     """Return the time of a program, which stays the same, in the form that the call needs."""
     match snapshot.function_name:
         case "datetime.now":

@@ -65,7 +65,10 @@ def build_stub(name: str, tool: Tool[..., Any], classes: dict[str, str]) -> str:
         if isinstance(properties[each], Mapping) and (text := properties[each].get("description"))
     ]
     returned = _write_return_type(tool, classes)
-    lines = [*tool.description.strip().splitlines(), *(["", "Args:", *[f"    {note}" for note in notes]] if notes else [])]
+    lines = [
+        *tool.description.strip().splitlines(),
+        *(["", "Args:", *[f"    {note}" for note in notes]] if notes else []),
+    ]
     body = "\n".join([f"    {line}".rstrip() for line in lines]).strip()
     return f'async def {name}({", ".join(parameters)}) -> {returned}:\n    """{body}"""'
 
@@ -97,10 +100,8 @@ class _TypeWriter:
         if "$ref" in known:
             name = str(known["$ref"]).rpartition("/")[2]
             return self._write_object(self._definitions.get(name), depth, name)
-        if values := known.get("enum"):
-            return f"Literal[{', '.join(map(repr, values))}]" if len(values) <= _MAX_ENUM else "str"
-        if "const" in known:
-            return f"Literal[{known['const']!r}]"
+        if values := known.get("enum", [known["const"]] if "const" in known else None):
+            return f"Literal[{', '.join(map(repr, values))}]" if len(values) <= _MAX_ENUM else "Any"
         if choices := known.get("anyOf") or known.get("oneOf"):
             return " | ".join(dict.fromkeys([self.write(each, depth + 1) for each in choices]))
         kinds = known.get("type")
@@ -114,7 +115,7 @@ class _TypeWriter:
         return _NAMES_BY_TYPE.get(str(kinds), "Any")
 
     def _write_object(self, given: Any, depth: int, name: str) -> str:
-        known = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+        known = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {})
         fields: Mapping[str, Any] = known.get("properties", {})
         if known and not fields and known.get("type") != "object":
             return self.write(known, depth + 1)  # a definition of another kind

@@ -1,7 +1,7 @@
 """The tool `run_program` (code mode): the model writes a program that calls the agent's other tools.
 
-Each call of the program is a call like any other: validated, gated, limited, stored and redacted, under an id below that
-of the program's own call. Only what the program returns and prints enters the conversation.
+Each call of the program is a call like any other: validated, gated, limited, stored and redacted, under an id below
+that of the program's own call. Only what the program returns and prints enters the conversation.
 
 A program that was interrupted, by a crash or by a question to a person, is run again from its beginning: calls that
 were finished return their stored results, and those that had begun are settled by the effect of their tools.
@@ -10,7 +10,7 @@ were finished return their stored results, and those that had begun are settled 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 from msgspec.structs import replace
 
@@ -44,6 +44,8 @@ PROGRAM_TIME_NAME: Final = f"{RESERVED_PREFIX}program_time"
 _STEPS_BETWEEN_YIELDS: Final = 8
 """Steps after which a program whose calls never wait yields to other tasks."""
 _HANDOFF_PREFIX: Final = "hand_over_to_"
+_UNCALLABLE_NAMES: Final = frozenset({PROGRAM_TOOL, "load_tools"})
+"""Tools about what the model is sent, which a program does not see."""
 _DESCRIPTION: Final = """\
 Run a Python program that calls tools. Use it for several calls, for loops and conditions, and to look through large \
 results: only what the program returns (its last expression) and prints is sent to you.
@@ -90,7 +92,7 @@ def build_program_tool(
 def can_be_called(tool: Tool[..., Any], excluded: Collection[str]) -> bool:
     """Return True if programs can call a tool: it does not end or hand over the conversation, and is not excluded."""
     ends = tool.terminate or tool.name.startswith(_HANDOFF_PREFIX)
-    return not ends and tool.name != PROGRAM_TOOL and tool.name not in excluded
+    return not ends and tool.name not in _UNCALLABLE_NAMES and tool.name not in excluded
 
 
 def describe_program_functions(tools: Toolbox, is_callable: Callable[[Tool[..., Any]], bool]) -> Toolbox:
@@ -107,9 +109,7 @@ class _ProgramDriver:
         self, context: ToolContext[Any], interpreter: Interpreter, code: str, functions: Mapping[str, Tool[..., Any]]
     ) -> None:
         self._context = context
-        self._build_program = partial(
-            RunningProgram, interpreter, code, functions.keys(), seed=context.idempotency_key
-        )
+        self._build_program = partial(RunningProgram, interpreter, code, functions.keys(), seed=context.idempotency_key)
         self._interpreter = interpreter
         self._functions = functions
         self._given: list[StepAnswers] = []
@@ -149,7 +149,9 @@ class _ProgramDriver:
             return await self._call_on_thread(self.program.advance_through, tuple(self._given))
 
     async def _call_on_thread(self, function: Callable[[Any], ProgramStep], answers: Any) -> ProgramStep:
-        return await THREAD_POOL.run(function, (answers,), {}, session_id=self._context.full_session_id)
+        session_id = self._context.full_session_id
+        step: ProgramStep = await THREAD_POOL.run(function, (answers,), {}, session_id=session_id)
+        return step
 
     async def _make_calls(self, wanted: Sequence[FunctionCall]) -> dict[int, CallAnswer]:
         answers: dict[int, CallAnswer] = {}
@@ -183,8 +185,9 @@ class _ProgramDriver:
     async def _find_time(self) -> float:
         """Return the time of the program: stored when it is first asked for, so that another attempt has the same."""
         run, call_id = self._context.run, self._context.call_id
-        stored = run.state.kept_values.get(PROGRAM_TIME_NAME)
-        if isinstance(stored, dict) and stored.get("call_id") == call_id:
+        kept: Any = run.state.kept_values.get(PROGRAM_TIME_NAME)
+        stored = cast("dict[str, Any]", kept if isinstance(kept, dict) else {})
+        if stored.get("call_id") == call_id:
             return float(stored["seconds"])
         now = run.clock.now()
         value = {"call_id": call_id, "seconds": now}

@@ -121,7 +121,9 @@ def search_tools(tools: Iterable[Tool[..., Any]], query: str, most: int) -> list
     counted = [(each, _count_words(each)) for each in tools]
     spread = Counter([word for _, words in counted for word in words if word in wanted])
     weights = {word: math.log(1 + len(counted) / number) for word, number in spread.items()}
-    scores = [(sum([weights[word] * words[word] for word in weights if word in words]), each) for each, words in counted]
+    scores = [
+        (sum([weights[word] * words[word] for word in weights if word in words]), each) for each, words in counted
+    ]
     ranked = sorted([pair for pair in scores if pair[0] > 0], key=lambda pair: -pair[0])
     return [each for _, each in ranked[:most]]
 
