@@ -615,8 +615,12 @@ class Run:
         new = [each for each in dict.fromkeys(names) if each not in before and each in self.toolbox]
         if new:
             await self.emit(ValueKept(LOADED_TOOLS_NAME, [*before, *new], run_id=self.run_id, path=self.path))
-            with _add_tools_lock:
-                self._tool_changes += [tool for each in new if (tool := self.toolbox.get(each)) is not None]
+            self.announce_tools(new)
+
+    def announce_tools(self, names: Iterable[str]) -> None:
+        """Announce tools of this run that are sent to the model from the next turn on, in a `ToolsChanged`."""
+        with _add_tools_lock:
+            self._tool_changes += [tool for each in names if (tool := self.toolbox.get(each)) is not None]
 
     async def ask_model(self, request: Request) -> Message:
         """Ask the model aside from the conversation, and return its whole reply; the limits of the run apply."""
