@@ -15,7 +15,6 @@ import msgspec
 from . import fault_injection as faults
 from .error import ContextOverflow, LimitExceeded, OutOfBudget, PerdureError, StoreError, UsageError
 from .event import (
-    LOADED_TOOLS_NAME,
     CancelRequested,
     Entry,
     ErrorRaised,
@@ -25,7 +24,6 @@ from .event import (
     QuestionAsked,
     TextDelta,
     ToolProgress,
-    ValueKept,
     ViewChanged,
 )
 from .fold import State
@@ -55,6 +53,7 @@ from .run_spec import RunPlace, RunSpec
 from .stop_conditions import Limits, repeated_calls
 from .store import find_full_session_id
 from .tool import Tool
+from .tool_selection import ToolSelection
 from .toolbox import Toolbox
 from .transcript import MessagesSnapshot
 from .unlimited_model import get_unlimited_model
@@ -107,7 +106,7 @@ class Run:
             "_redacted_model",
             "_loop",
             "_model",
-            "_offered",
+            "_selection",
             "_prefix",
             "prefix_tokens",
             "_settings",
@@ -245,8 +244,7 @@ class Run:
         """The price of the model, as it is stored with each request."""
         allowed = options.limits.allowed_tools
         self.toolbox = spec.toolbox if allowed is None else spec.toolbox.with_only(allowed, spec.spare_tools)
-        self._offered: tuple[Toolbox | None, Sequence[str], Toolbox] = (None, (), self.toolbox)
-        """The tools that are sent to the model, with what they were chosen from."""
+        self._selection = ToolSelection()
         self.instructions = spec.instructions
         self._settings: dict[str, Any] = msgspec.to_builtins(options.settings)
         self._redacted_model: Model | None = None
@@ -598,27 +596,11 @@ class Run:
     @property
     def offered_tools(self) -> Toolbox:
         """The tools that the model is sent: all tools of the run, unless a selector leaves some out."""
-        if not self.spec.tool_selectors:
-            return self.toolbox
-        loaded: Sequence[str] = self.state.kept_values.get(LOADED_TOOLS_NAME, ())
-        toolbox, names, offered = self._offered
-        if toolbox is not self.toolbox or names is not loaded:
-            offered = self.toolbox
-            for select in self.spec.tool_selectors:
-                offered = select(offered, loaded)
-            self._offered = (self.toolbox, loaded, offered)
-        return offered
-
-    async def load_tools(self, names: Iterable[str]) -> None:
-        """Store that tools of this run, which a selector leaves out, are sent to the model from the next turn on."""
-        before: Sequence[str] = self.state.kept_values.get(LOADED_TOOLS_NAME, ())
-        new = [each for each in dict.fromkeys(names) if each not in before and each in self.toolbox]
-        if new:
-            await self.emit(ValueKept(LOADED_TOOLS_NAME, [*before, *new], run_id=self.run_id, path=self.path))
-            self.announce_tools(new)
+        selectors = self.spec.tool_selectors
+        return self._selection.select(self.toolbox, selectors, self.state) if selectors else self.toolbox
 
     def announce_tools(self, names: Iterable[str]) -> None:
-        """Announce tools of this run that are sent to the model from the next turn on, in a `ToolsChanged`."""
+        """Announce tools of this run that the model is sent from the next turn on, in a `ToolsChanged`."""
         with _add_tools_lock:
             self._tool_changes += [tool for each in names if (tool := self.toolbox.get(each)) is not None]
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from perdure.core.error import ToolError
 from perdure.core.tool import Tool, ToolContext, tool
+from perdure.core.tool_selection import store_loaded_tools
 from perdure.core.toolbox import Toolbox
 
 from .program_stubs import build_stubs
@@ -75,7 +76,7 @@ class ToolSearch:
         ) -> str:
             searchable = Toolbox(self._list_searchable(context.run.toolbox))
             found = self._find_tools(searchable, names, query)
-            await context.run.load_tools([each.name for each in found])
+            await store_loaded_tools(context.run, [each.name for each in found])
             return _describe_loaded(found)
 
         return tool(load_tools, description=_DESCRIPTION, effect="read", parallel=False, credentials=False)
