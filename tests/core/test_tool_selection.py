@@ -42,7 +42,9 @@ def sent(model: ScriptedModel) -> list[list[str]]:
 
 async def test_the_model_is_sent_what_selectors_choose_one_after_the_other():
     model = ScriptedModel("Done.")
-    without_two = Extension(name="a", select_tools=lambda tools, _: Toolbox([each for each in tools if each is not two]))
+    without_two = Extension(
+        name="a", select_tools=lambda tools, _: Toolbox([each for each in tools if each is not two])
+    )
     last = Extension(name="b", select_tools=lambda tools, _: Toolbox(reversed(list(tools))))
     await Agent(model, tools=[one, two, load], extensions=[without_two, last]).run("Go")
     assert sent(model) == [["load", "one"]]

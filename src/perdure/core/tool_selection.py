@@ -1,4 +1,4 @@
-"""The tools of a run that the model is sent: all of them, or those that selectors choose; and those that it has loaded."""
+"""Selection of the tools that the model is sent, and storage of the names of those that it has loaded."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
