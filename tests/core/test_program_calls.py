@@ -232,3 +232,26 @@ async def test_a_program_whose_time_is_over_leaves_no_call_without_a_result():
     assert [(each.name, each.status) for each in results] == [
         ("wait", Status.CANCELLED), ("run_them", Status.TIMED_OUT),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("count", "is_interrupted"), [(1, False), (2, False), (1, True)])
+async def test_a_program_whose_process_leaves_the_run_is_gone_on_with_elsewhere(count, is_interrupted):
+    left: list[str] = []
+
+    @tool(effect="read")
+    async def leave(context: ToolContext[Any]) -> str:
+        """Leave, the first time."""
+        if not left:
+            left.append(context.call_id)
+            context.run.leave("shutdown")
+            if is_interrupted:
+                context.run.interrupt("shutdown")
+                await asyncio.Event().wait()
+        return "here"
+
+    store, waves = open_store("memory:"), [[("leave", "{}")] * count, [("leave", "{}")]]
+    tools = [leave, program(*waves)]
+    outcome = await Agent(ScriptedModel(call("run_them")), tools=tools, store=store).session("s").run("Go")
+    assert outcome.status == "waiting"
+    outcome = await Agent(ScriptedModel("Done."), tools=tools, store=store).session("s").resume()
+    assert told(outcome) == "; ".join(["ok: here"] * (count + 1))

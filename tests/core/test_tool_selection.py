@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from perdure import Agent, Extension, ToolContext, Toolbox, tool
+from perdure import Agent, Extension, Toolbox, ToolContext, tool
 from perdure.core.event import ToolsChanged, ValueKept
 from perdure.core.tool_selection import store_loaded_tools
 from perdure.testing import ScriptedModel, call
@@ -42,11 +42,9 @@ def sent(model: ScriptedModel) -> list[list[str]]:
 
 async def test_the_model_is_sent_what_selectors_choose_one_after_the_other():
     model = ScriptedModel("Done.")
-    without_two = Extension(
-        name="a", select_tools=lambda tools, _: Toolbox([each for each in tools if each is not two])
-    )
+    without = Extension(name="a", select_tools=lambda tools, _: Toolbox([each for each in tools if each is not two]))
     last = Extension(name="b", select_tools=lambda tools, _: Toolbox(reversed(list(tools))))
-    await Agent(model, tools=[one, two, load], extensions=[without_two, last]).run("Go")
+    await Agent(model, tools=[one, two, load], extensions=[without, last]).run("Go")
     assert sent(model) == [["load", "one"]]
 
 

@@ -170,7 +170,7 @@ class Interpreter:
 
 
 class RunningProgram:
-    """One program: call `advance` for each of its steps, and `stop` at the end.
+    """A program: call `advance` for each of its steps, and `stop` at the end.
 
     Steps are for a thread, unless the program `is_quick`: then a step that would take long raises `StepTooLong`. The
     first step may have to start a process.
