@@ -10,7 +10,7 @@ import pytest
 pytestmark = [pytest.mark.faults, pytest.mark.packages("pydantic_monty")]
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 55.0
+PATIENCE = 240.0
 POINTS = ("loop.intent_stored", "loop.effect_done", "loop.result_stored", "question.asked", "question.answered")
 """The places of the short form: around an effect, and around a question."""
 
@@ -23,10 +23,12 @@ def sweep(folder: Path, step: int, *points: str, seconds: float = PATIENCE) -> t
     return wrong, int(count.removeprefix("kills "))
 
 
-def test_a_program_that_is_killed_repeats_no_effect(tmp_path):
-    wrong, kills = sweep(tmp_path, 3, *POINTS)
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.timeout(300)  # many processes, one after the other, perhaps on a busy machine
+def test_a_program_that_is_killed_repeats_no_effect(tmp_path, point):
+    wrong, kills = sweep(tmp_path, 4, point)
     assert wrong == []
-    assert kills >= 10
+    assert kills >= 1
 
 
 @pytest.mark.skipif(os.environ.get("PERDURE_SEARCH") != "long", reason="the long form of the test above")

@@ -207,7 +207,8 @@ async def test_a_program_with_a_long_step_is_run_again_on_a_thread_and_makes_eac
     ],
 )
 async def test_a_hostile_program_only_fails(code, text):
-    limits = code_mode(max_seconds=0.5, max_memory_bytes=20_000_000, max_calls=50)
+    is_endless = text in {"TimeoutError", "Error"}  # the others end long before, however busy the machine is
+    limits = code_mode(max_seconds=0.5 if is_endless else 50, max_memory_bytes=20_000_000, max_calls=50)
     result = await run_code(code, extension=limits)
     assert result.status is Status.ERROR
     assert text in result.text
@@ -242,7 +243,7 @@ async def test_the_processes_of_programs_end_with_the_agent():
     before = _list_children()
     async with agent_of("await echo('a')", extension=extension) as agent:
         await agent.session("s").run("Go")
-        assert len(_list_children()) > len(before)
+        assert _list_children() - before
     await until(lambda: not _list_children() - before, pause=0.02)
 
 
