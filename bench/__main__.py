@@ -19,6 +19,7 @@ from . import (
     files,
     long_run,
     parts,
+    programs,
     runs,
     startup,
     storage,
@@ -42,6 +43,7 @@ GROUPS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
     "storage": storage.figures,
     "files": files.figures,
     "commands": commands.figures,
+    "programs": programs.figures,
     "http": race.figures,
     "versions": versions.figures,
 }

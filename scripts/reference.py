@@ -158,6 +158,8 @@ USER_PAGES = (
             "perdure.extensions.short_results",
             "perdure.extensions.history",
             "perdure.extensions.notebook",
+            "perdure.extensions.code_mode",
+            "perdure.extensions.tool_search",
             "perdure.extensions.loop_watchdog",
             "perdure.tracing.loop_watchdog.BlockedLoop",
             "perdure.toolkits.basics.basic_tools",

@@ -330,6 +330,15 @@ async def test_an_agent_can_be_given_bundles_secrets_and_files(write, folder, mo
     assert [await each if inspect.isawaitable(each) else each for each in found] == ["hush-hush-1", "hush-hush-2"]
 
 
+@pytest.mark.packages("pydantic_monty")
+def test_an_agent_can_be_given_tool_search_and_code_mode(write):
+    text = 'model = "demo"\n[extensions]\ncode_mode = true\ntool_search = 5\nimports = ["perdure.extensions:history"]'
+    agent = load_config(write(text), trusted=True).agent()
+    assert [each.name for each in agent.extensions] == ["history", "tool_search", "code_mode"]
+    agent = load_config(write('model = "demo"\n[extensions]\ntool_search = true'), trusted=True).agent()
+    assert [each.name for each in agent.extensions] == ["tool_search"]
+
+
 def test_an_extension_may_be_imported_or_made_by_a_function(write):
     agent = load_config(write('model = "demo"\n[extensions]\nimports = ["perdure.extensions:history"]'), trusted=True)
     assert [each.name for each in agent.agent().extensions] == ["history"]
@@ -342,6 +351,7 @@ def test_an_extension_may_be_imported_or_made_by_a_function(write):
         ('[extensions]\nimports = ["perdure.core.argument_checks:require_text"]', 3, "makes none"),
         ('[extensions]\nimports = ["perdure:__version__"]', 3, "no Extension"),
         ("[extensions]\nlarge_results = 5", 3, "max_characters=5"),
+        ("[extensions]\ntool_search = -1", 3, "threshold=-1"),
         ("[vault]", 2, "needs a place"),
     ],
 )

@@ -50,7 +50,7 @@ from .core.permission import Permissions, later
 from .core.stop_conditions import Limits
 from .core.tool import Tool
 from .credentials import EnvironmentVault, FileVault, KeyringVault, Vault, first_of
-from .extensions import history, large_results, notebook, short_results
+from .extensions import code_mode, history, large_results, notebook, short_results, tool_search
 from .files.file_head import is_path_below
 from .mcp.server_settings import McpServer
 from .models import open_model
@@ -213,6 +213,12 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
         for place, name in enumerate(table.imports):
             with self._errors_at(("extensions", "imports", place)):
                 made.append(import_extension(name))
+        if table.tool_search is not False:
+            with self._errors_at(("extensions", "tool_search")):
+                made.append(tool_search() if table.tool_search is True else tool_search(threshold=table.tool_search))
+        if table.code_mode:
+            with self._errors_at(("extensions", "code_mode")):
+                made.append(code_mode())
         return made
 
     def _vault(self) -> Vault | None:

@@ -1,4 +1,5 @@
-"""Ready-made extensions: coding, previews of results, history search, task list, notes, a watchdog for the event loop.
+"""Ready-made extensions: coding, code mode, tool search, previews of results, history search, task list, notes, a
+watchdog for the event loop.
 
 Each is a function that returns an `Extension`: your own extensions can do the same.
 """
@@ -11,7 +12,8 @@ from .context.history_tools import history_tools
 from .context.large_results import MAX_CHARACTERS
 from .context.large_results import large_results as _large_results
 from .context.result_summaries import summarize_old_results
-from .runtime.extension import Extension
+from .core import argument_checks
+from .runtime.extension import Extension, check_list_option
 from .toolkits.list_storage import Values
 from .toolkits.rewritten_task_list import task_tools
 from .toolkits.scratchpad import scratchpad_tools
@@ -22,13 +24,23 @@ if TYPE_CHECKING:
     from .coding_tools import ShellChoice
     from .toolkits.file_record import SnapshotBackend
 
-__all__ = ["coding", "history", "large_results", "loop_watchdog", "notebook", "short_results"]
+__all__ = [
+    "code_mode",
+    "coding",
+    "history",
+    "large_results",
+    "loop_watchdog",
+    "notebook",
+    "short_results",
+    "tool_search",
+]
 
 _CODING: Final = """\
 You work on the files in {root}. Paths are relative to it.
 - Look before you change: find files with glob, text with grep, and read a file before you edit it.
 - Prefer edit to write for files that exist. Keep to the style of the code around a change.
 - A refusal says what to do instead. Do not try again what was refused for good."""
+_PROGRAM_TOOL: Final = "run_program"
 _COMMANDS: Final = """
 - Run tests and other programs with bash. Read, search and change files with the other tools: only their changes can be
   undone."""
@@ -119,3 +131,62 @@ def coding(
         rules=list_always_ask_rules(),
         lifespan=None if made.shell is None else ShellLifespan(made.shell),
     )
+
+
+def code_mode(
+    *,
+    exclude: Sequence[str] = (),
+    hide_tools: bool = False,
+    max_seconds: float = 10.0,
+    max_memory_bytes: int = 64_000_000,
+    max_calls: int = 200,
+    max_output_characters: int = 20_000,
+) -> Extension:
+    """Let the model write programs that call the agent's tools (`run_program`); only what they return is sent to it.
+
+    Each call of a program is validated, gated, limited and stored like any other. Needs `perdure[code]`.
+
+    Args:
+        exclude: Names of tools that programs cannot call.
+        hide_tools: True to send the model no other tools than `run_program` and those that programs cannot call.
+        max_seconds: Time that a program itself may run; the time of its calls does not count.
+        max_memory_bytes: Memory that a program may use.
+        max_calls: Number of calls that a program may make.
+        max_output_characters: Length of what a program returns, and of what it prints, above which the rest is left
+            out.
+    """
+    from .toolkits.program_mode import ProgramMode  # at first use: most agents have no code mode
+
+    mode = ProgramMode(
+        exclude=exclude,
+        hide_tools=hide_tools,
+        max_seconds=max_seconds,
+        max_memory_bytes=max_memory_bytes,
+        max_calls=max_calls,
+        max_output_characters=max_output_characters,
+    )
+    return Extension(name="code_mode", tools=[mode.tool], select_tools=mode.select_tools, lifespan=mode.keep_open)
+
+
+def tool_search(
+    *, threshold: int = 20, always: Sequence[str] = (), max_found: int = 5, catalogue: bool = True
+) -> Extension:
+    """Send the model a catalogue of its tools, a line for each, and let it load those that it needs (`load_tools`).
+
+    Tools of other extensions, and tools that are added during a run, are in the catalogue too. List it before
+    `code_mode`, which then shows the signatures of loaded tools alone.
+
+    Args:
+        threshold: Number of tools up to which all are sent, and there is no catalogue.
+        always: Names of tools that are sent from the beginning.
+        max_found: Number of tools that a query loads.
+        catalogue: False to send no catalogue: then the model finds tools by queries alone.
+    """
+    from .toolkits.tool_search import ToolSearch
+
+    for name, value, least in (("threshold", threshold, 0), ("max_found", max_found, 1)):
+        argument_checks.require_int("tool_search", name, value, least)
+    check_list_option("tool_search", "always", always, "str")
+    argument_checks.require_bool("tool_search", "catalogue", catalogue)
+    search = ToolSearch(threshold, (*always, _PROGRAM_TOOL), max_found, catalogue=catalogue)
+    return Extension(name="tool_search", tools=[search.build_tool()], select_tools=search.select_tools)

@@ -18,7 +18,13 @@ def runnable(page) -> list[Block]:
     return [block for block in blocks_of(page) if block.language in RUNNABLE and block.not_run is None]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)], ids=name_of)
+def mark_packages(page):
+    """The page as a parameter of a test, with the packages that its code needs and only `.venv` has."""
+    is_program = "code_mode(" in page.read_text(encoding="utf-8")
+    return pytest.param(page, marks=[pytest.mark.packages("pydantic_monty")] if is_program else [], id=name_of(page))
+
+
+@pytest.mark.parametrize("page", [mark_packages(page) for page in PAGES if runnable(page)])
 def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with Reading(page, tmp_path) as reading:

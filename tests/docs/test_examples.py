@@ -11,10 +11,15 @@ import pytest
 from tests.docs.pages import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+RUN_EXAMPLES = [
+    pytest.param(path, marks=[pytest.mark.packages("pydantic_monty")] if "code_mode" in path.name else [], id=path.name)
+    for path in EXAMPLES
+]
+"""Examples as parameters, with the packages that they need and only `.venv` has."""
 SECONDS = 2.0
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("example", RUN_EXAMPLES)
 def test_an_example_runs_to_its_end(example, tmp_path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     done = subprocess.run(
@@ -33,7 +38,7 @@ def test_an_example_runs_to_its_end(example, tmp_path):
 
 
 @pytest.mark.budget
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("example", RUN_EXAMPLES)
 def test_an_example_takes_less_than_two_seconds(example, tmp_path):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, example], cwd=tmp_path, capture_output=True, timeout=60, check=True)

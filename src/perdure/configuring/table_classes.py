@@ -111,6 +111,10 @@ class ExtensionsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """True to let the model search the whole conversation."""
     notebook: bool = False
     """True to give the model a task list and a page of notes."""
+    tool_search: bool | int = False
+    """True to send the model a catalogue from which it loads tools; or the number of tools from which to do so."""
+    code_mode: bool = False
+    """True to let the model write programs that call its tools."""
     imports: tuple[str, ...] = ()
     """Other extensions by import path: `"package.module:name"`, an extension or a function that returns one."""
 

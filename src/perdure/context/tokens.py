@@ -124,7 +124,7 @@ class ContextTokenCounter:
 
     def estimate_fixed_tokens(self, run: Run) -> int:
         """Estimate the tokens of the instructions and tool definitions, which every request has."""
-        specs = run.toolbox.specs
+        specs = run.offered_tools.specs
         if run.instructions is not self._instructions or specs is not self._specs:
             self._instructions, self._specs = run.instructions, specs
             told = msgspec.json.encode(specs).decode() if specs else ""

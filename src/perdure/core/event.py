@@ -360,6 +360,8 @@ class ToolStarted(Event, frozen=True):
     arguments_hash: str = ""
     """Hash of the arguments that were allowed; empty when no permission was needed."""
     attempt: int = 1
+    arguments: str = ""
+    """Arguments of a call that a program makes, as JSON; empty for other calls, whose reply has them."""
 
 
 class ToolProgress(Event, frozen=True):
@@ -587,6 +589,8 @@ RESERVED_PREFIXES = (RESERVED_PREFIX, "windlass:")
 """All prefixes of such names: logs written while the project was called Windlass have the second one."""
 ADDED_TOOLS_NAME = f"{RESERVED_PREFIX}added_tools"
 """The name of the tools that were added to a run or a session."""
+LOADED_TOOLS_NAME = f"{RESERVED_PREFIX}loaded_tools"
+"""The name of the tools that the model has loaded from a catalogue."""
 
 
 class ValueKept(Event, frozen=True):

@@ -47,6 +47,7 @@ from .event import (
 from .lost_entries import mark_lost_entries
 from .message import NO_USAGE, SENT_ORIGINS, Message, ToolCall, ToolResult, Usage, merge_labels
 from .past_run_totals import RunTotals, UncountedRun, add_run_cost
+from .program_call_id import find_program_call_id
 from .provenance import list_message_sources
 from .transcript import MessagesSnapshot, Transcript
 
@@ -709,6 +710,8 @@ class State:
         reply = self.unsettled_reply
         if reply is None or call_id not in calls:
             self.direct_results[call_id] = result
+            if result.labels and find_program_call_id(call_id) in calls:  # later calls of the program follow from it
+                self._add_labels(result.labels, (f"tool:{result.name}",))
             return
         if len(calls) == 1:  # nearly always
             self.latest_results = (result,)

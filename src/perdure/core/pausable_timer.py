@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .clock import Clock, Timer
+from .program_call_id import find_program_call_id
 
 if TYPE_CHECKING:
     from .run import Run
@@ -58,8 +59,12 @@ class PausableTimer:
 
 @contextmanager
 def paused_timers(run: "Run", call_ids: Collection[str] = ()) -> Generator[None]:
-    """Pause, during the `with` block, the timers of a run, of these tool calls, and of the parent runs."""
-    timers = [run.timers[name] for name in (RUN_TIMER, *call_ids) if name in run.timers]
+    """Pause, during the `with` block, the timers of a run, of these tool calls, and of the parent runs.
+
+    The timer of a program is paused with those of its calls.
+    """
+    programs = {find_program_call_id(each) for each in call_ids}  # mostly {""}, the timer of the run
+    timers = [run.timers[name] for name in {RUN_TIMER, *call_ids, *programs} if name in run.timers]
     above = run.parent
     while above is not None:
         timers += [above.timers[RUN_TIMER]] if RUN_TIMER in above.timers else []

@@ -53,6 +53,8 @@ from .run_spec import RunPlace, RunSpec
 from .stop_conditions import Limits, repeated_calls
 from .store import find_full_session_id
 from .tool import Tool
+from .tool_selection import ToolSelection
+from .toolbox import Toolbox
 from .transcript import MessagesSnapshot
 from .unlimited_model import get_unlimited_model
 
@@ -104,6 +106,7 @@ class Run:
             "_redacted_model",
             "_loop",
             "_model",
+            "_selection",
             "_prefix",
             "prefix_tokens",
             "_settings",
@@ -128,18 +131,8 @@ class Run:
             "stores_intents",
             "log",
         ),
-        *(
-            "mailbox",
-            "can_wait",
-            "options",
-            "output",
-            "parent",
-            "partial_reply",
-            "path",
-            "prefix_comparer",
-            "run_id",
-            "scratch",
-        ),
+        *("mailbox", "can_wait", "options", "output", "parent", "partial_reply"),
+        *("path", "prefix_comparer", "run_id", "scratch"),
         *(
             "redaction",
             "full_session_id",
@@ -241,6 +234,7 @@ class Run:
         """The price of the model, as it is stored with each request."""
         allowed = options.limits.allowed_tools
         self.toolbox = spec.toolbox if allowed is None else spec.toolbox.with_only(allowed, spec.spare_tools)
+        self._selection = ToolSelection()
         self.instructions = spec.instructions
         self._settings: dict[str, Any] = msgspec.to_builtins(options.settings)
         self._redacted_model: Model | None = None
@@ -490,7 +484,7 @@ class Run:
         return Request(
             messages=messages,
             instructions=self.instructions,
-            tools=self.toolbox.specs,
+            tools=self.offered_tools.specs,
             settings=self.options.settings,
             output=self.spec.output_spec,
             session_id=self.full_session_id,
@@ -555,7 +549,8 @@ class Run:
         if instructions is request.instructions and tools is request.tools and known:
             return known
         text = hash_instructions(request.instructions)
-        offered = self.toolbox.specs_hash if request.tools is self.toolbox.specs else hash_request_part(request.tools)
+        box = self.offered_tools
+        offered = box.specs_hash if request.tools is box.specs else hash_request_part(request.tools)
         known = f"{text.digest}-{offered.digest}"
         self.prefix_tokens = (text.length + offered.length) // CHARACTERS_PER_TOKEN
         self._prefix = (request.instructions, request.tools, known)
@@ -587,6 +582,17 @@ class Run:
             self.unstored_tools += build_added_tool_records(self, found, scope)
             self.toolbox = toolbox
             self._tool_changes.extend(offered)
+
+    @property
+    def offered_tools(self) -> Toolbox:
+        """The tools that the model is sent: all tools of the run, unless a selector leaves some out."""
+        selectors = self.spec.tool_selectors
+        return self._selection.select(self.toolbox, selectors, self.state) if selectors else self.toolbox
+
+    def announce_tools(self, names: Iterable[str]) -> None:
+        """Announce tools of this run that the model is sent from the next turn on, in a `ToolsChanged`."""
+        with _add_tools_lock:
+            self._tool_changes += [tool for each in names if (tool := self.toolbox.get(each)) is not None]
 
     async def ask_model(self, request: Request) -> Message:
         """Ask the model aside from the conversation, and return its whole reply; the limits of the run apply."""

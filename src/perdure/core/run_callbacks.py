@@ -14,6 +14,7 @@ from .outcome import Outcome
 
 if TYPE_CHECKING:
     from .run import Run
+    from .toolbox import Toolbox
 
 CancelMode: TypeAlias = Literal["now", "after_tools", "after_turn"]
 """At once; when the calls in progress have their results; or when the reply and all its calls are settled."""
@@ -65,6 +66,11 @@ class CompactFunction(Protocol):
 
 ToolCaller: TypeAlias = Callable[["Run", Sequence[tuple[str, Mapping[str, Any]]]], Awaitable[list[ToolResult]]]
 """Carries out tool calls of an engine, each given by name and arguments; returns their results in the same order."""
+
+ToolSelector: TypeAlias = Callable[["Toolbox", Sequence[str]], "Toolbox"]
+"""Returns the tools that the model is sent, given those of the run and the names of those that it has loaded.
+
+It is called when either changes. The others stay tools of the run: they can be called, and are validated and gated."""
 
 TurnWrapper: TypeAlias = Callable[["Run", Callable[[], Awaitable[Message]]], Awaitable[Message]]
 """Called around each turn with the run and a function that requests the reply; returns the reply that was stored."""

@@ -17,6 +17,7 @@ from .run_callbacks import (
     OutputValidator,
     Reminder,
     ToolCaller,
+    ToolSelector,
     TurnWrapper,
 )
 from .run_mailbox import DrainMode, Mailbox
@@ -88,6 +89,8 @@ class RunSpec(Struct, frozen=True, kw_only=True, eq=False):
     """The budgets that this run and its children share."""
     spare_tools: Toolbox = Toolbox()
     """Tools that are not offered until a tool adds them."""
+    tool_selectors: Sequence[ToolSelector] = ()
+    """Choose the tools that the model is sent, each from those that the one before has chosen."""
     tool_caller: ToolCaller | None = None
     """Carries out the tool calls of the engine itself."""
 

@@ -71,6 +71,8 @@ class PreparedCall(Struct, eq=False):
     """The arguments that a verdict is bound to, as bytes; `None` when no permission is needed."""
     target: "Target | None" = None
     """The target of the call, once it was computed."""
+    program: ToolContext[Any] | None = None
+    """The context of the call whose program makes this one; `None` for any other call."""
 
     def needs_permission(self, labels: "Collection[str]" = ()) -> bool:
         """Return True if the tool requires permission for this call, or it can send out what has these labels."""
@@ -116,6 +118,7 @@ class PreparedCall(Struct, eq=False):
             run.idempotency_key(self.call.call_id),
             self.arguments_hash,
             self.attempts + 1,
+            "" if self.program is None else self.call.arguments,
             run_id=run.run_id,
             path=run.path,
         )
@@ -261,7 +264,12 @@ class _CallTimedOut(Exception):
 
 
 def _is_run_cancelled(run: "Run", prepared: PreparedCall) -> bool:
-    """Return True if a `CancelledError` was caused by the run, not by something inside the tool."""
+    """Return True if a `CancelledError` was caused by the run, not by something inside the tool.
+
+    The end of a program that makes the call, as by its time limit, counts as well.
+    """
+    if prepared.program is not None and prepared.program.cancelled:
+        return True
     return prepared.is_interrupted or run.is_interrupted
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from perdure.core.error import StoreError
 from perdure.core.event import (
+    LOADED_TOOLS_NAME,
     Entry,
     Event,
     MessageAdded,
@@ -26,9 +27,11 @@ from perdure.core.event import (
     ToolFinished,
     ToolsChanged,
     ToolStarted,
+    ValueKept,
 )
 from perdure.core.log_repair import ENDING_CRASH_LOOP, ENDING_PROCESS_DIED, ENDING_UNANSWERED
 from perdure.core.message import Status
+from perdure.core.program_call_id import find_program_call_id
 
 from .run_segment import RunSegment, fill_segment_fields
 
@@ -72,7 +75,7 @@ def index_recorded_log(entries: Sequence[Entry]) -> RecordedLog:
             raise StoreError(f"the recording is damaged: entry {place} has the number {entry.seq}")
     events = [entry.event for entry in entries if not entry.event.path]
     asks = {event.ask_id: event for event in events if isinstance(event, QuestionAsked)}
-    by_tools = frozenset([ask_id for ask_id, ask in asks.items() if ask.about == "slot"])
+    by_tools = frozenset([ask_id for ask_id, ask in asks.items() if ask.about == "slot" or _is_of_program(ask)])
     decisions = {event.call_id: event for event in events if isinstance(event, PermissionDecided)}
     starts = [event for event in events if isinstance(event, ToolStarted)]
     replies = [event.message for event in events if isinstance(event, MessageAdded)]
@@ -80,7 +83,7 @@ def index_recorded_log(entries: Sequence[Entry]) -> RecordedLog:
         [fill_segment_fields(segment, by_tools) for segment in _split_segments(entries)],
         len(entries),
         decisions,
-        frozenset([call["call_id"] for ask in asks.values() if ask.about == "permission" for call in ask.calls]),
+        frozenset(_asked_call_ids(asks.values())),
         [
             (asks[event.ask_id], event)
             for event in events
@@ -91,6 +94,18 @@ def index_recorded_log(entries: Sequence[Entry]) -> RecordedLog:
         frozenset([*[event.name for event in starts], *_successful_tools(events)]),
         frozenset(_added_tools(events)),
     )
+
+
+def _asked_call_ids(asks: Iterable[QuestionAsked]) -> Iterator[str]:
+    """Yield the ids of calls that a person was asked about, except those that a program made."""
+    for ask in asks:
+        if ask.about == "permission" and not _is_of_program(ask):
+            yield from [call["call_id"] for call in ask.calls]
+
+
+def _is_of_program(ask: QuestionAsked) -> bool:
+    """Return True if a question is about calls that a program made: a replay does not run the program."""
+    return any(find_program_call_id(str(call.get("call_id", ""))) for call in ask.calls)
 
 
 def _arguments_hashes(
@@ -108,15 +123,20 @@ def _successful_tools(events: Iterable[Event]) -> Iterator[str]:
 
 
 def _added_tools(events: Iterable[Event]) -> Iterator[str]:
-    """Yield the names of tools that were added during a run, except by a skill loaded in the same turn."""
-    by_skill = False
+    """Yield the names of tools that were added during a run, except by a skill loaded in the same turn.
+
+    Tools that the model has loaded are tools of the agent.
+    """
+    by_skill, loaded = False, set[str]()
     for event in events:
         if isinstance(event, ModelRequested):
             by_skill = False
+        elif isinstance(event, ValueKept) and event.name == LOADED_TOOLS_NAME:
+            loaded.update(event.value)
         elif isinstance(event, SkillLoaded):
             by_skill = True
         elif isinstance(event, ToolsChanged) and not by_skill:
-            yield from event.added
+            yield from [name for name in event.added if name not in loaded]
 
 
 # -- where runs begin and break off ------------------------------------------------------------------------------------

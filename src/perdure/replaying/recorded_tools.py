@@ -76,6 +76,7 @@ class RecordedTools:
                 return
             if isinstance(entry.event, ToolsChanged) and entry.seq not in self._changed:
                 self._changed.add(entry.seq)
+                context.run.announce_tools(entry.event.added)  # those that were loaded
                 context.run.add_tools([self._added[name] for name in entry.event.added if name in self._added])
 
     async def _repeat_cancel(self) -> None:

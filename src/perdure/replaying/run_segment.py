@@ -34,6 +34,7 @@ from perdure.core.event import (
     ViewChanged,
 )
 from perdure.core.message import Message, Status, ToolResult
+from perdure.core.program_call_id import find_program_call_id
 
 Beginning: TypeAlias = Literal["run", "wake", "resume", "call"]
 """The way a segment begins: with a prompt, with inbox items, where a run was cut off, or as a direct tool call."""
@@ -193,7 +194,7 @@ def _add_entry(
 ) -> None:
     """Add an entry that is not a model request to the segment."""
     event = entry.event
-    if event.path:
+    if event.path or _is_of_program(segment, event):
         segment.other_entries.append(entry)
     elif isinstance(event, MessageAdded):
         _add_message(segment, exchange, event.message)
@@ -211,6 +212,12 @@ def _add_entry(
         exchange.discarded.append(event)
     else:
         _add_progress(segment, exchange, entry)
+
+
+def _is_of_program(segment: RunSegment, event: Event) -> bool:
+    """Return True if the event is about a call that a program made: a replay does not run the program."""
+    program = find_program_call_id(getattr(event, "call_id", ""))
+    return bool(program) and program in segment.started_calls
 
 
 def _is_aside(event: ReplyDiscarded | ModelReplied) -> bool:

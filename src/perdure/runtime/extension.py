@@ -18,6 +18,7 @@ from perdure.core.fold import State
 from perdure.core.misspelt_options import OptionClass
 from perdure.core.model import Model
 from perdure.core.run import BetweenTurns, Engine, HistoryProcessor, OutputValidator, Reminder, Run
+from perdure.core.run_callbacks import ToolSelector
 from perdure.core.stop_conditions import Guardrail, StopCondition
 from perdure.core.store import Post, SessionPlace, Store
 from perdure.core.tool import Tool
@@ -81,6 +82,10 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionCla
     """Wraps the agent's model, such as `lambda model: observed(model, watch)`."""
     wrap_tool: "Callable[[Tool[..., Any]], Tool[..., Any]] | None" = None
     """Wraps each tool, such as `lambda tool: timed(tool, 30)`; also tools that are added later."""
+    select_tools: ToolSelector | None = None
+    """Chooses the tools that the model is sent, from those of the run and those that it has loaded; the others can be
+    called all the same. An extension chooses from what those listed before it have chosen.
+    """
     middleware: "Sequence[Middleware]" = ()
     """Functions around runs, turns and tool calls; the first is outermost."""
     engine: Engine | None = None
@@ -108,7 +113,7 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionCla
         argument_checks.require_text("Extension", "instructions", self.instructions)
         for field in ("engine", "history_processor"):
             argument_checks.require_callable_or_none("Extension", field, getattr(self, field))
-        for field in ("wrap_model", "wrap_tool"):
+        for field in ("wrap_model", "wrap_tool", "select_tools"):
             argument_checks.require_plain_function_or_none("Extension", field, getattr(self, field))
         for field in ("reminders", "between_turns", "output_validators", "guardrails", "stop", "watchers"):
             argument_checks.require_callables("Extension", field, getattr(self, field))

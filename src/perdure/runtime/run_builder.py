@@ -19,7 +19,7 @@ from perdure.core.loop import process_history
 from perdure.core.message import Message, ToolResult
 from perdure.core.model import Model, Request, ShortenRequest, model_info
 from perdure.core.run import Run
-from perdure.core.run_callbacks import HistoryProcessor, TurnWrapper
+from perdure.core.run_callbacks import HistoryProcessor, ToolSelector, TurnWrapper
 from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.shared_budget import Budget, budgeted
@@ -171,6 +171,7 @@ def _build_spec(
         reminders=_collect_from_extensions(agent, "reminders"),
         compaction=None if compaction is None else compaction.compact,
         wrap_tool=_get_tool_wrapper(agent),
+        tool_selectors=_list_tool_selectors(agent),
         budgets=ledgers,
         spare_tools=agent.spare_toolbox if agent.spare_tools else _NO_TOOLS,
         tool_caller=_call_tools,
@@ -378,8 +379,11 @@ def _get_tool_wrapper(agent: AgentSpec[Any]) -> "Callable[[Tool[..., Any]], Tool
 def _compose_instructions(
     agent: AgentSpec[Any], output_plan: OutputParts, skills: "Skills | None", role: "Role | None"
 ) -> str:
-    """Compose the system prompt, its parts in a fixed order."""
-    prompts = [each.prompt for each in output_plan.toolbox if each.prompt]
+    """Compose the system prompt, its parts in a fixed order.
+
+    Tools that are not sent to the model before it loads them have no line in it.
+    """
+    prompts = [each.prompt for each in _select_first_tools(agent, output_plan.toolbox) if each.prompt]
     if agent.project is None and skills is None and role is None:
         return replace_surrogates("\n\n".join([part for part in (output_plan.instructions, *prompts) if part]))
     from perdure.context.instructions import compose_instructions  # at first use: most agents have none of these
@@ -393,6 +397,17 @@ def _compose_instructions(
             tools=prompts,
         )
     )
+
+
+def _list_tool_selectors(agent: AgentSpec[Any]) -> list[ToolSelector]:
+    return [each.select_tools for each in agent.extensions if each.select_tools is not None]
+
+
+def _select_first_tools(agent: AgentSpec[Any], toolbox: Toolbox) -> Toolbox:
+    """Return the tools that the model is sent as long as it has loaded none."""
+    for select in _list_tool_selectors(agent):
+        toolbox = select(toolbox, ())
+    return toolbox
 
 
 def _add_handback_tool(previous_agent: AgentSpec[Any], agent: AgentSpec[Any], toolbox: Toolbox) -> Toolbox:

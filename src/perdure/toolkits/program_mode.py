@@ -1,0 +1,67 @@
+"""Code mode as a whole: the tool `run_program`, the tools that the model is sent beside it, and the interpreter."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from perdure.core import argument_checks
+from perdure.core.thread_pool import THREAD_POOL
+from perdure.core.tool import Tool
+from perdure.core.toolbox import Toolbox
+
+from .program_interpreter import Interpreter, ProgramLimits, require_monty
+from .program_tool import build_program_tool, can_be_called, describe_program_functions
+
+_OWNER = "code_mode"
+_LEAST_MEMORY_BYTES = 1_000_000
+
+
+class ProgramMode:
+    """The parts of code mode for one agent, or for several that share its interpreter."""
+
+    def __init__(
+        self,
+        *,
+        exclude: Sequence[str],
+        hide_tools: bool,
+        max_seconds: float,
+        max_memory_bytes: int,
+        max_calls: int,
+        max_output_characters: int,
+    ) -> None:
+        if isinstance(exclude, str) or not all(isinstance(each, str) for each in exclude):
+            argument_checks.raise_config_error(_OWNER, "exclude", exclude, "give a list of names of tools")
+        argument_checks.require_bool(_OWNER, "hide_tools", hide_tools)
+        argument_checks.require_number(_OWNER, "max_seconds", max_seconds)
+        if not max_seconds:
+            argument_checks.raise_config_error(_OWNER, "max_seconds", max_seconds, "give a number above zero")
+        argument_checks.require_int(_OWNER, "max_memory_bytes", max_memory_bytes, _LEAST_MEMORY_BYTES)
+        argument_checks.require_int(_OWNER, "max_calls", max_calls, 1)
+        argument_checks.require_int(_OWNER, "max_output_characters", max_output_characters, 1)
+        require_monty(_OWNER)
+        self._excluded = frozenset(exclude)
+        self._hides_tools = hide_tools
+        self._interpreter = Interpreter(ProgramLimits(max_seconds, max_memory_bytes, max_calls, max_output_characters))
+        self._users = 0
+        self.tool = build_program_tool(self._interpreter, self._is_callable, max_output_characters)
+
+    def _is_callable(self, each: Tool[..., Any]) -> bool:
+        return can_be_called(each, self._excluded)
+
+    def select_tools(self, tools: Toolbox, _loaded: Sequence[str]) -> Toolbox:
+        """Return the tools that the model is sent; `run_program` is described with the signatures of the others."""
+        described = describe_program_functions(tools, self._is_callable)
+        if not self._hides_tools:
+            return described
+        return Toolbox([each for each in described if not self._is_callable(each)])
+
+    @asynccontextmanager
+    async def keep_open(self, _agent: object) -> AsyncGenerator[None]:
+        """Keep the processes of the interpreter until the last agent or run that uses them ends."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                await THREAD_POOL.run(self._interpreter.close, (), {})

@@ -1,0 +1,233 @@
+"""The tool `run_program` (code mode): the model writes a program that calls the agent's other tools.
+
+Each call of the program is a call like any other: validated, gated, limited, stored and redacted, under an id below
+that of the program's own call. Only what the program returns and prints enters the conversation.
+
+A program that was interrupted, by a crash or by a question to a person, is run again from its beginning: calls that
+were finished return their stored results, and those that had begun are settled by the effect of their tools.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, Final, cast
+
+from msgspec.structs import replace
+
+from perdure.core.error import ToolError
+from perdure.core.event import RESERVED_PREFIX, ValueKept
+from perdure.core.jsonable import to_text
+from perdure.core.message import Status, ToolResult, merge_labels
+from perdure.core.program_calls import ProgramCalls
+from perdure.core.thread_pool import THREAD_POOL
+from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
+from perdure.core.toolbox import Toolbox
+
+from .program_interpreter import (
+    CallAnswer,
+    CallRaised,
+    CallReturned,
+    CallsAwaited,
+    FunctionCall,
+    Interpreter,
+    ProgramFinished,
+    ProgramStep,
+    RunningProgram,
+    StepAnswers,
+    StepTooLong,
+)
+from .program_stubs import build_stubs, name_program_functions, to_program_value
+
+PROGRAM_TOOL: Final = "run_program"
+PROGRAM_TIME_NAME: Final = f"{RESERVED_PREFIX}program_time"
+"""The name of the stored value with the time that the last program was given."""
+_STEPS_BETWEEN_YIELDS: Final = 8
+"""Steps after which a program whose calls never wait yields to other tasks."""
+_HANDOFF_PREFIX: Final = "hand_over_to_"
+_UNCALLABLE_NAMES: Final = frozenset({PROGRAM_TOOL, "load_tools"})
+"""Tools about what the model is sent, which a program does not see."""
+_DESCRIPTION: Final = """\
+Run a Python program that calls tools. Use it for several calls, for loops and conditions, and to look through large \
+results: only what the program returns (its last expression) and prints is sent to you.
+- The tools below are async functions: `x = await name(…)`. Calls that do not depend on one another are made at the \
+same time with `await asyncio.gather(a(…), b(…))`.
+- A call that fails raises an exception: PermissionError if it was not allowed, ValueError for arguments that are not \
+valid, TimeoutError, else RuntimeError.
+- It is a subset of Python with asyncio, datetime, json, math, re and a few other modules of the standard library. \
+There are no files, no network and no other packages: use tools. The clock stands still, and sleeping is an error.
+- Variables are gone when the program ends."""
+_KINDS: Final[Mapping[Status, str]] = {Status.DENIED: "PermissionError", Status.TIMED_OUT: "TimeoutError"}
+_INVALID: Final = "invalid arguments for "
+
+
+def build_program_tool(
+    interpreter: Interpreter, is_callable: Callable[[Tool[..., Any]], bool], max_output_characters: int
+) -> Tool[..., Any]:
+    """Return the tool `run_program`, whose programs can call the tools of the run that `is_callable` accepts."""
+
+    async def run_program(
+        code: Annotated[str, "The Python program. Its last expression is what it returns."], context: ToolContext[Any]
+    ) -> ToolOutput:
+        functions = name_program_functions([each for each in context.run.toolbox if is_callable(each)])
+        driver = _ProgramDriver(context, interpreter, code, functions)
+        try:
+            value = await driver.run()
+        except ToolError as error:
+            text = _describe_end(driver.program, f"The program failed.\n{error}", max_output_characters)
+            return ToolOutput(text, is_error=True, labels=driver.labels)
+        finally:
+            driver.program.stop()
+        return ToolOutput(_describe_value(driver.program, value, max_output_characters), labels=driver.labels)
+
+    return tool(
+        run_program,
+        name=PROGRAM_TOOL,
+        description=_DESCRIPTION,
+        effect="idempotent",  # run again, it makes no finished call a second time
+        parallel=False,  # its calls count towards the limits one batch after another
+        credentials=False,
+    )
+
+
+def can_be_called(tool: Tool[..., Any], excluded: Collection[str]) -> bool:
+    """Return True if programs can call a tool: it does not end or hand over the conversation, and is not excluded."""
+    ends = tool.terminate or tool.name.startswith(_HANDOFF_PREFIX)
+    return not ends and tool.name not in _UNCALLABLE_NAMES and tool.name not in excluded
+
+
+def describe_program_functions(tools: Toolbox, is_callable: Callable[[Tool[..., Any]], bool]) -> Toolbox:
+    """Return a toolbox in which the description of `run_program` has the signatures of the tools it can call."""
+    stubs = build_stubs(name_program_functions([each for each in tools if is_callable(each)]))
+    text = f"{_DESCRIPTION}\n\n```python\n{stubs}\n```" if stubs else _DESCRIPTION
+    return Toolbox([replace(each, description=text) if each.name == PROGRAM_TOOL else each for each in tools])
+
+
+class _ProgramDriver:
+    """Runs a program step by step, and makes its calls."""
+
+    def __init__(
+        self, context: ToolContext[Any], interpreter: Interpreter, code: str, functions: Mapping[str, Tool[..., Any]]
+    ) -> None:
+        self._context = context
+        self._build_program = partial(RunningProgram, interpreter, code, functions.keys(), seed=context.idempotency_key)
+        self._interpreter = interpreter
+        self._functions = functions
+        self._given: list[StepAnswers] = []
+        """The answers that the program was given so far, one for each step."""
+        self.program = self._build_program(is_quick=True)
+        self._calls = ProgramCalls(context)
+        self.labels: tuple[str, ...] = ()
+        """The labels of all results that the program has got: what it returns may follow from any of them."""
+
+    async def run(self) -> Any:
+        """Run the program to its end, and return its value. Raises `ToolError` if it fails."""
+        answers: StepAnswers = None
+        while True:
+            step = await self._advance(answers)
+            if isinstance(step, ProgramFinished):
+                return step.value
+            answers = await (self._make_calls(step.calls) if isinstance(step, CallsAwaited) else self._find_time())
+
+    async def _advance(self, answers: StepAnswers) -> ProgramStep:
+        """Run the next step: on the event loop while steps are short, which is quicker, else on a thread.
+
+        Once a step has taken too long, the program is run again on a thread, with the same answers.
+        """
+        self._given.append(answers)
+        number = len(self._given)
+        if not self.program.is_quick:
+            return await self._call_on_thread(self.program.advance, answers)
+        try:
+            if number == 1 and not self._interpreter.has_idle_process:
+                return await self._call_on_thread(self.program.advance, answers)
+            if not number % _STEPS_BETWEEN_YIELDS:
+                await asyncio.sleep(0)
+            return self.program.advance(answers)
+        except StepTooLong:
+            self.program.stop()
+            self.program = self._build_program(is_quick=False)
+            return await self._call_on_thread(self.program.advance_through, tuple(self._given))
+
+    async def _call_on_thread(self, function: Callable[[Any], ProgramStep], answers: Any) -> ProgramStep:
+        session_id = self._context.full_session_id
+        step: ProgramStep = await THREAD_POOL.run(function, (answers,), {}, session_id=session_id)
+        return step
+
+    async def _make_calls(self, wanted: Sequence[FunctionCall]) -> dict[int, CallAnswer]:
+        answers: dict[int, CallAnswer] = {}
+        made: list[tuple[FunctionCall, str]] = []
+        for each in wanted:
+            try:
+                made.append((each, to_text(self._bind_arguments(each))))
+            except TypeError as error:
+                answers[each.number] = CallRaised("TypeError", str(error))
+        results = await self._calls.make([(self._functions[each.name].name, text) for each, text in made])
+        for (each, _), result in zip(made, results, strict=True):
+            if result.labels:
+                self.labels = merge_labels(self.labels, result.labels)
+            answers[each.number] = _build_answer(self._functions[each.name], result)
+        return answers
+
+    def _bind_arguments(self, call: FunctionCall) -> dict[str, Any]:
+        """Return the arguments of a call by name: those without a name are given to the parameters in order."""
+        if not call.args:
+            return call.kwargs
+        given = self._functions[call.name].parameters.json_schema
+        required = set(given.get("required", ()))
+        names = sorted(given.get("properties", {}), key=lambda each: each not in required)  # as in the stubs
+        if len(call.args) > len(names):
+            raise TypeError(f"{call.name}() takes {len(names)} arguments, and {len(call.args)} were given")
+        placed = dict(zip(names, call.args, strict=False))
+        if twice := [name for name in placed if name in call.kwargs]:
+            raise TypeError(f"{call.name}() got two values for {twice[0]!r}")
+        return {**placed, **call.kwargs}
+
+    async def _find_time(self) -> float:
+        """Return the time of the program: stored when it is first asked for, so that another attempt has the same."""
+        run, call_id = self._context.run, self._context.call_id
+        kept: Any = run.state.kept_values.get(PROGRAM_TIME_NAME)
+        stored = cast("dict[str, Any]", kept if isinstance(kept, dict) else {})
+        if stored.get("call_id") == call_id:
+            return float(stored["seconds"])
+        now = run.clock.now()
+        value = {"call_id": call_id, "seconds": now}
+        await run.emit(ValueKept(PROGRAM_TIME_NAME, value, run_id=run.run_id, path=run.path))
+        return now
+
+
+def _build_answer(tool: Tool[..., Any], result: ToolResult) -> CallAnswer:
+    if not result.is_error:
+        return CallReturned(to_program_value(tool, result))
+    kind = "ValueError" if result.text.startswith(_INVALID) else _KINDS.get(result.status, "RuntimeError")
+    note = "" if result.status in {Status.ERROR, Status.DENIED} else f"{result.status}: "
+    return CallRaised(kind, f"{tool.name}: {note}{result.text}")
+
+
+# -- the result --------------------------------------------------------------------------------------------------------
+
+
+def _describe_value(program: RunningProgram, value: Any, most: int) -> str:
+    if value is None and not program.printed:
+        return "The program returned nothing. End it with an expression, or print what you want to see."
+    text = "" if value is None else to_text(value)
+    if not program.printed:
+        return _shorten(text, most)
+    return _describe_end(program, text and f"Returned:\n{text}", most)
+
+
+def _describe_end(program: RunningProgram, end: str, most: int) -> str:
+    """Return what a program has printed, then how it ended; each within its limit."""
+    printed = program.printed.rstrip("\n")
+    if program.left_out:
+        printed = f"{printed}\n[{program.left_out} more characters were printed, and are left out]"
+    parts = [f"Printed:\n{printed}" if printed else "", _shorten(end, most)]
+    return "\n\n".join([each for each in parts if each])
+
+
+def _shorten(text: str, most: int) -> str:
+    """Return a text of at most about `most` characters: its beginning and its end."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    note = f"[{len(text) - 2 * half} characters are left out: let the program return less]"
+    return f"{text[:half]}\n{note}\n{text[len(text) - half :]}"

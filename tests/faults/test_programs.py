@@ -1,0 +1,39 @@
+"""A program that the model wrote is killed with its process at every place: no effect of its calls happens twice."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.faults, pytest.mark.packages("pydantic_monty")]
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 240.0
+POINTS = ("loop.intent_stored", "loop.effect_done", "loop.result_stored", "question.asked", "question.answered")
+"""The places of the short form: around an effect, and around a question."""
+
+
+def sweep(folder: Path, step: int, *points: str, seconds: float = PATIENCE) -> tuple[list[str], int]:
+    """What went wrong, and the number of kills."""
+    command = [sys.executable, "-m", "tests.faults.program_session", str(folder), str(step), *points]
+    out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=True).stdout
+    *wrong, count = out.splitlines()
+    return wrong, int(count.removeprefix("kills "))
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.timeout(300)  # many processes, one after the other, perhaps on a busy machine
+def test_a_program_that_is_killed_repeats_no_effect(tmp_path, point):
+    wrong, kills = sweep(tmp_path, 4, point)
+    assert wrong == []
+    assert kills >= 1
+
+
+@pytest.mark.skipif(os.environ.get("PERDURE_SEARCH") != "long", reason="the long form of the test above")
+@pytest.mark.timeout(900)
+def test_a_program_that_is_killed_at_every_place_repeats_no_effect(tmp_path):
+    wrong, kills = sweep(tmp_path, 1, seconds=800)
+    assert wrong == []
+    assert kills >= 100
