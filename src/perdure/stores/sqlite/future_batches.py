@@ -51,14 +51,12 @@ class FutureBatches:
 
     def _resolve_slice(self, loop: asyncio.AbstractEventLoop) -> None:
         waiting = self._waiting
-        try:
-            for _ in range(min(len(waiting), SLICE_LENGTH)):
-                waiting.popleft().resolve_future()
-        finally:  # a task that was resumed may end the program
-            with self._lock:
-                self._is_scheduled = bool(waiting)
-            if self._is_scheduled:
-                loop.call_soon(self._resolve_slice, loop)
+        for _ in range(min(len(waiting), SLICE_LENGTH)):
+            waiting.popleft().resolve_future()
+        with self._lock:
+            self._is_scheduled = bool(waiting)
+        if self._is_scheduled:
+            loop.call_soon(self._resolve_slice, loop)  # after the tasks that were just woken
 
 
 _slices_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, FutureBatches] = WeakKeyDictionary()

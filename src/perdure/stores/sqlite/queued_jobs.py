@@ -7,7 +7,6 @@ from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from .apsw_types import Connection
-from .job_future import JobFuture
 
 if TYPE_CHECKING:
     from .log import EncodedAppend
@@ -30,7 +29,7 @@ class QueuedJob(Generic[T]):
         """True if it may share a transaction. The job may then run again, and must change nothing but the database."""
         self.loop = loop
         """The event loop of its future; `None` for a future of a thread."""
-        self.future: JobFuture[T] | Future[T] = Future() if loop is None else JobFuture(loop)
+        self.future: asyncio.Future[T] | Future[T] = Future() if loop is None else loop.create_future()
         self.append: EncodedAppend | None = None
         """The entries to append, if that is all that the job does."""
         self.prepare: Callable[[Connection], Job[T]] | None = None
