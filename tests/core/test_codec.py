@@ -284,6 +284,27 @@ def test_numbers_that_only_json_can_hold_are_kept_as_json():
     assert decode_events(encode_events_as_msgpack(large)) == large
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(Custom("n", {1, 2}), id="a value that is no JSON"),
+        pytest.param(Custom("n", [[]] * (codec.MAX_BRACKETS_UNCHECKED + 1)), id="many brackets"),
+        pytest.param(Custom("n", object()), id="an object"),
+        pytest.param(Unknown("newer", {"kind": "newer", "value": 1}), id="an unknown kind"),
+    ],
+)
+def test_events_that_are_encoded_together_are_the_same_bytes_as_one_by_one(odd):
+    plain = [MessageAdded(user("hello")), Custom("n", math.nan)]
+    for several in (plain, [*plain, odd], [odd]):
+        assert encode_events(several) == b"[%b]" % b",".join(map(encode_event, several))
+
+
+def test_an_event_that_could_not_be_read_back_is_refused_among_others():
+    wrong: Any = 7
+    with pytest.raises(StoreError, match="could not be read back"):
+        encode_events([MessageAdded(user("hello")), Custom(wrong)])
+
+
 @pytest.mark.parametrize("form", [encode_events, encode_events_as_msgpack])
 def test_among_several_events_an_unknown_kind_is_kept_as_it_came(form):
     several = [Custom("n"), Unknown("telepathy", {"kind": "telepathy", "run_id": "r", "to": [1]}, run_id="r")]

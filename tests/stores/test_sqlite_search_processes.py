@@ -37,6 +37,32 @@ async def test_processes_that_share_an_index_find_what_each_of_them_says(path, s
         connection.execute("INSERT INTO search(search) VALUES('integrity-check')")
 
 
+def test_processes_that_open_a_new_index_at_the_same_moment_wait_for_each_other(path):
+    with (
+        child("open_new", path, "one", 40, programs="search_children") as one,
+        child("open_new", path, "two", 40, programs="search_children") as two,
+    ):
+        assert (told(one), told(two)) == ([], [])
+        assert (one.wait(60), two.wait(60)) == (0, 0), one.stderr.read() + two.stderr.read()
+
+
+def test_a_new_index_is_opened_once_another_process_has_let_go_of_its_file(path, monkeypatch):
+    """SQLite does not wait while it begins a write-ahead log, whatever the timeout."""
+    with another_connection(f"{path}-search") as other:
+        other.execute("BEGIN IMMEDIATE; CREATE TABLE unfinished(value)")
+        waits = []
+
+        def let_go(seconds: float) -> None:
+            waits.append(seconds)
+            other.execute("ROLLBACK")
+
+        monkeypatch.setattr("time.sleep", let_go)
+        index = SearchIndex(str(path))
+        assert index.stamp == 0
+        index.close()
+    assert len(waits) == 1
+
+
 async def test_an_index_is_emptied_while_another_process_moves_its_log(path, monkeypatch):
     """SQLite does not wait for the other's checkpoint, whatever the timeout."""
 

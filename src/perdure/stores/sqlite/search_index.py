@@ -234,7 +234,7 @@ class SearchIndex:
             connection.config(apsw.SQLITE_DBCONFIG_RESET_DATABASE, 1)
             connection.execute("VACUUM")
             connection.config(apsw.SQLITE_DBCONFIG_RESET_DATABASE, 0)
-            connection.execute(_PRAGMAS).fetchall()  # each of them: SQLite stops where there is a row to be had
+            _configure_connection(connection)
             retry_while_busy(lambda: connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
             sync_wal(self.path, None)
         finally:
@@ -265,7 +265,7 @@ class SearchIndex:
             return self._open_read_only()
         connection = self._connect()
         try:
-            connection.execute(_PRAGMAS).fetchall()  # each of them: SQLite stops where there is a row to be had
+            _configure_connection(connection)
             _create_tables(connection)
         except BaseException:
             connection.close()
@@ -309,6 +309,14 @@ def measure_search_index(path: str) -> int:
         except OSError:
             continue
     return total
+
+
+def _configure_connection(connection: Connection) -> None:
+    """Set the options of a connection. SQLite does not wait for its lock when it begins a write-ahead log, and several
+    processes may open a new file.
+    """
+    # All rows are fetched, since SQLite stops where there is a row to be had.
+    retry_while_busy(lambda: connection.execute(_PRAGMAS).fetchall())
 
 
 def _create_tables(connection: Connection) -> None:
