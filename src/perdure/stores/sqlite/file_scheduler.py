@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
@@ -265,44 +265,35 @@ class FileScheduler:
 
     def _drain(self) -> None:
         """Run all queued jobs. A job stays in the queue until it is done, so that no later one overtakes it."""
-        done: list[QueuedJob[Any]] = []
         while self._is_draining:
-            works = self._next_jobs(done)
-            if done:  # after all that concerns them: the event loop then has the GIL to itself
-                resolve_futures(done)
+            works = self._next_jobs()
+            if works:
+                with self._lock:
+                    self._run_jobs(works)
+                with self._thread_lock:
+                    for _ in works:
+                        self._waiting.popleft()
+                resolve_futures(works)
             if self._is_checkpoint_due:
                 self._is_checkpoint_due = False
                 with self._lock:
                     self._access.checkpoint()
-            if works:
-                with self._lock:
-                    self._run_jobs(works)
-            done = works
 
-    def _next_jobs(self, done: Sequence[QueuedJob[Any]]) -> list[QueuedJob[Any]]:
-        """Remove the jobs that are done from the queue, and return the next ones to run: one that needs its own
-        transaction, or all before the next such job.
-        """
+    def _next_jobs(self) -> list[QueuedJob[Any]]:
+        """Return the next jobs to run: one that needs its own transaction, or all before the next such job."""
         with self._thread_lock:
-            waiting = self._waiting
-            for _ in done:
-                waiting.popleft()
-            if len(waiting) > 1:
-                works = list(takewhile(lambda work: work.joins, waiting)) or [waiting[0]]
-            else:
-                works = list(waiting)
+            works = list(takewhile(lambda work: work.joins, self._waiting)) or list(islice(self._waiting, 1))
             self._is_draining = bool(works) or self._is_checkpoint_due
             return works
 
     def _run_jobs(self, works: Sequence[QueuedJob[Any]]) -> None:
         try:
-            connection = self._access.begin_waiting()
-            self._access.set_sync(connection, every_commit=any(work.sync for work in works))
-            self._run_shortly(connection, works)
+            with self._access.use_with_timeout() as connection:
+                self._access.set_sync(connection, every_commit=any(work.sync for work in works))
+                self._run_shortly(connection, works)
         except Exception as error:  # noqa: BLE001 - raised to the callers
             fail_jobs(works, error)
         self._translate_errors(works)
-        self._access.end_waiting()
 
     def _run_shortly(self, connection: Connection, works: Sequence[QueuedJob[Any]]) -> None:
         """Run jobs in one transaction that is as short as possible, with all preparation before it."""

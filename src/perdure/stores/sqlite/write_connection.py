@@ -80,27 +80,16 @@ class WriteConnection:
     def use_with_timeout(self) -> Generator[Connection]:
         """Context manager: yield the connection, opened if necessary; it waits a while for other processes."""
         try:
-            yield self.begin_waiting()
+            connection = self.get_or_open()
+            connection.set_busy_timeout(BUSY_SECONDS * 1000)
+            try:
+                if self._is_doubtful:
+                    self._recover_wal(connection)
+                yield connection
+            finally:
+                connection.set_busy_timeout(0)  # who cannot wait finds it so
         except apsw.Error as error:
             raise self.to_store_error(error) from error
-        finally:
-            self.end_waiting()
-
-    def begin_waiting(self) -> Connection:
-        """Return the connection, opened if necessary, which from now on waits a while for other processes.
-
-        To be followed by `end_waiting`, also if it raises. Raises `StoreError` or `apsw.Error`.
-        """
-        connection = self.get_or_open()
-        connection.set_busy_timeout(BUSY_SECONDS * 1000)
-        if self._is_doubtful:
-            self._recover_wal(connection)
-        return connection
-
-    def end_waiting(self) -> None:
-        """Let the connection wait for no other process from now on, so that a write which cannot wait finds it so."""
-        if self._connection is not None:
-            self._connection.set_busy_timeout(0)
 
     def get_or_open(self) -> Connection:
         """Return the connection, opened if necessary. Raises `StoreError` if the file was deleted or replaced."""
