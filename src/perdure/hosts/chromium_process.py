@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from perdure.core.error import ConfigError, ToolError
 from perdure.net.egress_proxy import EgressProxy
 
-from . import browser_launcher
-from .chromium_flags import build_flags
+from . import browser_launcher, chromium_flags
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Playwright
@@ -66,7 +65,10 @@ class ChromiumProcess:
         playwright: Playwright | None = None
         try:
             playwright = await async_playwright().start()
-            command = [executable, *build_flags(str(Path(folder, "profile")), proxy.url, viewport, sandbox=sandbox)]
+            command = [
+                executable,
+                *chromium_flags.build_flags(str(Path(folder, "profile")), proxy.url, viewport, sandbox=sandbox),
+            ]
             browser = await playwright.chromium.launch(
                 executable_path=sys.executable,
                 args=["-I", "-S", str(Path(browser_launcher.__file__)), pipe, folder, *command],
@@ -105,8 +107,8 @@ async def _end_processes(folder: str, control: int, playwright: "Playwright | No
         await _wait_briefly(playwright.stop())
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_END_SECONDS):
-            while Path(folder, "profile").exists():  # the launcher removes it, once the last process has ended
-                await asyncio.sleep(_LOOK_SECONDS)
+            while await asyncio.to_thread(os.path.exists, Path(folder, "profile")):  # noqa: ASYNC110 - other processes
+                await asyncio.sleep(_LOOK_SECONDS)  # the launcher removes it, once the last process has ended
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 

@@ -27,9 +27,11 @@ _FRAME_SECONDS: Final = 10.0
 _SCRIPT: Final = r"""([mostCharacters, mostElements]) => {
   const nodes = [], parts = [];
   let size = 0, isTruncated = false;
-  const BLOCKS = new Set(("ADDRESS ARTICLE ASIDE BLOCKQUOTE BR CAPTION DD DETAILS DIV DL DT FIELDSET FIGCAPTION FIGURE " +
-    "FOOTER FORM H1 H2 H3 H4 H5 H6 HEADER HR LEGEND LI MAIN NAV OL P PRE SECTION SUMMARY TABLE TR UL").split(" "));
-  const SKIPPED = new Set("SCRIPT STYLE NOSCRIPT TEMPLATE HEAD SVG CANVAS VIDEO AUDIO OBJECT EMBED IFRAME FRAME".split(" "));
+  const BLOCKS = new Set(("ADDRESS ARTICLE ASIDE BLOCKQUOTE BR CAPTION DD DETAILS DIV DL DT FIELDSET FIGCAPTION " +
+    "FIGURE FOOTER FORM H1 H2 H3 H4 H5 H6 HEADER HR LEGEND LI MAIN NAV OL P PRE SECTION SUMMARY TABLE TR " +
+    "UL").split(" "));
+  const SKIPPED = new Set(("SCRIPT STYLE NOSCRIPT TEMPLATE HEAD SVG CANVAS VIDEO AUDIO OBJECT EMBED IFRAME " +
+    "FRAME").split(" "));
   const ROLES = new Set(("button link textbox searchbox checkbox radio combobox listbox menuitem menuitemcheckbox " +
     "menuitemradio option switch slider spinbutton tab treeitem").split(" "));
   const INPUTS = {button: "button", submit: "button", reset: "button", image: "button", checkbox: "checkbox",
@@ -63,7 +65,7 @@ _SCRIPT: Final = r"""([mostCharacters, mostElements]) => {
     if (tag === "SELECT") {
       found.options = [...element.options].slice(0, 50).map(each => flatten(each.label));
       found.value = flatten(element.selectedOptions[0]?.label);
-    } else if (tag === "TEXTAREA" || tag === "INPUT" && !["checkbox", "radio"].includes(element.type) && role !== "button") {
+    } else if (tag === "TEXTAREA" || tag === "INPUT" && !["button", "checkbox", "radio"].includes(role)) {
       found.value = element.type === "password" ? (element.value ? "•••" : "") : flatten(element.value);
     }
     if (element.checked || element.getAttribute("aria-checked") === "true") found.state.push("checked");

@@ -25,7 +25,7 @@ _SETTLE_SECONDS: Final = 0.15
 """Time for a step to begin loading another page."""
 _MOST_IMAGE_BYTES: Final = 2 * 1024 * 1024
 _MOST_NOTES: Final = 10
-_LOOK_SECONDS: Final = 0.05
+_FORBIDDEN: Final = 403
 _SCROLLS: Final = {
     "up": "scrollBy(0, -innerHeight * 0.9)",
     "down": "scrollBy(0, innerHeight * 0.9)",
@@ -70,11 +70,14 @@ class SessionPages:
     async def navigate(self, target: UrlTarget) -> BrowserSnapshot:
         """Visit a URL, and return the page that it leads to."""
         page = self._pages[-1] if self._pages else await self._context.new_page()
-        self._proxy.denials.clear()
-        async with self._translate_errors(target):
-            await page.goto(target.url, wait_until="domcontentloaded", timeout=self._seconds * 1_000)
-        if denial := self._proxy.find_denial(target.host, target.port):
-            raise EgressDenied(denial.reason)
+        since = self._proxy.denial_count
+        async with self._translate_errors(since):
+            response = await page.goto(target.url, wait_until="domcontentloaded", timeout=self._seconds * 1_000)
+        if response is not None and response.status == _FORBIDDEN:  # by the host, or by the proxy
+            places = {_get_place(target.url), _get_place(page.url)}
+            for each in self._proxy.list_denials(since):
+                if (each.host, each.port) in places:
+                    raise EgressDenied(each.reason)
         return await self._settle()
 
     async def click(self, ref: str) -> BrowserSnapshot:
@@ -154,7 +157,7 @@ class SessionPages:
         try:
             async with self._translate_errors(), asyncio.timeout(self._seconds * 3):
                 path = Path(await waiting)
-            size = path.stat().st_size
+            size = (await asyncio.to_thread(path.stat)).st_size
             if size > self._max_download_bytes:
                 raise ToolError(f"the file has {size:,} bytes, and the limit is {self._max_download_bytes:,}")
             data = await asyncio.to_thread(path.read_bytes)
@@ -273,16 +276,26 @@ class SessionPages:
             raise ToolError("the page does not react") from None
 
     @contextlib.asynccontextmanager
-    async def _translate_errors(self, target: UrlTarget | None = None) -> AsyncIterator[None]:
-        """Raise `ToolError` for an error of Playwright, and `EgressDenied` if the policy is the reason for it."""
+    async def _translate_errors(self, denials_since: int | None = None) -> AsyncIterator[None]:
+        """Raise `ToolError` for an error of Playwright, and `EgressDenied` if the proxy has refused a tunnel."""
         from playwright.async_api import Error
 
         try:
             yield
         except Error as error:
-            if target is not None and (denial := self._proxy.find_denial(target.host, target.port)):
-                raise EgressDenied(denial.reason) from None
+            if denials_since is not None and "ERR_TUNNEL_CONNECTION_FAILED" in str(error):
+                for each in self._proxy.list_denials(denials_since):
+                    raise EgressDenied(each.reason) from None
             raise ToolError(describe_playwright_error(str(error))) from None
+
+
+def _get_place(url: str) -> tuple[str, int]:
+    """Return the host and port of a URL; empty if it has none."""
+    try:
+        target = UrlTarget.of(url)
+    except ValueError:
+        return "", 0
+    return target.host, target.port
 
 
 def _is_same_place(known: KnownElement) -> bool:

@@ -132,6 +132,8 @@ class EgressProxy:
         self.password = secrets.token_urlsafe(24)
         self.denials: deque[EgressDenial] = deque(maxlen=_MOST_DENIALS)
         """The latest connections that were refused, the last one at the end."""
+        self.denial_count = 0
+        """The number of connections that were refused."""
         self.connection_count = 0
         """The number of connections that were made to hosts."""
         self._authorization = b64encode(f"{self.username}:{self.password}".encode()).decode()
@@ -169,9 +171,9 @@ class EgressProxy:
         await asyncio.gather(*tasks, return_exceptions=True)
         await server.wait_closed()
 
-    def find_denial(self, host: str, port: int) -> EgressDenial | None:
-        """Return the latest refusal of a connection to a host and port; `None` if there was none."""
-        return next((each for each in reversed(self.denials) if (each.host, each.port) == (host, port)), None)
+    def list_denials(self, since: int = 0) -> list[EgressDenial]:
+        """Return the connections that were refused since `denial_count` had a value, the latest one first."""
+        return list(reversed(self.denials))[: self.denial_count - since]
 
     # -- one connection ------------------------------------------------------------------------------------------------
 
@@ -235,6 +237,7 @@ class EgressProxy:
             raise self._deny(target, error) from None
 
     def _deny(self, target: UrlTarget, error: EgressDenied) -> _Refusal:
+        self.denial_count += 1
         self.denials.append(EgressDenial(target.host, target.port, str(error)))
         return _Refusal("403 Forbidden", f"not allowed: {error}")
 
@@ -312,7 +315,7 @@ class _Transfer:
         return True
 
     async def _wait_until_idle(self) -> None:
-        while (left := self._active + self._limits.idle_seconds - self._loop.time()) > 0:
+        while (left := self._active + self._limits.idle_seconds - self._loop.time()) > 0:  # noqa: ASYNC110 - a time
             await asyncio.sleep(left)
 
 

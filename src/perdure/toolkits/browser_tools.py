@@ -15,7 +15,7 @@ from perdure.core.model_and_tool_wrappers import before
 from perdure.core.provenance import PRIVATE_LABEL, UNTRUSTED_LABEL
 from perdure.core.target import Target
 from perdure.core.text_target import TextTarget
-from perdure.core.tool import Skip, Tool, ToolContext, ToolOptions, ToolOutput, tool
+from perdure.core.tool import Effect, Skip, Tool, ToolContext, ToolOptions, ToolOutput, tool
 from perdure.core.url_target import UrlTarget
 from perdure.files.confined_folder import FileRefused
 from perdure.net.error import NetError
@@ -82,9 +82,9 @@ def browser_tools(
 
 
 def _build_page_tools(browser: BrowserBackend, labels: Sequence[str]) -> list[Tool[..., Any]]:
-    shown = _options(labels)
+    reading = _build_options(labels, "read")
 
-    @tool(**shown, target=UrlTarget.of_argument("url"), effect="at_most_once", permission=True, sends=True)
+    @tool(**_build_step_options(labels, UrlTarget.of_argument("url")))
     async def browser_navigate(
         url: Annotated[str, "A complete address, such as https://docs.python.org/3/"], context: ToolContext[Any]
     ) -> ToolOutput:
@@ -97,7 +97,7 @@ def _build_page_tools(browser: BrowserBackend, labels: Sequence[str]) -> list[To
             raise ToolError(f"{url!r} is not a complete address")
         return await _show_page(context, browser.navigate(context.full_session_id, target))
 
-    @tool(**shown, effect="read")
+    @tool(**reading)
     async def browser_snapshot(
         context: ToolContext[Any], offset: Annotated[int, "Where to begin in the text, in characters."] = 0
     ) -> ToolOutput:
@@ -106,14 +106,14 @@ def _build_page_tools(browser: BrowserBackend, labels: Sequence[str]) -> list[To
             raise ToolError(f"offset={offset}: give an offset of 0 or more")
         return await _show_page(context, browser.take_snapshot(context.full_session_id), offset)
 
-    @tool(**shown, effect="read")
+    @tool(**reading)
     async def browser_scroll(
         context: ToolContext[Any], direction: Annotated[ScrollDirection, "By a screen, or to an end."] = "down"
     ) -> ToolOutput:
         """Scroll the current page, for pages that load more when they are scrolled."""
         return await _show_page(context, browser.scroll(context.full_session_id, direction))
 
-    @tool(**shown, effect="at_most_once")
+    @tool(**_build_options(labels, "at_most_once"))
     async def browser_back(context: ToolContext[Any]) -> ToolOutput:
         """Go back to the page before."""
         return await _show_page(context, browser.go_back(context.full_session_id))
@@ -129,7 +129,7 @@ def _build_page_tools(browser: BrowserBackend, labels: Sequence[str]) -> list[To
 
 
 def _build_screenshot_tool(browser: BrowserBackend, labels: Sequence[str]) -> Tool[..., Any]:
-    @tool(**_options(labels), effect="read")
+    @tool(**_build_options(labels, "read"))
     async def browser_screenshot(
         context: ToolContext[Any],
         full_page: Annotated[bool, "True for the whole page, not only what is visible."] = False,  # noqa: FBT002 - JSON
@@ -148,21 +148,14 @@ def _build_screenshot_tool(browser: BrowserBackend, labels: Sequence[str]) -> To
 
 
 def _build_element_tools(browser: BrowserBackend, labels: Sequence[str]) -> list[Tool[..., Any]]:
-    target = _find_element_target(browser)
-    acting: ToolOptions = {
-        **_options(labels),
-        "target": target,
-        "effect": "at_most_once",
-        "permission": True,
-        "sends": True,
-    }
+    acting = _build_step_options(labels, _find_element_target(browser))
 
     @tool(**acting)
     async def browser_click(ref: Ref, context: ToolContext[Any]) -> ToolOutput:
         """Click on an element of the page. Returns the page after it."""
         return await _show_page(context, browser.click(context.full_session_id, ref))
 
-    @tool(**{**acting, "credentials": True})
+    @tool(**_build_step_options(labels, _find_element_target(browser), credentials=True))
     async def browser_type(
         ref: Ref,
         text: Annotated[str, "The text that the field is to contain; it replaces what is there."],
@@ -191,13 +184,7 @@ def _build_element_tools(browser: BrowserBackend, labels: Sequence[str]) -> list
 
 
 def _build_download_tool(browser: BrowserBackend, files: FileWriteBackend, labels: Sequence[str]) -> Tool[..., Any]:
-    @tool(
-        **_options(labels),
-        target=_find_element_target(browser),
-        effect="at_most_once",
-        permission=True,
-        sends=True,
-    )
+    @tool(**_build_step_options(labels, _find_element_target(browser)))
     async def browser_download(
         ref: Ref, path: Annotated[str, "The new file in the working folder."], context: ToolContext[Any]
     ) -> str:
@@ -221,14 +208,28 @@ def _build_download_tool(browser: BrowserBackend, files: FileWriteBackend, label
     return before(checked, _refuse_ref_early(browser))
 
 
-def _options(labels: Sequence[str]) -> ToolOptions:
+def _build_options(labels: Sequence[str], effect: Effect) -> ToolOptions:
     """Return the options that all tools share: one call at a time, because there is one page."""
     return {
+        "effect": effect,
         "parallel": False,
         "action": _ACTION,
         "credentials": False,
         "labels": labels,
         "timeout_seconds": _TIMEOUT_SECONDS,
+    }
+
+
+def _build_step_options(
+    labels: Sequence[str], target: Callable[[dict[str, Any]], Target | str], *, credentials: bool = False
+) -> ToolOptions:
+    """Return the options of a step that needs permission for an address, and can send data there."""
+    return {
+        **_build_options(labels, "at_most_once"),
+        "target": target,
+        "permission": True,
+        "sends": True,
+        "credentials": credentials,
     }
 
 
