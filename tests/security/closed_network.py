@@ -78,15 +78,17 @@ class ClosedNetwork:
                 with contextlib.suppress(OSError):  # there may be no IPv6
                     self._servers.append(await asyncio.start_server(self._serve, host, port, backlog=1024, ssl=tls))
         for port in self._udp_ports:
-            noted = _Datagrams(lambda port=port: self.datagrams.update({port: self.datagrams.get(port, 0) + 1}))
-            transport, _ = await loop.create_datagram_endpoint(lambda noted=noted: noted, ("0.0.0.0", port))
+            noted = _Datagrams(self.datagrams, port)
+            transport, _ = await loop.create_datagram_endpoint(noted.get_self, ("0.0.0.0", port))
             self._udp.append(transport)
         transport, _ = await loop.create_datagram_endpoint(lambda: DnsServer(self.answer), ("127.0.0.1", 53))
         self._udp.append(transport)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for each in (*self._servers, *self._udp):
+        for server in self._servers:
+            server.close()
+        for each in self._udp:
             each.close()
 
     def answer(self, name: str) -> tuple[str, ...]:
@@ -107,12 +109,18 @@ class ClosedNetwork:
 
 
 class _Datagrams(asyncio.DatagramProtocol):
-    def __init__(self, note: Callable[[], None]) -> None:
-        self._note = note
+    """Counts the datagrams that come to a port."""
+
+    def __init__(self, counts: dict[int, int], port: int) -> None:
+        self._counts = counts
+        self._port = port
+
+    def get_self(self) -> "Self":
+        return self
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
         del data, addr
-        self._note()
+        self._counts[self._port] = self._counts.get(self._port, 0) + 1
 
 
 class DnsServer(asyncio.DatagramProtocol):
