@@ -10,6 +10,7 @@ Only who knows the password of the proxy can use it.
 import asyncio
 import contextlib
 import hmac
+import re
 import secrets
 from base64 import b64encode
 from collections import deque
@@ -49,6 +50,8 @@ _HOP_HEADERS: Final = frozenset(
     }
 )
 """Headers between the program and this proxy, which are not passed on."""
+_RESPONSE_HOP_HEADERS: Final = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"upgrade"})
+_INTERIM_STATUS: Final = re.compile(rb"HTTP/1\.[01] 1\d\d ")
 
 
 class ProxyLimits(Struct, frozen=True, kw_only=True, metaclass=OptionClass):
@@ -201,15 +204,15 @@ class EgressProxy:
             request = _parse_head(await reader.readuntil(b"\r\n\r\n"))
             self._check_caller(request)
             target = self._check_target(request)
+            body_bytes = None if request.method == "CONNECT" else _get_body_length(request, self.limits)
             upstream = await self._connect(target)
         transfer = _Transfer(self.limits)
         try:
-            if request.method == "CONNECT":
+            if body_bytes is None:
                 writer.write(b"HTTP/1.1 200 Connection Established\r\n\r\n")
-                await transfer.relay((reader, writer), upstream, None)
             else:
                 upstream[1].write(_build_head(request, target))
-                await transfer.relay((reader, writer), upstream, _get_body_length(request, self.limits))
+            await transfer.relay((reader, writer), upstream, body_bytes)
         finally:
             await _close_stream(upstream[1])
 
@@ -280,39 +283,65 @@ class _Transfer:
     ) -> None:
         """Copy until the host closes its side, a limit is reached, or nothing happens for too long.
 
-        Of a plain request only the body is sent on, `body_bytes` long: a second request would belong to another host.
+        Of a plain request only the body is sent on, `body_bytes` long: a second request may be for another host, so
+        the program gets a response after which it has to connect again.
         """
-        most = self._limits.max_upload_bytes
-        sending = asyncio.ensure_future(self._copy(program[0], host[1], most, body_bytes))
-        receiving = asyncio.ensure_future(self._copy(host[0], program[1], self._limits.max_download_bytes, None))
+        if body_bytes is None:
+            sending = asyncio.ensure_future(self._send_all(program[0], host[1]))
+        else:
+            sending = asyncio.ensure_future(self._send_body(program[0], host[1], body_bytes))
+        receiving = asyncio.ensure_future(self._receive(host[0], program[1], is_plain=body_bytes is not None))
         watching = asyncio.ensure_future(self._wait_until_idle())
+        tasks = {sending, receiving, watching}
         try:
-            done, _ = await asyncio.wait({sending, receiving, watching}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if done == {sending} and sending.exception() is None and sending.result():
                 await asyncio.wait({receiving, watching}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in (sending, receiving, watching):
+            for each in tasks:
                 each.cancel()
-            await asyncio.gather(sending, receiving, watching, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _copy(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int, exactly: int | None
-    ) -> bool:
-        """Copy a stream to its end, or `exactly` so many bytes; return False if there is more than the limit allows."""
-        left = most if exactly is None else exactly
-        while exactly is None or left > 0:
-            data = await reader.read(_READ_BYTES if exactly is None else min(_READ_BYTES, left))
-            if not data:
-                break
-            self._active = self._loop.time()
+    async def _send_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Send all that the program writes; return False if that is more than the limit."""
+        is_whole = await self._copy(reader, writer, self._limits.max_upload_bytes)
+        if is_whole and writer.can_write_eof():
+            writer.write_eof()
+        return is_whole
+
+    async def _send_body(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left: int) -> bool:
+        """Send the body of a request, then wait until the program closes the connection; return False."""
+        while left > 0 and (data := await reader.read(min(_READ_BYTES, left))):
+            left -= len(data)
+            await self._pass_on(writer, data)
+        while await reader.read(_READ_BYTES):
+            pass  # a second request, which nobody answers
+        return False
+
+    async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_plain: bool) -> None:
+        """Pass on what the host sends; the head of a plain response says that the connection ends with it."""
+        left = self._limits.max_download_bytes
+        while is_plain:
+            head = await reader.readuntil(b"\r\n\r\n")
+            is_plain = bool(_INTERIM_STATUS.match(head))
+            await self._pass_on(writer, head if is_plain else _mark_last_response(head))
+        await self._copy(reader, writer, left)
+        if writer.can_write_eof():
+            writer.write_eof()
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left: int) -> bool:
+        """Copy a stream to its end; return False if there is more than the limit allows."""
+        while data := await reader.read(_READ_BYTES):
             left -= len(data)
             if left < 0:
                 return False
-            writer.write(data)
-            await writer.drain()
-        if exactly is None and writer.can_write_eof():
-            writer.write_eof()
+            await self._pass_on(writer, data)
         return True
+
+    async def _pass_on(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+        self._active = self._loop.time()
+        writer.write(data)
+        await writer.drain()
 
     async def _wait_until_idle(self) -> None:
         while (left := self._active + self._limits.idle_seconds - self._loop.time()) > 0:  # noqa: ASYNC110 - a time
@@ -349,6 +378,13 @@ def _build_head(request: _ProxyRequest, target: UrlTarget) -> bytes:
     kept = [(name, value) for name, value in request.headers if name.lower() not in _HOP_HEADERS | named]
     lines = [f"{request.method} {path} HTTP/1.1", *[f"{name}: {value}" for name, value in [*sent.items(), *kept]]]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def _mark_last_response(head: bytes) -> bytes:
+    """Return the head of a response with `Connection: close`, whatever the host says about its own connection."""
+    line, *lines = head[:-4].split(b"\r\n")
+    kept = [each for each in lines if each.partition(b":")[0].strip().lower() not in _RESPONSE_HOP_HEADERS]
+    return b"\r\n".join([line, *kept, b"Connection: close", b"", b""])
 
 
 async def _close_stream(writer: asyncio.StreamWriter) -> None:
