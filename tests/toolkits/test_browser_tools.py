@@ -140,7 +140,7 @@ async def test_a_download_goes_into_the_folder_and_replaces_nothing():
     )
     assert results[1].text == f"Downloaded 'manual.pdf' from {SHOP}manual.pdf to manual.pdf (4 bytes)."
     assert [each.status for each in results[1:]] == ["ok", "error", "denied", "error"]
-    assert "it exists already" in results[2].text
+    assert "cannot be written" in results[2].text
     assert "cannot be written" in results[3].text
     assert "downloads no file" in results[4].text
 

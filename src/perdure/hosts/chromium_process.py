@@ -73,7 +73,7 @@ class ChromiumProcess:
                 executable_path=sys.executable,
                 args=["-I", "-S", str(Path(browser_launcher.__file__)), pipe, folder, *command],
                 ignore_default_args=True,
-                env=cast("dict[str, str | float | bool]", _build_environment(folder)),
+                env=cast("dict[str, str | float | bool]", build_environment(folder)),
                 proxy={"server": proxy.url, "username": proxy.username, "password": proxy.password},
                 downloads_path=str(Path(folder, "downloads")),
                 handle_sigint=False,
@@ -119,7 +119,7 @@ async def _wait_briefly(closing: Awaitable[Any]) -> None:
             await closing
 
 
-def _build_environment(folder: str) -> dict[str, str]:
+def build_environment(folder: str) -> dict[str, str]:
     """Return the environment of Chromium: no secrets of this process, and a home of its own."""
     passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
     return {**passed, "HOME": folder, "TMPDIR": folder, "XDG_CONFIG_HOME": folder, "XDG_CACHE_HOME": folder}

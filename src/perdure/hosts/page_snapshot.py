@@ -48,10 +48,15 @@ _SCRIPT: Final = r"""([mostCharacters, mostElements]) => {
     if (tag === "INPUT") return INPUTS[element.type] ?? "textbox";
     return element.hasAttribute("onclick") ? "button" : "";
   };
+  const readLabel = label => {  // without the options of a list in it
+    const copy = label.cloneNode(true);
+    copy.querySelectorAll("select, textarea, script, style").forEach(each => each.remove());
+    return copy.textContent;
+  };
   const findName = (element, tag) => {
     const ids = (element.getAttribute("aria-labelledby") || "").split(" ").filter(Boolean);
     const labelled = ids.map(id => element.getRootNode().getElementById?.(id)?.innerText).join(" ");
-    const labels = element.labels ? [...element.labels].map(each => each.innerText).join(" ") : "";
+    const labels = element.labels ? [...element.labels].map(readLabel).join(" ") : "";
     const pressed = tag === "INPUT" && ["button", "submit", "reset"].includes(element.type)
       ? element.value || element.type : "";
     const within = ["INPUT", "SELECT", "TEXTAREA"].includes(tag) ? "" : element.innerText ||
