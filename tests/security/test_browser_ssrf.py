@@ -19,14 +19,15 @@ PROGRAM = "tests.security.browser_attack_program"
 
 @pytest.mark.timeout(180)
 def test_no_page_reaches_what_is_not_public_through_the_browser(tmp_path):
-    found = run_in_closed_network(PROGRAM, "closed", folder=tmp_path)
+    mode = "closed_long" if os.environ.get("PERDURE_SEARCH") == "long" else "closed"
+    found = run_in_closed_network(PROGRAM, mode, folder=tmp_path)
     assert found["urls"] >= 300
     assert found["seen"]
     assert set(found["connections"]) <= {PUBLIC, *READ_AS_PUBLIC}
-    assert found["connections"][PUBLIC] > found["urls"]  # each URL was the target of a redirect
+    assert found["paths"] > found["urls"]  # each URL was the target of a redirect
     assert found["datagrams"] == {}
     assert found["denials"] > 500
-    assert found["visits_refused"] >= 490
+    assert found["visits_refused"] >= found["urls"] - 10  # the others are public after all
     rebound = {name: count for name, count in found["names"].items() if name.endswith(".rebind.example")}
     assert len(rebound) == 10
     assert max(rebound.values()) > 1  # so there were private answers too

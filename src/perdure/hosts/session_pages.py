@@ -23,6 +23,8 @@ T = TypeVar("T")
 _MOST_PAGES: Final = 8
 _SETTLE_SECONDS: Final = 0.15
 """Time for a step to begin loading another page."""
+_LOAD_SECONDS: Final = 5.0
+"""Time for what a page loads; some pages never end."""
 _MOST_IMAGE_BYTES: Final = 2 * 1024 * 1024
 _MOST_NOTES: Final = 10
 _FORBIDDEN: Final = 403
@@ -259,12 +261,12 @@ class SessionPages:
         return handle
 
     async def _settle(self) -> BrowserSnapshot:
-        """Wait until the current page is loaded, or for as long as a step may take, and read it."""
+        """Wait until the current page is loaded, but not for long, and read it."""
         from playwright.async_api import Error
 
         await asyncio.sleep(_SETTLE_SECONDS)
         with contextlib.suppress(Error, TimeoutError):
-            await self._get_page().wait_for_load_state("load", timeout=self._seconds * 1_000)
+            await self._get_page().wait_for_load_state("load", timeout=min(self._seconds, _LOAD_SECONDS) * 1_000)
         return await self.take_snapshot()
 
     async def _bound(self, step: Awaitable[T]) -> T:
