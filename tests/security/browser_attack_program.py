@@ -49,18 +49,19 @@ const attempt = async (url, index) => {
   const options = {mode: "no-cors", signal: AbortSignal.timeout(LIMIT)};
   await Promise.allSettled([fetch(url, options), fetch("/redirect?to=" + encodeURIComponent(url), options)]);
 };
+const peers = window.peers = [];
 (async () => {
   for (const port of ["3478?transport=udp", "80?transport=tcp"]) for (const host of ["127.0.0.1", "10.0.0.1"]) try {
     const scheme = port.endsWith("udp") ? "stun:" + host + ":3478" : "turn:" + host + ":" + port;
     const peer = new RTCPeerConnection({iceServers: [{urls: scheme, username: "u", credential: "c"}]});
-    peer.createDataChannel("x"); peer.setLocalDescription(await peer.createOffer());
+    peer.createDataChannel("x"); peer.setLocalDescription(await peer.createOffer()); peers.push(peer);
   } catch (error) {}
   new Worker(URL.createObjectURL(new Blob(["fetch('http://10.0.0.9/worker',{mode:'no-cors'}).catch(() => 0)"])));
   for (let begin = 0; begin < urls.length; begin += 50)
     await Promise.all(urls.slice(begin, begin + 50).map((url, index) => attempt(url, begin + index)));
   for (let round = 0; round < 4; round++)
-    await Promise.allSettled(REBINDING.map(url => fetch(url + round, {mode: "no-cors"})));
-  await wait(500);
+    await Promise.allSettled(REBINDING.map(url => fetch(url + round, {mode: "no-cors", signal: AbortSignal.timeout(LIMIT)})));
+  await wait(PAUSE);
   document.title = "done";
 })();
 </script>"""
@@ -125,11 +126,11 @@ async def main(mode: str) -> None:
         ClosedNetwork(lambda path: respond(path, page), build_look_up()) as network,
         LocalBrowser(step_seconds=30) as browser,
     ):
-        snapshot = await browser.navigate("attack", UrlTarget.of("http://attacker.example/attack"))
+        await browser.navigate("attack", UrlTarget.of("http://attacker.example/attack"))
+        attacking = browser._sessions["attack"]._get_page()
         async with asyncio.timeout(110):
-            while snapshot.title != "done":
-                await asyncio.sleep(0.2)
-                snapshot = await browser.take_snapshot("attack")
+            while await attacking.title() != "done":
+                await asyncio.sleep(0.1)
         page_names = dict(network.names)
         cpu_seconds = measure_cpu_seconds()
         for url in urls if not dropped else ():

@@ -18,7 +18,7 @@ def test_a_certificate_is_checked_before_anything_is_sent(found):
     assert results["https://untrusted.example/"] == "InvalidResponse"
     assert results["https://wrong-name.example/"] == "InvalidResponse"
     answered = [each for each in results.values() if each == "hello"]
-    assert found["paths"] == len(answered) + 1  # and one redirect from https to http, which was not followed
+    assert found["paths"] == len(answered) + 2  # and two redirects, one of which was not followed
 
 
 def test_a_redirect_from_https_to_http_is_refused(found):
