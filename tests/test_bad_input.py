@@ -98,6 +98,7 @@ from perdure.testing import (
     Reply,
     ScriptedModel,
     ScriptedShell,
+    ScriptedBrowser,
     ScriptedWeb,
     assert_cache_stable,
     call,
@@ -678,6 +679,9 @@ TESTING_TABLE: dict[str, Sequence[Bad] | Never] = {
     "ScriptedShell": [
         bad(lambda: ScriptedShell({"ls": 5}), "{'ls': 5}", "a ShellResult"),
         bad(lambda: ScriptedShell({5: "x"}), "{5: 'x'}", "a ShellResult"),
+    ],
+    "ScriptedBrowser": [
+        bad(lambda: ScriptedBrowser({"https://x.org": 5}), "{'https://x.org': 5}", "a ScriptedPage"),
     ],
     "ScriptedWeb": [
         bad(lambda: ScriptedWeb({"https://x.org": 5}), "{'https://x.org': 5}", "a WebFetchResult"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from pathlib import Path
@@ -76,7 +77,7 @@ async def site():
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser():
-    async with LocalBrowser(HERE, step_seconds=30) as browser:
+    async with LocalBrowser(HERE, step_seconds=30, viewport=(800, 420)) as browser:
         yield browser
 
 
@@ -135,6 +136,8 @@ async def test_a_page_is_driven_through_the_tools(browser, site, tmp_path):
     assert '"Lamp" = "Gas"' in page.text
     picture = await use("browser_screenshot")
     assert picture.content[1].data.startswith(b"\x89PNG")
+    if kept := os.environ.get("PERDURE_KEEP_SCREENSHOT"):  # how docs/images/browser.png is made
+        Path(kept).write_bytes(picture.content[1].data)
     written = await use("browser_download", ref=ref_of(page, "A file"), path="got/file.txt")
     assert "got/file.txt (8 bytes)" in written.text
     assert (tmp_path / "got/file.txt").read_bytes() == b"the file"
