@@ -259,8 +259,8 @@ USER_PAGES = (
     Page(
         "web.md",
         "Web",
-        "Tools that read, search and use the web, and where their requests may go. See [how-to/web](../how-to/web.md) and "
-        "[how-to/browser](../how-to/browser.md).",
+        "Tools that read, search and use the web, and where their requests may go. See [how-to/web](../how-to/web.md) "
+        "and [how-to/browser](../how-to/browser.md).",
         (),
         (
             "perdure.toolkits.web_tools.web_fetch_tool",

@@ -137,7 +137,7 @@ async def test_a_page_is_driven_through_the_tools(browser, site, tmp_path):
     picture = await use("browser_screenshot")
     assert picture.content[1].data.startswith(b"\x89PNG")
     if kept := os.environ.get("PERDURE_KEEP_SCREENSHOT"):  # how docs/images/browser.png is made
-        Path(kept).write_bytes(picture.content[1].data)
+        await asyncio.to_thread(Path(kept).write_bytes, picture.content[1].data)
     written = await use("browser_download", ref=ref_of(page, "A file"), path="got/file.txt")
     assert "got/file.txt (8 bytes)" in written.text
     assert (tmp_path / "got/file.txt").read_bytes() == b"the file"
@@ -187,7 +187,7 @@ async def test_an_element_whose_frame_shows_another_document_is_not_used(browser
     frame = browser._sessions["s"].elements[ref].frame
     await frame.parent_frame.evaluate("document.querySelector('iframe').src = '/second'")
     async with asyncio.timeout(30):
-        while not frame.url.endswith("/second"):
+        while not frame.url.endswith("/second"):  # noqa: ASYNC110 - the page decides when
             await asyncio.sleep(0.02)
     with pytest.raises(ToolError):
         await browser.type_text("s", ref, "secret")
@@ -253,7 +253,7 @@ async def test_a_browser_that_ends_is_started_again(browser, site):
     snapshot = await visit(browser, site)
     assert snapshot.title == "Harbour lights"
     assert browser._process is not ended
-    assert not Path(ended.folder).exists()
+    assert not is_there(ended.folder)
 
 
 PROGRAM = """
@@ -269,6 +269,10 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+def is_there(folder: str) -> bool:
+    return Path(folder).exists()
 
 
 def list_users(folder: str) -> list[int]:
@@ -291,7 +295,7 @@ async def test_nothing_of_the_browser_outlives_a_killed_host(site):
     process.send_signal(signal.SIGKILL)
     await process.wait()
     async with asyncio.timeout(30):
-        while list_users(folder) or Path(folder).exists():
+        while list_users(folder) or is_there(folder):  # noqa: ASYNC110 - processes of others
             await asyncio.sleep(0.05)
 
 

@@ -59,11 +59,11 @@ async def test_a_tunnel_carries_bytes_both_ways():
     async with (
         Playback([Reply(b"hello", framing="close", media_type="text/plain")]) as server,
         EgressProxy(HERE) as proxy,
+        open_tunnel(proxy, f"127.0.0.1:{server.port}") as (head, reader, writer),
     ):
-        async with open_tunnel(proxy, f"127.0.0.1:{server.port}") as (head, reader, writer):
-            assert head.startswith("HTTP/1.1 200")
-            writer.write(b"GET / HTTP/1.1\r\n\r\n")
-            assert await reader.readuntil(b"hello")
+        assert head.startswith("HTTP/1.1 200")
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await reader.readuntil(b"hello")
 
 
 async def test_without_the_password_nothing_is_connected_to():
@@ -147,14 +147,14 @@ async def test_a_tunnel_ends_at_the_limit_of_what_may_be_sent():
     async with (
         Playback(lambda _: Reply(b"", end="stall", headless=True)) as server,
         EgressProxy(HERE, limits=limits) as proxy,
+        open_tunnel(proxy, f"127.0.0.1:{server.port}") as (_, reader, writer),
     ):
-        async with open_tunnel(proxy, f"127.0.0.1:{server.port}") as (_, reader, writer):
-            with contextlib.suppress(ConnectionError):
-                for _ in range(100):
-                    writer.write(b"x" * 10_000)
-                    await writer.drain()
-            with contextlib.suppress(ConnectionError):
-                assert await reader.read() == b""
+        with contextlib.suppress(ConnectionError):
+            for _ in range(100):
+                writer.write(b"x" * 10_000)
+                await writer.drain()
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
 
 
 async def test_a_tunnel_ends_at_the_limit_of_what_may_be_received():
@@ -167,22 +167,31 @@ async def test_a_tunnel_ends_at_the_limit_of_what_may_be_received():
 
 async def test_an_idle_tunnel_is_closed():
     limits = ProxyLimits(idle_seconds=0.05)
-    async with Playback([]) as server, EgressProxy(HERE, limits=limits) as proxy:
-        async with open_tunnel(proxy, f"127.0.0.1:{server.port}") as (_, reader, _writer):
-            assert await reader.read() == b""
+    async with (
+        Playback([]) as server,
+        EgressProxy(HERE, limits=limits) as proxy,
+        open_tunnel(proxy, f"127.0.0.1:{server.port}") as (_, reader, _writer),
+    ):
+        assert await reader.read() == b""
 
 
 async def test_a_tunnel_is_closed_when_its_time_is_over():
     limits = ProxyLimits(max_seconds=0.5)
-    async with Playback([]) as server, EgressProxy(HERE, limits=limits) as proxy:
-        async with open_tunnel(proxy, f"127.0.0.1:{server.port}") as (_, reader, _writer):
-            assert await reader.read() == b""
+    async with (
+        Playback([]) as server,
+        EgressProxy(HERE, limits=limits) as proxy,
+        open_tunnel(proxy, f"127.0.0.1:{server.port}") as (_, reader, _writer),
+    ):
+        assert await reader.read() == b""
 
 
 async def test_there_are_not_more_connections_than_the_limit():
-    async with Playback([]) as server, EgressProxy(HERE, limits=ProxyLimits(max_connections=1)) as proxy:
-        async with open_tunnel(proxy, f"127.0.0.1:{server.port}"):
-            assert (await talk(proxy, "CONNECT 127.0.0.1:9 HTTP/1.1")).startswith(b"HTTP/1.1 503")
+    async with (
+        Playback([]) as server,
+        EgressProxy(HERE, limits=ProxyLimits(max_connections=1)) as proxy,
+        open_tunnel(proxy, f"127.0.0.1:{server.port}"),
+    ):
+        assert (await talk(proxy, "CONNECT 127.0.0.1:9 HTTP/1.1")).startswith(b"HTTP/1.1 503")
 
 
 async def test_closing_ends_open_tunnels_and_may_be_done_twice():

@@ -1,7 +1,8 @@
 """Let a hostile page try, in every way that pages have, to make the browser connect to what is not public.
 
 Started by test_browser_ssrf.py in a closed network: `python -m tests.security.browser_attack_program MODE`. In the mode
-`closed` the browser is as users have it; `closed_long` tries more URLs. The other modes leave out what closes a way, and show that it would be found.
+`closed` the browser is as users have it; `closed_long` tries more URLs. The other modes leave out what closes a way, and
+show that it would be found.
 """
 
 import asyncio
@@ -59,8 +60,10 @@ const peers = window.peers = [];
   new Worker(URL.createObjectURL(new Blob(["fetch('http://10.0.0.9/worker',{mode:'no-cors'}).catch(() => 0)"])));
   for (let begin = 0; begin < urls.length; begin += 50)
     await Promise.all(urls.slice(begin, begin + 50).map((url, index) => attempt(url, begin + index)));
-  for (let round = 0; round < 4; round++)
-    await Promise.allSettled(REBINDING.map(url => fetch(url + round, {mode: "no-cors", signal: AbortSignal.timeout(LIMIT)})));
+  for (let round = 0; round < 4; round++) {
+    const options = {mode: "no-cors", signal: AbortSignal.timeout(LIMIT)};
+    await Promise.allSettled(REBINDING.map(url => fetch(url + round, options)));
+  }
   await wait(PAUSE);
   document.title = "done";
 })();
@@ -70,8 +73,10 @@ const peers = window.peers = [];
 def build_page(urls: list[str]) -> str:
     """Return the page with its attacks. Where connections succeed, some of them never end."""
     limit = "20000" if len(urls) >= len(SOME_URLS) else "4000"
+    pause = "500" if len(urls) >= len(SOME_URLS) else "5000"
     return (
         PAGE.replace("LIMIT", limit)
+        .replace("PAUSE", pause)
         .replace("URLS", json.dumps(urls).replace("<", "\\u003c"), 1)
         .replace("REBINDING", json.dumps(REBINDING))
     )
@@ -129,7 +134,7 @@ async def main(mode: str) -> None:
         await browser.navigate("attack", UrlTarget.of("http://attacker.example/attack"))
         attacking = browser._sessions["attack"]._get_page()
         async with asyncio.timeout(110):
-            while await attacking.title() != "done":
+            while await attacking.title() != "done":  # noqa: ASYNC110 - of a page
                 await asyncio.sleep(0.1)
         page_names = dict(network.names)
         cpu_seconds = measure_cpu_seconds()

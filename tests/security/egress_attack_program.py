@@ -4,7 +4,7 @@ Started by test_closed_network.py in a closed network: `python -m tests.security
 """
 
 import asyncio
-import datetime
+import datetime as dt
 import json
 import os
 import ssl
@@ -28,9 +28,9 @@ def make_certificate(folder: Path, name: str, hosts: list[str], issuer: tuple | 
     """Write a certificate and its key, signed by an issuer or by itself; return both."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
+    now = dt.datetime.now(dt.UTC)
     issued_by = (subject, key) if issuer is None else (issuer[0].subject, issuer[1])
-    usage = {name: issuer is None for name in ("key_cert_sign", "crl_sign")}
+    usage = dict.fromkeys(("key_cert_sign", "crl_sign"), issuer is None)
     others = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
     unused = dict.fromkeys((*others, "encipher_only", "decipher_only"), False)
     certificate = (
@@ -39,8 +39,8 @@ def make_certificate(folder: Path, name: str, hosts: list[str], issuer: tuple | 
         .issuer_name(issued_by[0])
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
         .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
         .add_extension(x509.KeyUsage(digital_signature=True, **usage, **unused), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)

@@ -8,6 +8,8 @@ from perdure.files.jail import digest_of
 from perdure.hosts import LocalFiles, LocalSearch, LocalShell
 from perdure.testing import MemoryFiles, ScriptedBrowser, ScriptedModel, ScriptedPage, ScriptedWeb, call
 from perdure.testing.scripted_shell import ScriptedShell
+from perdure.toolkits.browser_backend import BrowserElement, BrowserFrame, BrowserSnapshot
+from perdure.toolkits.browser_tools import browser_tools, format_browser_element, format_browser_snapshot
 from perdure.toolkits.code_execution import code_execution_tool
 from perdure.toolkits.edit_ladder import EditStep, apply_edit
 from perdure.toolkits.edit_tool import edit_tool
@@ -19,8 +21,6 @@ from perdure.toolkits.search_tools import format_matches, glob_tool, grep_tool
 from perdure.toolkits.shell import build_output, shell_tools
 from perdure.toolkits.shell_backend import Confinement, ShellCommand, ShellResult, StreamOutput
 from perdure.toolkits.web_backend import WebFetchRequest, WebFetchResult, WebSearchQuery, WebSearchResult
-from perdure.toolkits.browser_backend import BrowserElement, BrowserFrame, BrowserSnapshot
-from perdure.toolkits.browser_tools import browser_tools, format_browser_element, format_browser_snapshot
 from perdure.toolkits.web_tools import format_fetched_page, format_search_results, web_fetch_tool, web_search_tool
 from tests.coming_from.shows import shows
 
