@@ -683,6 +683,7 @@ TESTING_TABLE: dict[str, Sequence[Bad] | Never] = {
     "ScriptedBrowser": [
         bad(lambda: ScriptedBrowser({"https://x.org": 5}), "{'https://x.org': 5}", "a ScriptedPage"),
     ],
+    "ScriptedPage": Never("a value; `ScriptedBrowser` checks what it is given"),
     "ScriptedWeb": [
         bad(lambda: ScriptedWeb({"https://x.org": 5}), "{'https://x.org': 5}", "a WebFetchResult"),
         bad(lambda: ScriptedWeb({"x.org": "page"}), "'x.org'", "complete URL"),

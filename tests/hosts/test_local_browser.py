@@ -62,17 +62,20 @@ class Site(Playback):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site():
+    place: list[int] = []
+
     def answer(received: Received) -> Reply:
         path = received.path.partition("?")[0]
         if path == "/redirect":
             return Reply(b"", 302, {"location": "http://10.0.0.1/"}, framing="close")
         if path == "/file.txt":
             return Reply(b"the file", media_type="text/plain", framing="length")
-        page = PAGES.get(path, f"<title>{path}</title><p>{received.path}").replace("PORT", str(site.port))
+        page = PAGES.get(path, f"<title>{path}</title><p>{received.path}").replace("PORT", str(place[0]))
         return Reply(page.encode(), media_type="text/html; charset=utf-8", framing="close")
 
-    async with Site(answer) as site:
-        yield site
+    async with Site(answer) as own:
+        place.append(own.port)
+        yield own
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -289,6 +292,7 @@ async def test_nothing_of_the_browser_outlives_a_killed_host(site):
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PROGRAM, f"{site.base_url}/", stdout=asyncio.subprocess.PIPE
     )
+    assert process.stdout is not None
     async with asyncio.timeout(60):
         folder = (await process.stdout.readline()).decode().strip()
     assert list_users(folder)

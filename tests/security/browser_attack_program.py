@@ -1,8 +1,8 @@
 """Let a hostile page try, in every way that pages have, to make the browser connect to what is not public.
 
 Started by test_browser_ssrf.py in a closed network: `python -m tests.security.browser_attack_program MODE`. In the mode
-`closed` the browser is as users have it; `closed_long` tries more URLs. The other modes leave out what closes a way, and
-show that it would be found.
+`closed` the browser is as users have it; `closed_long` tries more URLs. The other modes leave out what closes a
+way: they show that it would be found.
 """
 
 import asyncio
