@@ -48,7 +48,9 @@ const ways = [
 const attempt = async (url, index) => {
   try { ways[index % ways.length](url); } catch (error) {}
   const options = {mode: "no-cors", signal: AbortSignal.timeout(LIMIT)};
-  await Promise.allSettled([fetch(url, options), fetch("/redirect?to=" + encodeURIComponent(url), options)]);
+  const redirect = "/redirect?to=" + encodeURIComponent(url), isLong = LONG;
+  await Promise.allSettled([index % 2 || isLong ? fetch(url, options) : 0, index % 2 ? 0 : fetch(redirect, options)]);
+  if (isLong && index % 2) await fetch(redirect, options).catch(() => 0);
 };
 const peers = window.peers = [];
 (async () => {
@@ -77,6 +79,7 @@ def build_page(urls: list[str]) -> str:
     return (
         PAGE.replace("LIMIT", limit)
         .replace("PAUSE", pause)
+        .replace("LONG", "true" if len(urls) == len(URLS) else "false")
         .replace("URLS", json.dumps(urls).replace("<", "\\u003c"), 1)
         .replace("REBINDING", json.dumps(REBINDING))
     )
@@ -124,7 +127,7 @@ async def main(mode: str) -> None:
     chromium_flags.build_flags = lambda *args, **options: [
         each for each in build_flags(*args, **options) if not (dropped and each.startswith(dropped))
     ]
-    urls = {"closed": SOME_URLS, "closed_long": URLS}.get(mode, URLS[::12])
+    urls = {"closed": SOME_URLS, "closed_long": URLS}.get(mode, URLS[::24])
     page = build_page(urls).encode("utf-8", "replace")
     refused = 0
     async with (
