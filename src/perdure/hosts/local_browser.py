@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final, Self
 
@@ -179,7 +179,7 @@ class LocalBrowser:
     # -- lifecycle -----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _use_pages(self, session: str) -> AsyncIterator[SessionPages]:
+    async def _use_pages(self, session: str) -> AsyncGenerator[SessionPages, None]:
         """Give the pages of a session, while no other step is done in them."""
         process = await self._get_process()
         pages = self._sessions.pop(session, None)

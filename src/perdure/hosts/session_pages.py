@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -278,7 +278,7 @@ class SessionPages:
             raise ToolError("the page does not react") from None
 
     @contextlib.asynccontextmanager
-    async def _translate_errors(self, denials_since: int | None = None) -> AsyncIterator[None]:
+    async def _translate_errors(self, denials_since: int | None = None) -> AsyncGenerator[None, None]:
         """Raise `ToolError` for an error of Playwright, and `EgressDenied` if the proxy has refused a tunnel."""
         from playwright.async_api import Error
 

@@ -300,7 +300,7 @@ class _Transfer:
         finally:
             for each in tasks:
                 each.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(sending, receiving, watching, return_exceptions=True)
 
     async def _send_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Send all that the program writes; return False if that is more than the limit."""
