@@ -96,6 +96,7 @@ from perdure.testing import (
     MemoryFiles,
     Recorder,
     Reply,
+    ScriptedBrowser,
     ScriptedModel,
     ScriptedShell,
     ScriptedWeb,
@@ -679,6 +680,10 @@ TESTING_TABLE: dict[str, Sequence[Bad] | Never] = {
         bad(lambda: ScriptedShell({"ls": 5}), "{'ls': 5}", "a ShellResult"),
         bad(lambda: ScriptedShell({5: "x"}), "{5: 'x'}", "a ShellResult"),
     ],
+    "ScriptedBrowser": [
+        bad(lambda: ScriptedBrowser({"https://x.org": 5}), "{'https://x.org': 5}", "a ScriptedPage"),
+    ],
+    "ScriptedPage": Never("a value; `ScriptedBrowser` checks what it is given"),
     "ScriptedWeb": [
         bad(lambda: ScriptedWeb({"https://x.org": 5}), "{'https://x.org': 5}", "a WebFetchResult"),
         bad(lambda: ScriptedWeb({"x.org": "page"}), "'x.org'", "complete URL"),

@@ -171,6 +171,8 @@ OWN_FILES = {
     "hosts.output_capture": "spool files, in a folder of its own",
     "hosts.sandbox_placeholder_lock": "lock files, in a folder of its own",
     "hosts.process_tree": "what the kernel says about processes",
+    "hosts.browser_launcher": "the pipe that its host has made",
+    "hosts.chromium_process": "the pipe in the folder that it has made",
     "hosts.supervisor": "what the kernel says about processes, and the environment that the host has written down",
     "interaction.grant_file": "the record of grants",
     "models.codex.login_file": "the login of another program",

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from perdure.files.file_snapshot_folder import SnapshotFolder
     from perdure.net.egress_policy import EgressPolicy
+    from perdure.net.egress_proxy import ProxyLimits
 
     from .brave_search import BraveSearch
+    from .local_browser import LocalBrowser
     from .local_files import LocalFiles
     from .local_git import LocalGit
     from .local_search import LocalSearch
@@ -19,11 +21,13 @@ __all__ = [
     "BraveSearch",
     "CommandLimits",
     "EgressPolicy",
+    "LocalBrowser",
     "LocalFiles",
     "LocalGit",
     "LocalSearch",
     "LocalShell",
     "LocalWeb",
+    "ProxyLimits",
     "SearxngSearch",
     "SnapshotFolder",
     "WikipediaSearch",
@@ -34,11 +38,13 @@ _PLACES = {
     "CommandLimits": "perdure.hosts.local_shell",
     "EgressPolicy": "perdure.net.egress_policy",
     "SnapshotFolder": "perdure.files.file_snapshot_folder",
+    "LocalBrowser": "perdure.hosts.local_browser",
     "LocalFiles": "perdure.hosts.local_files",
     "LocalGit": "perdure.hosts.local_git",
     "LocalSearch": "perdure.hosts.local_search",
     "LocalShell": "perdure.hosts.local_shell",
     "LocalWeb": "perdure.hosts.local_web",
+    "ProxyLimits": "perdure.net.egress_proxy",
     "SearxngSearch": "perdure.hosts.searxng_search",
     "WikipediaSearch": "perdure.hosts.wikipedia_search",
 }

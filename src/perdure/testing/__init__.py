@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .fake_clock import FakeClock
     from .memory_files import MemoryFiles
     from .model_contract import check_model
+    from .scripted_browser import ScriptedBrowser, ScriptedPage
     from .scripted_model import Scripted, ScriptedModel, ScriptEnded
     from .scripted_reply import Pause, Reply, call, calls, pause, thinking
     from .scripted_shell import ScriptedShell
@@ -25,7 +26,9 @@ __all__ = [
     "Reply",
     "ScriptEnded",
     "Scripted",
+    "ScriptedBrowser",
     "ScriptedModel",
+    "ScriptedPage",
     "ScriptedShell",
     "ScriptedWeb",
     "assert_cache_stable",
@@ -45,7 +48,9 @@ _PLACES = {
     "Reply": "scripted_reply",
     "ScriptEnded": "scripted_model",
     "Scripted": "scripted_model",
+    "ScriptedBrowser": "scripted_browser",
     "ScriptedModel": "scripted_model",
+    "ScriptedPage": "scripted_browser",
     "ScriptedShell": "scripted_shell",
     "ScriptedWeb": "scripted_web",
     "assert_cache_stable": "cache_stability",

@@ -40,7 +40,7 @@ _MOST_SNIPPET_CHARACTERS: Final = 1_000
 
 def web_fetch_tool(web: WebFetchBackend) -> Tool[..., Any]:
     """Return the tool `web_fetch`, which fetches a page and returns its text, once a call is allowed."""
-    _check_backend("web_fetch_tool", web, ("check_url", "fetch"), "LocalWeb()")
+    check_web_backend("web_fetch_tool", web, ("check_url", "fetch"), "LocalWeb()")
 
     @tool(
         effect="read",
@@ -80,7 +80,7 @@ def web_fetch_tool(web: WebFetchBackend) -> Tool[..., Any]:
 
 def web_search_tool(search: WebSearchBackend) -> Tool[..., Any]:
     """Return the tool `web_search`, which finds pages of the web."""
-    _check_backend("web_search_tool", search, ("search",), "WikipediaSearch()")
+    check_web_backend("web_search_tool", search, ("search",), "WikipediaSearch()")
 
     @tool(
         effect="read",
@@ -121,7 +121,7 @@ def format_fetched_page(page: WebFetchResult, offset: int = 0, max_bytes: int = 
         text = read_page_text(page.body, page.content_type, page.url)
     except ToolError as error:
         raise ToolError(f"{header} cannot be read: {error}") from None
-    shown = _cut_text(text[offset:], max_bytes)
+    shown = cut_text(text[offset:], max_bytes)
     end = offset + len(shown)
     body = shown.removesuffix("\n") if text else "(no text)"
     return "\n".join([header, *notes, "", body, *_describe_rest(page, offset, end, len(text))]).rstrip()
@@ -151,7 +151,7 @@ def _describe_rest(page: WebFetchResult, offset: int, end: int, total: int) -> l
     return notes
 
 
-def _cut_text(text: str, max_bytes: int) -> str:
+def cut_text(text: str, max_bytes: int) -> str:
     """Return as much of a text as fits, up to the end of a line if there is one in its second half."""
     shown = text[:max_bytes].encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore")
     if len(shown) == len(text):
@@ -193,7 +193,8 @@ def _refuse_early(web: WebFetchBackend) -> Callable[[Any, dict[str, Any]], Skip 
     return check
 
 
-def _check_backend(owner: str, backend: object, methods: Sequence[str], example: str) -> None:
+def check_web_backend(owner: str, backend: object, methods: Sequence[str], example: str) -> None:
+    """Raise `ConfigError` unless an object has these methods, which a backend of the web or browser tools needs."""
     missing = [each for each in methods if not callable(getattr(backend, each, None))]
     if isinstance(backend, type) or missing:
         raise ConfigError(f"{owner}({backend!r}): give a backend with {', '.join(methods)}, such as {example}")

@@ -6,8 +6,10 @@ from perdure import Agent, allow_all
 from perdure.core.path_target import PathTarget
 from perdure.files.jail import digest_of
 from perdure.hosts import LocalFiles, LocalSearch, LocalShell
-from perdure.testing import MemoryFiles, ScriptedModel, ScriptedWeb, call
+from perdure.testing import MemoryFiles, ScriptedBrowser, ScriptedModel, ScriptedPage, ScriptedWeb, call
 from perdure.testing.scripted_shell import ScriptedShell
+from perdure.toolkits.browser_backend import BrowserElement, BrowserFrame, BrowserSnapshot
+from perdure.toolkits.browser_tools import browser_tools, format_browser_element, format_browser_snapshot
 from perdure.toolkits.code_execution import code_execution_tool
 from perdure.toolkits.edit_ladder import EditStep, apply_edit
 from perdure.toolkits.edit_tool import edit_tool
@@ -261,6 +263,38 @@ async def test_a_host_fetches_and_searches_and_the_tools_format_it():
         "https://example.org/lamp (200 text/plain)\n\nhello",
     ]
     assert web.asked == [WebSearchQuery("lamp", 3), "https://example.org/lamp"]
+
+
+@shows(
+    "open-agent-loops",
+    "BrowserSession",
+    "BrowserSnapshot",
+    "BrowserElement",
+    "browserTools",
+    "formatBrowserSnapshot",
+    'tool."browser_navigate"',
+    'tool."browser_click"',
+    'tool."browser_type"',
+)
+async def test_a_browser_is_navigated_clicked_and_typed_into():
+    page = ScriptedPage("Lamps", "", {"Oil": "https://example.org/oil"}, ["Search"])
+    browser = ScriptedBrowser({"https://example.org/": page, "https://example.org/oil": "It burns."})
+    model = ScriptedModel(
+        call("browser_navigate", url="https://example.org/"),
+        call("browser_type", ref="e2", text="oil"),
+        call("browser_click", ref="e3"),
+        "Done.",
+    )
+    outcome = await Agent(model, tools=browser_tools(browser), permission=allow_all).run("Find the oil lamp.")
+    texts = [each.text for message in outcome.new_messages for each in message.tool_results]
+    assert texts[0] == 'Lamps — https://example.org/\n\n[e1] link "Oil"\n[e2] textbox "Search"'
+    assert '[e4] textbox "Search" = "oil"' in texts[1]
+    assert texts[2].endswith("It burns.")
+    element = BrowserElement("e1", "link", "Oil", "https://example.org/")
+    frame = BrowserFrame("https://example.org/", format_browser_element(element), [element])
+    snapshot = BrowserSnapshot("https://example.org/", "Lamps", [frame])
+    assert format_browser_snapshot(snapshot) == 'Lamps — https://example.org/\n\n[e1] link "Oil"'
+    assert snapshot.elements == [element]
 
 
 @shows("open-agent-loops", "formatWebFetchResult", "formatWebSearchResults")

@@ -1,0 +1,125 @@
+"""A running Chromium, driven by Playwright, behind an egress proxy: started, and ended with all its processes."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from perdure.core.error import ConfigError, ToolError
+from perdure.net.egress_proxy import EgressProxy
+
+from . import browser_launcher, chromium_flags
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Playwright
+
+START_SECONDS: Final = 60.0
+_CLOSE_SECONDS: Final = 5.0
+_END_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.02
+_MOST_REASON_CHARACTERS: Final = 500
+_PASSED_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "TZ", "FONTCONFIG_FILE", "FONTCONFIG_PATH", "LD_LIBRARY_PATH")
+"""The variables of this process that Chromium gets; no other, because they may be secret."""
+
+
+def require_playwright() -> None:
+    """Raise `ConfigError`, which says how to install it, if Playwright is not installed. Does not import it."""
+    from importlib.util import find_spec
+
+    if find_spec("playwright") is None:
+        raise ConfigError("LocalBrowser needs playwright, which is not installed: pip install 'perdure[browser]'")
+    if not hasattr(os, "mkfifo"):
+        raise ConfigError("LocalBrowser needs named pipes, which this system does not have")
+
+
+class ChromiumProcess:
+    """A Chromium that has started, with a folder of its own. All of it is gone after `close`.
+
+    Also when this process is killed: then its supervisor ends its processes, and removes the folder.
+    """
+
+    def __init__(self, folder: str, control: int, playwright: "Playwright", browser: "Browser") -> None:
+        self.browser = browser
+        """The browser, as Playwright drives it."""
+        self.folder = folder
+        """The folder of its profile and downloads."""
+        self._control = control
+        self._playwright = playwright
+
+    @classmethod
+    async def start(
+        cls, executable: str, proxy: EgressProxy, *, viewport: tuple[int, int], sandbox: bool
+    ) -> "ChromiumProcess":
+        """Start Chromium. Raises `ToolError`, with what it has written, if it does not start."""
+        from playwright.async_api import Error, async_playwright
+
+        folder = tempfile.mkdtemp(prefix="perdure-browser-")
+        pipe = str(Path(folder, "control"))
+        os.mkfifo(pipe, 0o600)
+        control = os.open(pipe, os.O_RDWR)  # for both ends: opening one waits for the other
+        playwright: Playwright | None = None
+        try:
+            playwright = await async_playwright().start()
+            command = [
+                executable,
+                *chromium_flags.build_flags(str(Path(folder, "profile")), proxy.url, viewport, sandbox=sandbox),
+            ]
+            browser = await playwright.chromium.launch(
+                executable_path=sys.executable,
+                args=["-I", "-S", str(Path(browser_launcher.__file__)), pipe, folder, *command],
+                ignore_default_args=True,
+                env=cast("dict[str, str | float | bool]", build_environment(folder)),
+                proxy={"server": proxy.url, "username": proxy.username, "password": proxy.password},
+                downloads_path=str(Path(folder, "downloads")),
+                handle_sigint=False,
+                handle_sigterm=False,
+                handle_sighup=False,
+                timeout=START_SECONDS * 1_000,
+            )
+        except BaseException as error:
+            await _end_processes(folder, control, playwright)
+            if isinstance(error, (Error, OSError)):
+                reason = str(error)[-_MOST_REASON_CHARACTERS:]
+                raise ToolError(f"the browser {executable!r} does not start: {reason}") from None
+            raise
+        return cls(folder, control, playwright, browser)
+
+    async def close(self) -> None:
+        """Close the browser, and wait until all of its processes have ended. May be called twice."""
+        control, self._control = self._control, -1
+        if control < 0:
+            return
+        await _wait_briefly(self.browser.close())
+        await _end_processes(self.folder, control, self._playwright)
+
+
+async def _end_processes(folder: str, control: int, playwright: "Playwright | None") -> None:
+    """End all processes below the supervisor, then the driver, and remove the folder."""
+    with contextlib.suppress(OSError):
+        os.write(control, b"x")
+    os.close(control)
+    if playwright is not None:
+        await _wait_briefly(playwright.stop())
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_END_SECONDS):
+            while await asyncio.to_thread(os.path.exists, Path(folder, "profile")):  # noqa: ASYNC110 - other processes
+                await asyncio.sleep(_LOOK_SECONDS)  # the launcher removes it, once the last process has ended
+    await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+async def _wait_briefly(closing: Awaitable[Any]) -> None:
+    """Wait for a part that is being closed; what does not react, or fails, is ended in another way."""
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await closing
+
+
+def build_environment(folder: str) -> dict[str, str]:
+    """Return the environment of Chromium: no secrets of this process, and a home of its own."""
+    passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
+    return {**passed, "HOME": folder, "TMPDIR": folder, "XDG_CONFIG_HOME": folder, "XDG_CACHE_HOME": folder}

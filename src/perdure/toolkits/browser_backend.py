@@ -1,0 +1,140 @@
+"""The backend of the browser tools: a protocol for a browser with one set of pages for each session, and its values.
+
+`perdure.hosts.LocalBrowser` drives a Chromium of this machine; `perdure.testing.ScriptedBrowser` has pages in a table.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from perdure.core.url_target import UrlTarget
+
+ScrollDirection: TypeAlias = Literal["up", "down", "top", "bottom"]
+"""Where a page is scrolled: by a screen, or to one of its ends."""
+
+
+class BrowserElement(Struct, frozen=True):
+    """An element of a page that can be clicked, typed into or chosen from."""
+
+    ref: str
+    """The reference by which tools name it; no other element of the browser has the same, in any session."""
+    role: str
+    """Its kind, such as `link`, `button`, `textbox`, `checkbox` or `combobox`."""
+    name: str
+    """Its label, as people read it."""
+    url: str
+    """The address of the frame that it is in, which may be another than that of the page."""
+    value: str = ""
+    """What it contains; passwords are not shown."""
+    state: Sequence[str] = ()
+    """Such as `checked` or `disabled`."""
+    options: Sequence[str] = ()
+    """The options of a list to choose from."""
+
+
+class BrowserFrame(Struct, frozen=True):
+    """A document that a page shows: the page itself, or a frame in it."""
+
+    url: str
+    text: str
+    """Its visible text, in which `[ref]` marks the elements."""
+    elements: Sequence[BrowserElement] = ()
+    is_truncated: bool = False
+    """True if there was more than the backend reads."""
+
+
+class BrowserSnapshot(Struct, frozen=True):
+    """A page as text: its address, title, visible text and elements."""
+
+    url: str
+    title: str
+    frames: Sequence[BrowserFrame]
+    """The page itself, then the frames in it."""
+    notes: Sequence[str] = ()
+    """What else has happened, such as a dialog or a new tab, in a sentence each."""
+
+    @property
+    def elements(self) -> list[BrowserElement]:
+        """The elements of all frames."""
+        return [each for frame in self.frames for each in frame.elements]
+
+
+class BrowserImage(Struct, frozen=True):
+    """A picture of a page."""
+
+    url: str
+    """The address of the page."""
+    frame_urls: Sequence[str]
+    """The addresses of all frames in it."""
+    data: bytes
+    media_type: str = "image/png"
+
+
+class BrowserDownload(Struct, frozen=True):
+    """A file that a page has offered for download."""
+
+    url: str
+    name: str
+    """The file name that the page suggests."""
+    data: bytes
+
+
+class BrowserBackend(Protocol):
+    """Protocol of a browser. Each session has pages, cookies and storage of its own, under its id.
+
+    It connects to public addresses only, for everything that a page loads. Methods raise `ToolError` or `NetError` with
+    the reason, also for a `ref` that is not in the latest snapshot of the session.
+    """
+
+    def check_url(self, target: UrlTarget) -> None:
+        """Raise an error if this URL is never visited, before a person is asked about it. Must not use the network."""
+        ...
+
+    def find_element(self, ref: str) -> BrowserElement | None:
+        """Return the element of a reference, in the latest snapshot of any session; `None` if there is none."""
+        ...
+
+    async def navigate(self, session: str, target: UrlTarget) -> BrowserSnapshot:
+        """Visit a URL, and return the page that it leads to."""
+        ...
+
+    async def click(self, session: str, ref: str) -> BrowserSnapshot:
+        """Click on an element, and return the page after it."""
+        ...
+
+    async def type_text(self, session: str, ref: str, text: str, *, submit: bool = False) -> BrowserSnapshot:
+        """Replace the text of a field, press Enter if `submit`, and return the page after it."""
+        ...
+
+    async def select_option(self, session: str, ref: str, option: str) -> BrowserSnapshot:
+        """Choose an option of a list by its label or value, and return the page after it."""
+        ...
+
+    async def press_key(self, session: str, ref: str, key: str) -> BrowserSnapshot:
+        """Press a key, such as `Enter` or `Control+A`, in an element, and return the page after it."""
+        ...
+
+    async def scroll(self, session: str, direction: ScrollDirection) -> BrowserSnapshot:
+        """Scroll the page, and return it: more may be loaded."""
+        ...
+
+    async def go_back(self, session: str) -> BrowserSnapshot:
+        """Return to the page before, and return it."""
+        ...
+
+    async def take_snapshot(self, session: str) -> BrowserSnapshot:
+        """Return the current page as text."""
+        ...
+
+    async def take_screenshot(self, session: str, *, full_page: bool = False) -> BrowserImage:
+        """Return a picture of what is visible of the current page, or of all of it."""
+        ...
+
+    async def download(self, session: str, ref: str) -> BrowserDownload:
+        """Click on an element, and return the file that is downloaded by it."""
+        ...
+
+    async def close_session(self, session: str) -> bool:
+        """Close the pages of a session and forget its cookies; return False if it had none."""
+        ...

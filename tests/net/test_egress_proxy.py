@@ -1,0 +1,216 @@
+"""The egress proxy: who may use it, where it connects to, and when it closes a connection."""
+
+import asyncio
+import contextlib
+from base64 import b64encode
+
+import pytest
+
+from perdure.core.error import ConfigError
+from perdure.net.egress_policy import EgressPolicy
+from perdure.net.egress_proxy import EgressProxy, ProxyLimits
+from tests.net.connections import watch_connections
+from tests.wire.server import Playback, Reply
+
+HERE = EgressPolicy(private_networks=["127.0.0.1"], ports=None)
+SECONDS = 20
+
+
+async def talk(proxy: EgressProxy, head: str, body: bytes = b"", *, password: str | None = None) -> bytes:
+    """Send a request to the proxy, and return all that comes back."""
+    port = int(proxy.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    token = b64encode(f"{proxy.username}:{proxy.password if password is None else password}".encode()).decode()
+    writer.write(f"{head}\r\nProxy-Authorization: Basic {token}\r\n\r\n".encode() + body)
+    async with asyncio.timeout(SECONDS):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
+@contextlib.asynccontextmanager
+async def open_tunnel(proxy: EgressProxy, place: str):
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(proxy.url.rpartition(":")[2]))
+    token = b64encode(f"{proxy.username}:{proxy.password}".encode()).decode()
+    writer.write(f"CONNECT {place} HTTP/1.1\r\nProxy-Authorization: Basic {token}\r\n\r\n".encode())
+    async with asyncio.timeout(SECONDS):
+        yield (await reader.readuntil(b"\r\n\r\n")).decode(), reader, writer
+    writer.close()
+
+
+async def test_a_plain_request_is_passed_on_without_the_password():
+    async with (
+        Playback([Reply(b"hello", framing="close", media_type="text/plain")]) as server,
+        EgressProxy(HERE) as proxy,
+    ):
+        place = f"127.0.0.1:{server.port}"
+        head = f"POST http://{place}/a?b=c HTTP/1.1\r\nHost: evil.example\r\nX-Own: 1\r\nContent-Length: 3"
+        answer = await talk(proxy, head, b"abcGET http://10.0.0.1/ HTTP/1.1\r\n\r\n")
+    assert answer.endswith(b"hello")
+    assert b"\r\nConnection: close\r\n" in answer
+    [received] = server.received
+    assert (received.method, received.path, received.body) == ("POST", "/a?b=c", b"abc")
+    assert (received.headers["host"], received.headers["x-own"]) == (place, "1")
+    assert "proxy-authorization" not in received.headers
+    assert proxy.connection_count == 1
+
+
+async def test_a_tunnel_carries_bytes_both_ways():
+    async with (
+        Playback([Reply(b"hello", framing="close", media_type="text/plain")]) as server,
+        EgressProxy(HERE) as proxy,
+        open_tunnel(proxy, f"127.0.0.1:{server.port}") as (head, reader, writer),
+    ):
+        assert head.startswith("HTTP/1.1 200")
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await reader.readuntil(b"hello")
+
+
+async def test_without_the_password_nothing_is_connected_to():
+    async with EgressProxy(HERE) as proxy:
+        with watch_connections() as connections:
+            answer = await talk(proxy, "CONNECT 127.0.0.1:9 HTTP/1.1", password="wrong")
+    assert answer.startswith(b"HTTP/1.1 407")
+    assert b"Proxy-Authenticate: Basic" in answer
+    assert connections == ["127.0.0.1"]  # our own, to the proxy
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("CONNECT 127.0.0.1:443", "not public"),
+        ("CONNECT 169.254.169.254:80", "never allowed"),
+        ("CONNECT [::1]:443", "not public"),
+        ("CONNECT example.org:22", "port 22"),
+        ("CONNECT private.example:443", "not public"),
+        ("GET http://10.0.0.1/", "not public"),
+        ("GET http://0x7f000001/", "not public"),
+        ("GET http://private.example/", "not public"),
+    ],
+)
+async def test_what_is_not_public_is_denied_and_noted(line, reason):
+    async def look_up(_host: str, _port: int) -> tuple[str, ...]:
+        return ("93.184.216.34", "10.0.0.1")
+
+    async with EgressProxy(look_up=look_up) as proxy:
+        with watch_connections() as connections:
+            answer = await talk(proxy, f"{line} HTTP/1.1")
+    assert answer.startswith(b"HTTP/1.1 403")
+    assert connections == ["127.0.0.1"]
+    [denial] = proxy.list_denials()
+    assert reason in denial.reason
+    assert proxy.list_denials(proxy.denial_count) == []
+
+
+async def test_the_connection_goes_to_the_address_that_was_checked():
+    answers = iter([("127.0.0.1",), ("10.0.0.1",)])
+
+    async def rebinding(_host: str, _port: int) -> tuple[str, ...]:
+        return next(answers)
+
+    async with (
+        Playback(lambda _: Reply(b"x", framing="close")) as server,
+        EgressProxy(HERE, look_up=rebinding) as proxy,
+    ):
+        first, second = [await talk(proxy, f"GET http://a.example:{server.port}/ HTTP/1.1") for _ in range(2)]
+    assert first.startswith(b"HTTP/1.1 200")
+    assert second.startswith(b"HTTP/1.1 403")
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("nonsense", 400),
+        ("GET /path HTTP/1.1", 400),
+        ("GET https://example.org/ HTTP/1.1", 400),
+        ("CONNECT a@example.org:443 HTTP/1.1", 400),
+        ("POST http://127.0.0.1:PORT/ HTTP/1.1\r\nTransfer-Encoding: chunked", 411),
+        ("POST http://127.0.0.1:PORT/ HTTP/1.1\r\nContent-Length: x", 400),
+        ("POST http://127.0.0.1:PORT/ HTTP/1.1\r\nContent-Length: 9000", 413),
+        ("GET http://nowhere.example/ HTTP/1.1", 502),
+        ("GET http://127.0.0.1:1/ HTTP/1.1", 502),
+    ],
+)
+async def test_a_request_that_cannot_be_served_gets_an_error(head, status):
+    async def find_nothing(_host: str, _port: int) -> tuple[str, ...]:
+        raise OSError("no such name")
+
+    limits = ProxyLimits(max_upload_bytes=1_000)
+    async with Playback([]) as server, EgressProxy(HERE, look_up=find_nothing, limits=limits) as proxy:
+        answer = await talk(proxy, head.replace("PORT", str(server.port)))
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+    assert server.received == []
+
+
+async def test_a_tunnel_ends_at_the_limit_of_what_may_be_sent():
+    limits = ProxyLimits(max_upload_bytes=100_000)
+    async with (
+        Playback(lambda _: Reply(b"", end="stall", headless=True)) as server,
+        EgressProxy(HERE, limits=limits) as proxy,
+        open_tunnel(proxy, f"127.0.0.1:{server.port}") as (_, reader, writer),
+    ):
+        with contextlib.suppress(ConnectionError):
+            for _ in range(100):
+                writer.write(b"x" * 10_000)
+                await writer.drain()
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+
+
+async def test_a_tunnel_ends_at_the_limit_of_what_may_be_received():
+    limits = ProxyLimits(max_download_bytes=100_000)
+    endless = Reply(b"x" * 50_000, end="repeat")
+    async with Playback([endless]) as server, EgressProxy(HERE, limits=limits) as proxy:
+        answer = await talk(proxy, f"GET http://127.0.0.1:{server.port}/ HTTP/1.1")
+    assert len(answer) <= 100_000
+
+
+async def test_an_idle_tunnel_is_closed():
+    limits = ProxyLimits(idle_seconds=0.05)
+    async with (
+        Playback([]) as server,
+        EgressProxy(HERE, limits=limits) as proxy,
+        open_tunnel(proxy, f"127.0.0.1:{server.port}") as (_, reader, _writer),
+    ):
+        assert await reader.read() == b""
+
+
+async def test_a_tunnel_is_closed_when_its_time_is_over():
+    limits = ProxyLimits(max_seconds=0.5)
+    async with (
+        Playback([]) as server,
+        EgressProxy(HERE, limits=limits) as proxy,
+        open_tunnel(proxy, f"127.0.0.1:{server.port}") as (_, reader, _writer),
+    ):
+        assert await reader.read() == b""
+
+
+async def test_there_are_not_more_connections_than_the_limit():
+    async with (
+        Playback([]) as server,
+        EgressProxy(HERE, limits=ProxyLimits(max_connections=1)) as proxy,
+        open_tunnel(proxy, f"127.0.0.1:{server.port}"),
+    ):
+        assert (await talk(proxy, "CONNECT 127.0.0.1:9 HTTP/1.1")).startswith(b"HTTP/1.1 503")
+
+
+async def test_closing_ends_open_tunnels_and_may_be_done_twice():
+    async with Playback([]) as server:
+        proxy = EgressProxy(HERE)
+        await proxy.start()
+        async with open_tunnel(proxy, f"127.0.0.1:{server.port}") as (_, reader, _writer):
+            await proxy.aclose()
+            await proxy.aclose()
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+        with pytest.raises(RuntimeError, match="not started"):
+            _ = proxy.url
+
+
+def test_bad_options_are_refused():
+    with pytest.raises(ConfigError, match="without proxy="):
+        EgressProxy(EgressPolicy(proxy="http://proxy.example:3128"))
+    with pytest.raises(ConfigError, match="idle_seconds"):
+        ProxyLimits(idle_seconds="soon")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="max_connections"):
+        ProxyLimits(max_connections=0)
