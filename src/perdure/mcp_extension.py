@@ -10,7 +10,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from .core import argument_checks
 from .core.error import ConfigError, ToolError
@@ -184,11 +184,13 @@ class McpServers:
     def _is_local(self, name: str) -> bool:
         return self.pool.servers[name].transport == "stdio"
 
-    async def __aenter__(self) -> "McpServers":
+    async def __aenter__(self) -> Self:
+        """Connect to all servers until the block ends, without an agent."""
         self._own_block = self._open()
-        return await self._own_block.__aenter__()
+        await self._own_block.__aenter__()
+        return self
 
-    async def __aexit__(self, *error: object) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._own_block.__aexit__(None, None, None)
 
 

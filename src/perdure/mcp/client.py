@@ -123,8 +123,8 @@ class McpClient:
         """Call a tool by the server's own name, and return its result.
 
         Raises `McpError` for an error that the server reports, `NotStarted` if the call was certainly not made, and
-        `FateUnknown` if nobody can know. A read is made again once after a lost connection. With `expected`, the call is
-        refused if the server now lists the tool differently.
+        `FateUnknown` if nobody can know. A read is made again once after a lost connection. With `expected`, it
+        is refused if the server now lists the tool differently.
         """
         time_limit = CallTimeLimit(self.server)
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 import mcp_types
 from mcp import Client
@@ -243,8 +243,8 @@ class McpConnection:
         for request in [*self._making.values()]:
             request.fail(McpUnreachable(self.end_reason, was_sent=True))
         while not self._requests.empty():
-            if (request := self._requests.get_nowait()) is not None:
-                request.fail(problem)
+            if (waiting := self._requests.get_nowait()) is not None:
+                waiting.fail(problem)
 
     # -- what the server sends by itself -------------------------------------------------------------------------------
 
@@ -296,7 +296,8 @@ async def _accept_result(name: str, result: mcp_types.CallToolResult) -> None:
 
 def describe_connection_error(error: BaseException) -> str:
     """Return one line about why a connection could not be made, or was lost."""
-    while isinstance(error, BaseExceptionGroup) and error.exceptions:
-        error = error.exceptions[0]
-    text = str(error).strip().partition("\n")[0][:300]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    first: BaseException = error
+    while isinstance(first, BaseExceptionGroup):
+        first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
+    text = str(first).strip().partition("\n")[0][:300]
+    return f"{type(first).__name__}: {text}" if text else type(first).__name__

@@ -104,9 +104,9 @@ def build_question(server: str, params: "mcp_types.ElicitRequestParams") -> Serv
         if not isinstance(url, str) or not is_web_address(url):
             return None
         return ServerLink(f"The MCP server {server!r} asks you to open {url} in a browser: {message}")
-    schema = getattr(params, "requested_schema", None)
+    schema: Any = getattr(params, "requested_schema", None)
     try:
-        checked = check_json_schema(dict(schema)) if isinstance(schema, Mapping) else None
+        checked = check_json_schema(schema) if isinstance(schema, dict) else None
     except (ConfigError, TypeError, ValueError):
         return None
     if checked is None or checked.get("type", "object") != "object":

@@ -5,7 +5,7 @@ transport notes what came of the request: without it, an HTTP error could not be
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -159,11 +159,13 @@ async def open_http_streams(
             follow_redirects=False,
         )
 
-    streams: AbstractAsyncContextManager[Any]
     if is_sse:
-        async with sse_client(url, headers=dict(headers), auth=auth, httpx_client_factory=make_client) as streams:
+        opened = sse_client(url, headers=dict(headers), auth=auth, httpx_client_factory=make_client)
+        async with opened as streams:
             yield streams
         return
-    async with make_client(headers, auth=auth) as client:
-        async with streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as streams:
-            yield streams
+    async with (
+        make_client(headers, auth=auth) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as streams,
+    ):
+        yield streams

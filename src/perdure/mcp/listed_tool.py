@@ -4,7 +4,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import Struct
@@ -112,7 +112,7 @@ def _read_tool(server: str, values: Mapping[str, Any]) -> ListedTool:
         description=description,
         input_schema=input_schema,
         output_schema=output_schema,
-        annotations=dict(annotations) if isinstance(annotations, Mapping) else {},
+        annotations=dict(cast("Mapping[str, Any]", annotations)) if isinstance(annotations, Mapping) else {},
         parameters=build_parameters_from_json_schema(input_schema),
     )
 
@@ -124,7 +124,7 @@ def _check_size(kind: str, schema: object) -> dict[str, Any]:
     data = msgspec.json.encode(schema)
     if len(data) > MAX_SCHEMA_BYTES:
         raise ConfigError(f"its {kind} schema has {len(data)} bytes, and {MAX_SCHEMA_BYTES} are the most")
-    return dict(schema)
+    return dict(cast("Mapping[str, Any]", schema))
 
 
 def build_offered_name(server: str, tool: str) -> str:

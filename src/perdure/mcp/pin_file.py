@@ -4,7 +4,7 @@ The first listing of a server is pinned as it is. Later, a tool whose texts, sch
 new, stay off until they are approved; a server that is reached in another way is off as a whole.
 """
 
-# ruff: noqa: PTH103, PTH105, PTH108, PTH111, PTH116, PTH120, PTH123 - pathlib would cost every start milliseconds
+# ruff: noqa: PTH100, PTH103, PTH105, PTH108, PTH111, PTH116, PTH120, PTH123 - pathlib would cost every start milliseconds
 import contextlib
 import difflib
 import hashlib
@@ -58,7 +58,7 @@ class PinFile:
     """The pins of servers, in a file that only its owner can read; without a path, for this process alone."""
 
     def __init__(self, path: "str | os.PathLike[str] | None" = None) -> None:
-        self.path = None if path is None else os.path.abspath(os.path.expanduser(os.fspath(path)))  # noqa: PTH100
+        self.path: str | None = None if path is None else os.path.abspath(os.path.expanduser(os.fspath(path)))
         """The file."""
         self._pins: dict[str, ServerPin] = {}
 

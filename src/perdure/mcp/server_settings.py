@@ -86,9 +86,11 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit
         for name in ("permission", "trust_hints", "resources"):
             argument_checks.require_bool("McpServer", name, getattr(self, name))
         for name in ("include", "exclude"):
-            patterns: object = getattr(self, name)
-            if not isinstance(patterns, tuple | list) or not all(isinstance(each, str) for each in patterns):
-                argument_checks.raise_config_error("McpServer", name, patterns, "give a list of patterns")
+            patterns: Any = getattr(self, name)
+            if not isinstance(patterns, tuple | list) or not all(
+                isinstance(each, str) for each in cast("list[object]", patterns)
+            ):
+                argument_checks.raise_config_error("McpServer", name, "…", "give a list of patterns")
         for name in ("start_timeout_seconds", "call_timeout_seconds", "idle_seconds"):
             argument_checks.require_number("McpServer", name, getattr(self, name))
         if not isinstance(self.effects, Mapping):
