@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from msgspec import Struct
 
 from perdure.core.clock import SYSTEM_CLOCK
-from perdure.core.error import ConfigError, NotStarted, ToolError
+from perdure.core.error import ConfigError, NotStarted, PerdureError, ToolError
 from perdure.core.store import run_to_completion
 
 from .listed_tool import ListedTool, ToolListing, clean_text, read_listing
@@ -252,7 +252,7 @@ class McpClient:
             raise kind(self._say(str(error))) from error
         except MCPError as error:
             raise self._classify(error, record, connection) from error
-        except ToolError:
+        except PerdureError:
             raise
         except Exception as error:
             raise UnusableAnswer(self._say(f"its answer cannot be used: {_shorten(error)}")) from error
