@@ -183,7 +183,7 @@ async def test_a_person_answers_the_question_of_a_server():
         session = agent.session("x")
         running = asyncio.ensure_future(session.run("go"))
         async with asyncio.timeout(20):
-            while not (views := await session.display.slots()):
+            while not (views := await session.display.slots()):  # noqa: ASYNC110 - another process would do the same
                 await asyncio.sleep(0.01)
         assert views[0].renderer == "form"
         assert views[0].input["question"] == "The MCP server 's' asks: Which color?"

@@ -142,5 +142,5 @@ def test_when_the_host_is_killed_no_server_survives(tmp_path):
     killed = time.monotonic()
     while any(map(is_alive, pids)) and time.monotonic() < killed + 30:
         time.sleep(0.02)
-    print(f"the last of {len(pids)} servers ended {time.monotonic() - killed:.2f} s after its host")
+    print(f"the last of {len(pids)} servers ended {time.monotonic() - killed:.2f} s after its host")  # noqa: T201
     assert not any(map(is_alive, pids))

@@ -34,7 +34,7 @@ def test_servers_of_npm_are_installed_once(commands, monkeypatch):
 
 
 def test_without_npm_nothing_is_installed(commands, monkeypatch, capsys):
-    monkeypatch.setattr(mcp_servers.shutil, "which", lambda name: None)
+    monkeypatch.setattr(mcp_servers.shutil, "which", lambda _: None)
     mcp_servers.install_node_servers()
     assert commands == []
     assert "npm is missing" in capsys.readouterr().out
@@ -42,7 +42,7 @@ def test_without_npm_nothing_is_installed(commands, monkeypatch, capsys):
 
 @pytest.mark.parametrize("uv", ["/usr/bin/uv", None])
 def test_servers_of_pypi_get_an_environment_of_their_own(commands, monkeypatch, uv):
-    monkeypatch.setattr(mcp_servers.shutil, "which", lambda name: uv)
+    monkeypatch.setattr(mcp_servers.shutil, "which", lambda _: uv)
     mcp_servers.install_python_servers()
     assert mcp_servers.has_python_servers()
     assert "venv" in commands[0]
