@@ -10,7 +10,7 @@ from perdure import Agent, Limits, Permissions, allow, deny, tool
 from perdure.core.error import ConfigError
 from perdure.core.event import ToolProgress
 from perdure.core.message import Status
-from perdure.mcp_extension import McpServers, mcp
+from perdure.mcp_extension import McpServers
 from perdure.testing import ScriptedModel, call
 
 pytestmark = pytest.mark.packages("mcp")
@@ -21,6 +21,10 @@ from tests.mcp.servers import connect, read_lines, scripted, wait_until  # noqa:
 
 ECHO = call("s__echo", text="a")
 ACT = call("s__act", text="a")
+
+
+def mcp(*servers):
+    return McpServers(*servers).extension
 
 
 def results(outcome):

@@ -1,4 +1,4 @@
-"""Add the tools of MCP servers to an agent: `McpServers(…).extension`, or `mcp(…)` for short.
+"""Add the tools of MCP servers to an agent: `Agent(extensions=[McpServers(…).extension])`.
 
 Servers are connected to when the agent, or its run, begins, and left when it ends. One that cannot be reached is left
 out, with a warning; its tools are there as soon as it can be.
@@ -194,15 +194,6 @@ class McpServers:
 
     async def __aexit__(self, *_: object) -> None:
         await self._own_block.__aexit__(None, None, None)
-
-
-def mcp(
-    *servers: McpServer,
-    pins: "str | os.PathLike[str] | PinFile | None" = None,
-    headers: HeaderResolver | None = None,
-) -> Extension:
-    """Give the model the tools of MCP servers, called `server__tool`. `McpServers` has the same options, and more."""
-    return McpServers(*servers, pins=pins, headers=headers).extension
 
 
 def get_default_pins_path() -> str:
