@@ -15,7 +15,7 @@ from perdure.mcp_extension import start_process
 from .measure import QUICK, Effort, Figure
 
 SDK = "the SDK alone"
-SERVER = '''
+SERVER = """
 import json, sys
 for line in sys.stdin.buffer:
     request = json.loads(line)
@@ -34,7 +34,7 @@ for line in sys.stdin.buffer:
         answer["error"] = {"code": -32601, "message": "no such method"}
     sys.stdout.buffer.write(json.dumps(answer).encode() + b"\\n")
     sys.stdout.buffer.flush()
-'''
+"""
 
 
 async def cpu_us(call: Callable[[], Awaitable[Any]], count: int) -> float:
