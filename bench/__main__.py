@@ -18,6 +18,7 @@ from . import (
     deltas,
     files,
     long_run,
+    mcp_calls,
     parts,
     programs,
     runs,
@@ -44,6 +45,7 @@ GROUPS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
     "files": files.figures,
     "commands": commands.figures,
     "programs": programs.figures,
+    "mcp": mcp_calls.figures,
     "http": race.figures,
     "versions": versions.figures,
 }

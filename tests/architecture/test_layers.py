@@ -175,6 +175,7 @@ OWN_FILES = {
     "hosts.chromium_process": "the pipe in the folder that it has made",
     "hosts.supervisor": "what the kernel says about processes, and the environment that the host has written down",
     "interaction.grant_file": "the record of grants",
+    "mcp.pin_file": "the record of what was agreed to of servers, and the programs of servers, to hash them",
     "models.codex.login_file": "the login of another program",
     "models.vertex_environment": "the credentials of another program",
     "models.local.weights": "the weights that the user names",

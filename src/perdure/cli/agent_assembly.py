@@ -125,6 +125,8 @@ def _assemble(wish: "AgentOptions", config: "Config | None", workdir: str) -> Ag
         parts["skills"] = load_user_and_project_skills(here, notes)
     if config is not None:
         parts |= _options_from_file(wish, config, choice)
+        if not _has_setting(config, "extensions") and (servers := config.build_mcp_extension()) is not None:
+            parts["extensions"] = [*parts["extensions"], servers]
     store = _store_of(wish, config)
     if has_coding:
         coding = try_to_load(lambda: build_coding_extension(here, store), "coding", notes)
@@ -195,7 +197,4 @@ def _describe_config(config: "Config | None") -> list[str]:
     if config is None:
         return []
     told = "" if config.trusted else "; it is not trusted, and needs no trust"
-    notes = [f"{config.path} is used{told}", *config.problems]
-    if any(each.tables for each in config.servers):
-        notes.append(f"the MCP servers of {config.path} are ignored: connecting to them is not supported yet")
-    return notes
+    return [f"{config.path} is used{told}", *config.problems]
