@@ -1,4 +1,4 @@
-"""Ready-made extensions: coding, previews of results, history search, task list, notes, a watchdog for the event loop.
+"""Ready-made extensions: coding, previews of results, history search, task list, notes, tracing, a watchdog.
 
 Each is a function that returns an `Extension`: your own extensions can do the same.
 """
@@ -21,8 +21,9 @@ from .tracing.loop_watchdog import THRESHOLD_SECONDS, LoopWatchdog, Report
 if TYPE_CHECKING:
     from .coding_tools import ShellChoice
     from .toolkits.file_record import SnapshotBackend
+    from .tracing.tracer import Tracer
 
-__all__ = ["coding", "history", "large_results", "loop_watchdog", "notebook", "short_results"]
+__all__ = ["coding", "history", "large_results", "loop_watchdog", "notebook", "short_results", "tracing"]
 
 _CODING: Final = """\
 You work on the files in {root}. Paths are relative to it.
@@ -119,3 +120,8 @@ def coding(
         rules=list_always_ask_rules(),
         lifespan=None if made.shell is None else ShellLifespan(made.shell),
     )
+
+
+def tracing(tracer: "Tracer") -> Extension:
+    """Collect the events of an agent, and the instructions and tools of each of its requests, with a `Tracer`."""
+    return Extension(name="tracing", watchers=[tracer], wrap_model=tracer.observe)

@@ -8,6 +8,7 @@ It never breaks or slows a run: collecting an event is appending it to a bounded
 """
 
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -263,6 +264,10 @@ class Tracer:
         self.close()
 
 
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 class _TraceFile:
     """Writes entries as lines of JSON, to a file or a function; used on the thread of the writer."""
 
@@ -270,7 +275,8 @@ class _TraceFile:
         self._has_header = False
         self._handle: Any = None
         if isinstance(target, str | Path):
-            self._handle = Path(target).open("w", encoding="utf-8")  # noqa: SIM115 - closed by `close`
+            path = Path(target)  # readable by its owner alone: a trace has everything that was said
+            self._handle = open(path, "w", encoding="utf-8", opener=_open_private)  # noqa: SIM115, PTH123 - `close` closes it
             self._write: Callable[[Sequence[str]], object] = self._write_to_file
         else:
             argument_checks.require_plain_function("Tracer", "write", target)

@@ -97,14 +97,14 @@ function columns(turns, parts) {
 function legend(names) { return el("div", "legend", ...names.map(([kind, name]) => el("span", "", el("i", kind), name))); }
 function frame(title, names) {
   const picture = svg("svg", "", { viewBox: "0 0 600 92", preserveAspectRatio: "none", role: "img", "aria-label": title });
-  return [el("section", "chart card", el("div", "head", el("h2", "", title), legend(names)), picture], picture];
+  return [el("section", "chart card", el("div", "head", el("h2", "", title), legend(names)), picture), picture];
 }
 function grid(picture, most, format) {
   for (const part of [0, .5, 1]) {
     const y = 4 + 76 * (1 - part);
     picture.append(svg("line", "grid", { x1: 0, x2: 600, y1: y, y2: y, "vector-effect": "non-scaling-stroke" }));
   }
-  picture.parentNode.querySelector(".head").append(el("span", "legend", "highest " + format(most)));
+  picture.parentNode.querySelector(".head").append(el("span", "legend most", "highest " + format(most)));
 }
 function bars(title, parts, format, tell) {
   const [card, picture] = frame(title, parts.map((part) => ["f-" + part.kind, part.name]));
@@ -130,12 +130,12 @@ function bars(title, parts, format, tell) {
 const label = (each) => each.turn === each.last ? "turn " + each.turn.n : "turns " + each.turn.n + " to " + each.last.n;
 function contextChart() {
   const parts = [
-    { kind: "cached", name: "read from cache", value: (turn) => turn.usage.cached },
-    { kind: "written", name: "written to cache", value: (turn) => turn.usage.written },
+    { kind: "cached", name: "cache read", value: (turn) => turn.usage.cached },
+    { kind: "written", name: "cache write", value: (turn) => turn.usage.written },
     { kind: "fresh", name: "not cached", value: (turn) => Math.max(turn.ctx - turn.usage.cached - turn.usage.written, 0) },
     { kind: "output", name: "output", value: (turn) => turn.usage.output },
   ];
-  const card = bars("Context and prompt cache, by request", parts, (n) => short(n) + " tokens", (each) =>
+  const card = bars("Context and prompt cache", parts, (n) => short(n) + " tokens", (each) =>
     label(each) + ": " + parts.map((part, index) => count(each.values[index]) + " " + part.name).join(", ") + (each.marks.length ? "; changed: " + each.marks.join(", ") : ""));
   card.querySelector(".legend").append(el("span", "", el("i", "f-warn"), "prefix changed"));
   return card;
@@ -146,12 +146,12 @@ function timeChart() {
     { kind: "model", name: "model", value: (turn) => turn.tr ? Math.max(turn.tr - (turn.tf || turn.t0), 0) : 0 },
     { kind: "tool", name: "tools", value: (turn) => turn.tr ? Math.max(turn.t1 - turn.tr, 0) : 0 },
   ];
-  return bars("Time, by turn", parts, time, (each) => label(each) + ": " + parts.map((part, index) => time(each.values[index]) + " " + part.name).join(", ") + (each.turn.cost !== null ? ", " + usd(each.turn.cost) : ""));
+  return bars("Time by turn", parts, time, (each) => label(each) + ": " + parts.map((part, index) => time(each.values[index]) + " " + part.name).join(", ") + (each.turn.cost !== null ? ", " + usd(each.turn.cost) : ""));
 }
 function costChart() {
   if (!side.turns.some((turn) => turn.cost)) return null;
   const parts = [{ kind: "fresh", name: "cost", value: (turn) => turn.cost || 0 }];
-  return bars("Cost, by request", parts, usd, (each) => label(each) + ": " + usd(each.values[0]));
+  return bars("Cost by request", parts, usd, (each) => label(each) + ": " + usd(each.values[0]));
 }
 function lineChart(title, value, format) {
   const [card, picture] = frame(title, [["i-a", "A"], ["i-b", "B"]]);
@@ -385,13 +385,13 @@ function comparePane() {
   row("tokens in", (each) => each.total.input, count); row("tokens out", (each) => each.total.output, count); row("not cached", (each) => each.total.input - each.total.cached, count);
   row("cost", (each) => each.total.cost, (n) => usd(n) || "?"); row("retries", (each) => each.retries, count); row("problems", (each) => each.problems, count);
   const charts = el("div", "charts");
-  charts.append(lineChart("Context, by request", (turn) => turn.ctx, (n) => short(n) + " tokens"), lineChart("Cost so far", running((turn) => turn.cost), usd), lineChart("Time so far", running((turn) => turn.t1 - turn.t0), time));
+  charts.append(lineChart("Context by request", (turn) => turn.ctx, (n) => short(n) + " tokens"), lineChart("Cost so far", running((turn) => turn.cost), usd), lineChart("Time so far", running((turn) => turn.t1 - turn.t0), time));
   body.append(table, el("h4", "", ""), charts, el("h4", "", ""));
   const pairsOf = Array.from({ length: Math.max(side.turns.length, other.turns.length) }, (_, place) => [side.turns[place], other.turns[place]]);
   const makeTable = () => { const made = el("table", "sides"), group = el("colgroup"); group.append(el("col", "n"), el("col"), el("col")); made.append(group, el("tr", "", el("th", "", "turn"), el("th", "", "A: " + side.meta.session_id), el("th", "", "B: " + other.meta.session_id))); return made; };
   const list = makeTable(); body.append(list); scroll.append(body);
   const calls = (turn) => turn ? turn.calls.map((call) => call.name + " " + call.args).join("\n") : null;
-  const cell = (turn) => turn ? el("td", "", el("div", "", el("span", "chip", tokens(turn.usage) || "no tokens"), el("span", "chip", time(turn.t1 - turn.t0)), turn.cost !== null ? el("span", "chip", usd(turn.cost)) : "", turn.retries ? el("span", "chip bad", turn.retries + " retries") : ""),
+  const cell = (turn) => turn ? el("td", "", el("div", "", el("span", "chip", tokens(turn.usage) || "no tokens"), el("span", "chip", time(turn.t1 - turn.t0)), turn.cost !== null ? el("span", "chip", usd(turn.cost)) : "", turn.retries ? el("span", "chip bad", turn.retries + (turn.retries === 1 ? " retry" : " retries")) : ""),
     ...turn.calls.map((call) => el("div", "mono" + (call.status === "ok" ? "" : " k-problem"), line(call.name + " " + call.args, 140))), el("div", "reply", line(replyText(turn), 240))) : el("td", "none", "\u2013");
   let at = 0;
   const end = el("div"); body.append(end);
