@@ -82,7 +82,9 @@ class Script:
 
     def result(self, run_id: str, call_id: str, name: str, text: str, took: float, **more: Any) -> None:
         path, status = more.get("path", ""), more.get("status", Status.OK)
-        self.add(ToolStarted(call_id, name, more.get("effect", "read"), f"{run_id}/{call_id}", run_id=run_id, path=path))
+        self.add(
+            ToolStarted(call_id, name, more.get("effect", "read"), f"{run_id}/{call_id}", run_id=run_id, path=path)
+        )
         for each in more.get("between", ()):
             self.add(each, took / 4)
         result = ToolResult(call_id, name, (Text(text),), status)
@@ -120,7 +122,9 @@ def coding_session(*, quick: bool = False) -> Script:
         between=[RetryScheduled(1, 4, 0.4, "RateLimited", "429: too many requests", run_id=run)],
     )
     progress = [ToolProgress("c1", "bash", {"lines": lines}, run_id=run) for lines in (4, 19, 42)]
-    failing = "FAILED tests/test_parser.py::test_nested_lists - IndexError: list index out of range\n1 failed, 41 passed"
+    failing = (
+        "FAILED tests/test_parser.py::test_nested_lists - IndexError: list index out of range\n1 failed, 41 passed"
+    )
     script.result(run, "c1", "bash", failing, 2.4, effect="at_most_once", status=Status.ERROR, between=progress)
     one, two = ToolCall("c2", "read", '{"path": "src/parser.py"}'), ToolCall("c3", "investigate", '{"task": "git log"}')
     script.turn(run, 2, [Text("Two things at once."), one, two], Usage(5_480, 143, 5_210, 270), wait=0.5)
@@ -144,15 +148,21 @@ def coding_session(*, quick: bool = False) -> Script:
         script.add(ViewChanged("tools", run_id=run))
         call = ToolCall("c4", "write", '{"path": "/etc/hosts", "text": "…"}')
         script.turn(run, 3, [Text("Let me note that."), call], Usage(9_870, 118, 0, 9_800), messages=6)
-        denied = PermissionDecided("c4", "write", "write", "/etc/hosts", "h", False, "outside of the project", run_id=run)  # noqa: FBT003 - the event's own order
+        denied = PermissionDecided(
+            "c4", "write", "write", "/etc/hosts", "h", False, "outside of the project", run_id=run
+        )
         script.add(denied, 1.2)
         result = ToolResult("c4", "write", (Text("denied: outside of the project"),), Status.DENIED)
         script.add(ToolFinished("c4", "write", result, run_id=run))
     call = ToolCall("c5", "edit", '{"path": "src/parser.py", "old": "stack[-2]", "new": "stack[-1]"}')
-    between: list[Event] = [] if quick else [
-        ErrorRaised("ProviderDown", "503 overloaded", "model", run_id=run),
-        FailedOver("claude-sonnet-5", "claude-opus-5", "ProviderDown", "503 overloaded", run_id=run),
-    ]
+    between: list[Event] = (
+        []
+        if quick
+        else [
+            ErrorRaised("ProviderDown", "503 overloaded", "model", run_id=run),
+            FailedOver("claude-sonnet-5", "claude-opus-5", "ProviderDown", "503 overloaded", run_id=run),
+        ]
+    )
     number = 3 if quick else 4
     script.turn(run, number, [Text("The index is off by one."), call], Usage(10_240, 171, 9_870, 370), between=between)
     script.result(run, "c5", "edit", "1 replacement", 0.03, effect="at_most_once")

@@ -1,8 +1,8 @@
 """`perdure run --trace FILE`: collect a trace of the runs of a command, and write it to a file."""
 
-# ruff: noqa: PTH118, PTH120 - pathlib would cost every start milliseconds
+# ruff: noqa: PTH120 - pathlib would cost every start milliseconds
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import click
 
@@ -41,7 +41,7 @@ class RunTrace:
 
         return tracing(self._tracer)
 
-    async def __aenter__(self) -> "RunTrace":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *details: object) -> None:
@@ -63,5 +63,5 @@ class RunTrace:
 
 def write_private_file(path: str, text: str) -> None:
     """Write a text to a file that only its owner can read: a trace has everything that was said."""
-    with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:  # noqa: PTH123
+    with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(text)

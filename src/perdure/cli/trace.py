@@ -40,17 +40,16 @@ def trace(session_id: str | None, *, last: bool, html: str | None, compare: str 
     prompt cache. It requests nothing, and shows all text as text. It contains the whole conversation: share it with
     care.
 
-    \b
-    perdure trace --last
-    perdure trace 0197d2c4 --html trace.html
-    perdure trace 0197d2c4 --compare 0197d311 --html both.html
-    perdure run --trace run.jsonl "…" && perdure trace run.jsonl
+    For example: perdure trace 0197d2c4 --html trace.html, or, for two sessions side by side, perdure trace 0197d2c4
+    --compare 0197d311 --html both.html.
     """
     if (session_id is None) != last:
         raise click.UsageError("name one session or file, or use --last; perdure sessions list lists sessions")
     forms = [name for name in ("as_json", "as_lines", "trajectory", "disclosure", "curl") if options[name]]
     if len(forms) + (html is not None) > 1:
-        raise click.UsageError("the options --json, --jsonl, --html, --trajectory, --context and --curl exclude each other")
+        raise click.UsageError(
+            "the options --json, --jsonl, --html, --trajectory, --context and --curl exclude each other"
+        )
     if compare is not None and html is None:
         raise click.UsageError("--compare needs --html FILE: two traces are shown side by side on a page")
     found = _load_trace(session_id, options["store"])

@@ -140,7 +140,9 @@ class AsyncWriter(Generic[T]):
             except Exception as error:  # noqa: BLE001 - an error of a writer must not reach a run
                 self._count(failed=len(batch))
                 if self._failed == len(batch):
-                    _LOGGER.warning("a trace cannot be written (%s: %s); it is tried again", type(error).__name__, error)
+                    _LOGGER.warning(
+                        "a trace cannot be written (%s: %s); it is tried again", type(error).__name__, error
+                    )
             else:
                 self._count(written=len(batch))
 

@@ -50,7 +50,9 @@ class Trace:
     @classmethod
     def from_log(cls, entries: Iterable[Entry], session_id: str = "") -> "Trace":
         """Make the trace of the stored entries of a session."""
-        return cls(number_entries([(each.at, each.event, each.seq) for each in entries]), TraceMeta(session_id=session_id))
+        return cls(
+            number_entries([(each.at, each.event, each.seq) for each in entries]), TraceMeta(session_id=session_id)
+        )
 
     @cached_property
     def meta(self) -> TraceMeta:

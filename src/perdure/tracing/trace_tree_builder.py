@@ -75,11 +75,14 @@ _NOTICES: Final[Mapping[type[Event], Callable[[Any], str]]] = {
     InboxResolved: lambda e: f"{e.item_id}: {to_text(e.response)}",
     Lagged: lambda e: f"{e.missed} events were missed",
     LimitReached: lambda e: e.limit,
-    QuestionAnswered: lambda e: f"{e.source}: {to_text(e.answer)}" + (f" (declined: {e.rejected})" if e.rejected else ""),
+    QuestionAnswered: lambda e: (
+        f"{e.source}: {to_text(e.answer)}" + (f" (declined: {e.rejected})" if e.rejected else "")
+    ),
     QuestionAsked: lambda e: f"{e.about}: {e.text}",
     ReplyDiscarded: lambda e: f"{e.reason}",
-    RetryScheduled: lambda e: f"attempt {e.attempt} of {e.max_attempts}, again in {e.delay_seconds:.3g} s: "
-    f"{e.error}: {e.message}",
+    RetryScheduled: lambda e: (
+        f"attempt {e.attempt} of {e.max_attempts}, again in {e.delay_seconds:.3g} s: {e.error}: {e.message}"
+    ),
     RunResumed: lambda _: "the run goes on",
     RunWaiting: lambda e: e.reason or "the run waits",
     SessionConfigured: lambda e: to_text(e.changes),
@@ -277,7 +280,9 @@ class TraceTreeBuilder:
     def _decide(self, event: PermissionDecided, _t: float) -> None:
         call = self._place_call(event)
         who = f" by {event.by}" if event.by else ""
-        call.permission = f"{'allowed' if event.allow else 'denied'}{who}" + (f": {event.reason}" if event.reason else "")
+        call.permission = f"{'allowed' if event.allow else 'denied'}{who}" + (
+            f": {event.reason}" if event.reason else ""
+        )
 
     def _start_call(self, event: ToolStarted, t: float) -> None:
         call = self._place_call(event)

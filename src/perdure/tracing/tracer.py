@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from msgspec.structs import replace
 
@@ -63,7 +63,7 @@ class Tracer:
 
     - `Agent(watchers=[tracer])` collects all events: also retries, failovers, errors and progress, which are not stored
       in the log.
-    - `tracer.observe(model)` adds the instructions and tools of each request; the extension `tracing(tracer)` does both.
+    - `tracer.observe(model)` adds the instructions and tools of each request; `extensions.tracing(tracer)` does both.
     - `tapped(transport, tracer)` adds raw requests and lines of responses.
 
     Pieces of text are not kept, unless `deltas` is set: only when the first one arrived. Events have been redacted with
@@ -257,7 +257,7 @@ class Tracer:
             self._file.close()
         return is_done
 
-    def __enter__(self) -> "Tracer":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *details: object) -> None:
@@ -276,7 +276,7 @@ class _TraceFile:
         self._handle: Any = None
         if isinstance(target, str | Path):
             path = Path(target)  # readable by its owner alone: a trace has everything that was said
-            self._handle = open(path, "w", encoding="utf-8", opener=_open_private)  # noqa: SIM115, PTH123 - `close` closes it
+            self._handle = open(path, "w", encoding="utf-8", opener=_open_private)  # noqa: SIM115 - `close` closes it
             self._write: Callable[[Sequence[str]], object] = self._write_to_file
         else:
             argument_checks.require_plain_function("Tracer", "write", target)
