@@ -1,6 +1,6 @@
 """`perdure run --trace FILE`: collect a trace of the runs of a command, and write it to a file."""
 
-# ruff: noqa: PTH120 - pathlib would cost every start milliseconds
+# ruff: noqa: PTH100, PTH120 - pathlib would cost every start milliseconds
 import os
 from typing import TYPE_CHECKING, Self
 

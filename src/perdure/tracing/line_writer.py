@@ -65,23 +65,23 @@ class AsyncWriter(Generic[T]):
         self._is_flushing = False
         self._is_closed = False
         self._writing = 0
-        self._added = self._written = self._dropped = self._failed = 0
+        self._written = self._dropped = self._failed = 0
 
     def add(self, item: T) -> bool:
         """Queue an item; return False if it was dropped. May be called on any thread."""
-        if self._is_closed or len(self._queue) >= self._max_queue:
+        count = len(self._queue)
+        if self._is_closed or count >= self._max_queue:
             with self._changed:
-                self._added += 1
                 self._dropped += 1
             return False
-        with self._changed:
-            self._added += 1
-            self._queue.append(item)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="perdure trace writer", daemon=True)
-                self._thread.start()
-            elif self._is_idle or len(self._queue) == self._batch_size:
+        self._queue.append(item)
+        # The lock is needed only to wake the thread, which marks itself as idle before it looks at the queue once more.
+        if self._is_idle or count + 1 == self._batch_size:
+            with self._changed:
                 self._is_idle = False
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._work, name="perdure trace writer", daemon=True)
+                    self._thread.start()
                 self._changed.notify_all()
         return True
 
@@ -98,12 +98,13 @@ class AsyncWriter(Generic[T]):
     def stats(self) -> WriterStats:
         """The counters as they are now."""
         with self._changed:
+            queued = len(self._queue) + self._writing
             return WriterStats(
-                added=self._added,
+                added=self._written + self._dropped + self._failed + queued,
                 written=self._written,
                 dropped=self._dropped,
                 failed=self._failed,
-                queued=len(self._queue) + self._writing,
+                queued=queued,
             )
 
     def flush(self, timeout_seconds: float | None = None) -> bool:
@@ -149,10 +150,12 @@ class AsyncWriter(Generic[T]):
     def _take_batch(self) -> list[T]:
         """Wait for items and return a batch of them; an empty one when the writer is closed."""
         with self._changed:
-            while not self._queue:
+            while True:
+                self._is_idle = True
+                if self._queue:
+                    break
                 if self._is_closed:
                     return []
-                self._is_idle = True
                 self._changed.wait()
             self._is_idle = False
             if len(self._queue) < self._batch_size and not (self._is_flushing or self._is_closed):

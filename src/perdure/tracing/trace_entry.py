@@ -4,13 +4,13 @@ In JSON, an entry is `{"seq": …, "dt": …, "source": …, "data": {"kind": �
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec import Struct
 
 from perdure.core.codec import decode_event, encode_event
-from perdure.core.event import Event, ModelEvent
+from perdure.core.event import Event, ModelEvent, Unknown
 from perdure.core.jsonable import to_jsonable
 from perdure.core.model import ToolSpec
 
@@ -20,6 +20,7 @@ TraceSource: TypeAlias = Literal["agent", "model", "wire"]
 TEXT_LIMIT: Final = 1_000_000
 """Characters of a raw request body or line that are kept; the rest is cut off and counted."""
 
+_encoder: Final = msgspec.json.Encoder()
 _MODEL_EVENTS: Final = frozenset(get_args(ModelEvent))
 
 
@@ -151,12 +152,18 @@ def find_source(data: Event | TraceData) -> TraceSource:
 
 def encode_data(data: Event | TraceData) -> bytes:
     """Encode what an entry contains as JSON. Never fails because of its content."""
-    if isinstance(data, Event):
-        return encode_event(data)
     try:
-        return msgspec.json.encode(data)
-    except (TypeError, ValueError, RecursionError):  # a schema or setting that is not JSON
-        return msgspec.json.encode(to_jsonable(msgspec.structs.asdict(data)) | {"kind": data.__struct_config__.tag})
+        if type(data) is not Unknown:
+            return _encoder.encode(data)
+    except Exception:  # noqa: BLE001 - a schema, setting or progress that is not JSON may raise anything
+        if not isinstance(data, Event):
+            return _encode_plainly(data)
+    return encode_event(cast("Event", data))
+
+
+def _encode_plainly(data: TraceData) -> bytes:
+    fields = {name: to_jsonable(each) for name, each in msgspec.structs.asdict(data).items()}
+    return _encoder.encode({"kind": data.__struct_config__.tag, **fields})
 
 
 class _Line(Struct, frozen=True, omit_defaults=True):
@@ -170,7 +177,7 @@ class _Line(Struct, frozen=True, omit_defaults=True):
 def encode_trace_entry(entry: TraceEntry) -> bytes:
     """Encode an entry as one line of compact JSON."""
     raw = msgspec.Raw(encode_data(entry.data))
-    return msgspec.json.encode(_Line(entry.seq, round(entry.dt, 6), entry.source, raw, entry.log_seq))
+    return _encoder.encode(_Line(entry.seq, round(entry.dt, 6), entry.source, raw, entry.log_seq))
 
 
 _lines: Final = msgspec.json.Decoder(_Line)

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from perdure.core.event import (
     AutoContinued,
     CancelRequested,
@@ -347,14 +345,7 @@ def _describe_item(message: Message, reason: str, t: float) -> ContextItem:
 def _total_open_run(run: TracedRun) -> None:
     """Add up the tokens and the cost of a run that has no end, from its turns and the runs below it."""
     below = [each for turn in run.turns for call in turn.calls for each in call.runs] + run.background
-    costs = [each.cost_usd for each in (*run.turns, *below) if each.usage.total_tokens]
-    run.usage = sum([each.usage for each in (*run.turns, *below)], Usage())
-    run.cost_usd = None if None in costs else sum([each or 0.0 for each in costs])
-
-
-def to_pretty_json(text: str) -> str:
-    """Return JSON text over several lines; any other text as it is."""
-    try:
-        return msgspec.json.format(text, indent=2)
-    except msgspec.DecodeError:
-        return text
+    parts = [(each.usage, each.cost_usd) for each in run.turns] + [(each.usage, each.cost_usd) for each in below]
+    costs = [cost for usage, cost in parts if usage.total_tokens]
+    run.usage = sum([usage for usage, _ in parts], Usage())
+    run.cost_usd = None if None in costs else sum([cost or 0.0 for cost in costs])
