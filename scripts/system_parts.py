@@ -49,6 +49,7 @@ def pgbouncer_program() -> str | None:
 
 PARTS: dict[str, Part] = {
     "bubblewrap": Part(package="bubblewrap", present=on_path("bwrap")),
+    "chromium": Part(package="chromium", present=on_path("chromium")),
     "pgbouncer": Part(package="pgbouncer", present=lambda: pgbouncer_program() is not None),
     "postgres": Part(package="postgresql", present=lambda: postgres_folder() is not None),
     "ripgrep": Part(package="ripgrep", present=on_path("rg")),
