@@ -17,6 +17,7 @@ in_browser = [pytest.mark.needs("chromium"), pytest.mark.packages("playwright")]
 MOST_MS = 60_000
 
 HOSTILE = [
+    "\u202egnp.exe\u2066 \x1b[31m \x00 \x07",
     "<script>window.hacked=1</script>",
     "</script><script>window.hacked=1</script>",
     "<!--<script>",
@@ -33,7 +34,6 @@ HOSTILE = [
     "<meta http-equiv=refresh content='0;url=http://127.0.0.1:1/'>",
     "<form action=//127.0.0.1:1><input autofocus onfocus=window.hacked=1>",
     "<style>@import '//127.0.0.1:1/x.css'; * { background: url(//127.0.0.1:1/) }</style>",
-    "\u202egnp.exe\u2066 \x1b[31m \x00 \x07",
     "&lt;img src=x onerror=window.hacked=1&gt; &#60;script&#62;",
     "__proto__ constructor toString",
     "<details open ontoggle=window.hacked=1>",
@@ -148,7 +148,7 @@ def test_two_runs_are_shown_side_by_side(opened):
     text = shown.text("main")
     assert "0197d2c4ab12" in text
     assert "0197d2c4cd34" in text
-    assert re.search(r"cost\s+\$0\.0912\s+\$0\.0489\s+−\$0\.0\d+ \(−\d+ %\)", text), text[:600]
+    assert re.search(r"cost\s+\$0\.0912\s+\$0\.0\d+\s+\S\$0\.0\d+ \(\S\d+ %\)", text), text[:600]
     assert shown.page.locator("tr.differs").count() > 0
     assert shown.problems == []
 
@@ -172,7 +172,7 @@ def test_hostile_text_is_shown_as_text_and_does_nothing(opened):
     assert sorted(elements) == ["SCRIPT", "STYLE"]
     shown.open_tab("messages")
     text = shown.text("main")
-    assert HOSTILE[0] in text
+    assert HOSTILE[1] in text
     assert "⟦U+202E⟧gnp.exe⟦U+2066⟧" in text
 
 

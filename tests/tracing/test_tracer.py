@@ -48,7 +48,7 @@ async def test_retries_failovers_errors_and_progress_are_kept():
     @tool(effect="read")
     async def slow(context: ToolContext) -> str:
         """Take long."""
-        context.progress("half")
+        context.emit("half")
         return "done"
 
     flaky = ScriptedModel(RateLimited("busy", retry_after_seconds=1.0), RateLimited("busy"), name="flaky")
