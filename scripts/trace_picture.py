@@ -12,7 +12,6 @@ from pathlib import Path
 from tests.tracing.sample_traces import coding_session
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
-WINDOW = {"width": 1280, "height": 800}
 
 
 def main() -> None:
@@ -26,7 +25,7 @@ def main() -> None:
         for name, text in pages.items():
             path = Path(folder) / f"{name}.html"
             path.write_text(text, encoding="utf-8")
-            page = browser.new_page(viewport=WINDOW, timezone_id="UTC", locale="en-GB")
+            page = browser.new_page(viewport={"width": 1280, "height": 800}, timezone_id="UTC", locale="en-GB")
             page.goto(path.as_uri())
             page.wait_for_selector("html[data-ready]", state="attached")
             page.screenshot(path=IMAGES / f"{name}.png")

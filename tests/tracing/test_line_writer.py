@@ -11,7 +11,7 @@ SECONDS = 30
 
 def test_items_are_written_in_order_in_batches():
     written: list[list[int]] = []
-    writer = AsyncWriter(written.append, batch_size=10)
+    writer: AsyncWriter[int] = AsyncWriter(lambda batch: written.append(list(batch)), batch_size=10)
     for number in range(35):
         assert writer.add(number)
     assert writer.close(SECONDS)

@@ -11,6 +11,7 @@ from perdure import Agent, ConfigError, Price, Usage, tool
 from perdure.core.event import (
     Compacted,
     ErrorRaised,
+    Event,
     ModelReplied,
     ModelRequested,
     ReplyDiscarded,
@@ -56,6 +57,8 @@ class Receiver(http.server.ThreadingHTTPServer):
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
+    server: Receiver
+
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
         self.server.bodies.setdefault(self.path, []).append(body)
@@ -281,6 +284,7 @@ async def test_concurrent_runs_have_traces_of_their_own(export):
 
 def test_whatever_is_open_is_ended_and_what_is_not_known_is_ignored(export):
     script = Script()
+    event: Event
     for event in (RunWaiting((), run_id="x"), ErrorRaised("E", "m", run_id="x"), ReplyDiscarded(1, "r", run_id="x")):
         script.add(event)
     result = ToolFinished("c", "t", ToolResult("c", "t"), run_id="x")

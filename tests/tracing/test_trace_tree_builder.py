@@ -105,7 +105,7 @@ def test_a_repeated_request_and_a_discarded_reply_belong_to_their_turn():
     script.add(ModelRequested(1, attempt=2, model="m2", run_id="r"))
     script.add(MessageAdded(assistant("hello"), run_id="r"), 1)
     (turn,) = script.stored().runs[0].turns
-    assert (turn.attempts, turn.model, turn.reply.text) == (2, "m2", "hello")
+    assert (turn.attempts, turn.model, turn.reply) == (2, "m2", assistant("hello"))
     assert [each.kind for each in turn.notices] == ["reply_discarded"]
 
 
@@ -117,7 +117,7 @@ def test_requests_aside_are_turns_of_their_own():
     script.add(ModelReplied(9, assistant("lost"), run_id="r"), 1)
     script.add(ReplyDiscarded(8, "x", None, aside=True, run_id="r"))
     (turn,) = script.stored().runs[0].turns
-    assert (turn.is_aside, turn.reply.text) == (True, "aside")
+    assert (turn.is_aside, turn.reply) == (True, assistant("aside"))
     assert "aside · " in script.stored().format_tree()
 
 

@@ -157,6 +157,7 @@ async def test_a_failing_writer_and_a_failing_callback_do_not_touch_the_run(capl
         outcome = await Agent(ScriptedModel("Hello."), watchers=[tracer]).run("hi")
         assert tracer.close(30)
     assert (outcome.status, len(seen)) == ("done", 1)
+    assert tracer.writer is not None
     assert tracer.writer.stats.failed == tracer.writer.stats.added > 3
     assert "on_entry" in caplog.text
     assert "disk full" in caplog.text
@@ -173,7 +174,7 @@ async def test_a_request_that_cannot_be_read_does_not_touch_the_run():
 
     tracer = Tracer()
     stream = tracer.observe(ScriptedModel("ok")).stream
-    tracer._collect_request(Odd())
+    tracer._collect_request(Odd())  # type: ignore[arg-type]
     assert (tracer.trace.missing, callable(stream)) == (1, True)
 
 
@@ -212,4 +213,4 @@ def test_options_that_cannot_be_used_are_named(options, told):
 
 def test_only_a_model_can_be_observed():
     with pytest.raises(ConfigError, match="model"):
-        Tracer().observe("demo")
+        Tracer().observe("demo")  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from tests.tracing.sample_traces import coding_session
 def test_each_step_pairs_the_action_with_its_observations():
     steps = [step for step in coding_session().live().trajectory() if not step.path]
     first = steps[0]
+    assert first.assistant is not None
     assert first.assistant.text == "I'll run the test first."
     assert [item.reason for item in first.injected] == ["prompt"]
     (shell,) = first.tools

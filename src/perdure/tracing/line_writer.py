@@ -1,4 +1,4 @@
-"""Bounded asynchronous writer of lines: a thread writes them in batches, and whoever adds a line never waits."""
+"""Bounded asynchronous writer of lines: a thread writes them in batches, and adding a line never waits."""
 
 import asyncio
 import logging

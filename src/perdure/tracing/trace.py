@@ -36,7 +36,7 @@ VERSION: Final = 1
 
 
 class Trace:
-    """What happened in a session, with times: a timeline, a tree, a trajectory, a page and more, from the same entries.
+    """Record of what happened in a session, with times: as a timeline, a tree, a trajectory, a page and more.
 
     `Tracer.trace` has that of live runs, `trace_session` reads that of a stored session, and `read_trace` that of a
     file.
@@ -154,7 +154,7 @@ def number_entries(items: Iterable[tuple[float, Event | TraceData, int]], first_
 
 
 def find_meta(entries: Iterable[TraceEntry], known: TraceMeta) -> TraceMeta:
-    """Return the facts about a traced session: those known, replaced by what the entries tell."""
+    """Return the facts about a traced session: those known, replaced by those in the entries."""
     found: dict[str, Any] = {}
     for entry in entries:
         data = entry.data

@@ -4,7 +4,7 @@ In JSON, an entry is `{"seq": …, "dt": …, "source": …, "data": {"kind": �
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct
@@ -29,7 +29,7 @@ class TraceData(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="ki
 
 
 class RequestSnapshot(TraceData, frozen=True, tag="request", kw_only=True):
-    """What one request disclosed to the model: its instructions, its tools, and the number of its messages."""
+    """Snapshot of what a request disclosed to the model: its instructions, its tools, and the number of its messages."""
 
     system: str = ""
     """The instructions."""
@@ -107,7 +107,7 @@ _SOURCES: Final[Mapping[type[Event | TraceData], TraceSource]] = {
 
 
 class TraceEntry(Struct, frozen=True, gc=False):
-    """One timestamped record of a trace."""
+    """A timestamped record of a trace."""
 
     seq: int
     """Number in the trace, from 0."""
@@ -158,7 +158,7 @@ def encode_data(data: Event | TraceData) -> bytes:
     except Exception:  # noqa: BLE001 - a schema, setting or progress that is not JSON may raise anything
         if not isinstance(data, Event):
             return _encode_plainly(data)
-    return encode_event(cast("Event", data))
+    return encode_event(data)
 
 
 def _encode_plainly(data: TraceData) -> bytes:

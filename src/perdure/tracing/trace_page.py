@@ -55,7 +55,7 @@ def build_trace_page(trace: "Trace", compare: "Trace | None" = None) -> PageText
 
 
 def encode_for_script(value: Any) -> str:
-    """Return a value as JSON that can stand in a script element: no character of it can end the element."""
+    """Return a value as JSON for a script element: no character of it can end the element."""
     text = msgspec.json.encode(value).decode()
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

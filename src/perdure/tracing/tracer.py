@@ -275,7 +275,7 @@ class _TraceFile:
         self._has_header = False
         self._handle: Any = None
         if isinstance(target, str | Path):
-            path = Path(target)  # readable by its owner alone: a trace has everything that was said
+            path = Path(target)  # readable by its owner alone: a trace contains the conversation
             self._handle = open(path, "w", encoding="utf-8", opener=_open_private)  # noqa: SIM115 - `close` closes it
             self._write: Callable[[Sequence[str]], object] = self._write_to_file
         else:

@@ -279,6 +279,7 @@ async def test_a_trace_has_a_trajectory_and_a_disclosure_timeline():
     assert action.assistant is not None
     assert [(each.name, each.result, each.is_error) for each in action.tools] == [("weather", "Rain in Oslo.", False)]
     assert [(item.reason, item.text) for item in action.injected] == [("prompt", "Rain?")]
+    assert answer.assistant is not None
     assert (answer.assistant.text, answer.tools) == ("Rain.", ())
     stored = await trace_session(store, "demo")
     assert [step.tools for step in stored.trajectory()] == [action.tools, ()]
