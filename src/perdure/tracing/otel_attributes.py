@@ -66,9 +66,9 @@ def request_attributes(event: ModelRequested, conventions: Conventions) -> dict[
     if event.model:
         found["gen_ai.request.model"] = event.model
     for name, attribute in _SETTINGS.items():
-        value = event.settings.get(name)
+        value: Any = event.settings.get(name)
         if value is not None and value != ():
-            found[attribute] = list(value) if isinstance(value, (list, tuple)) else value
+            found[attribute] = list(value) if name == "stop_sequences" else value
     if conventions != "1.36":
         found["gen_ai.request.stream"] = True
     return found

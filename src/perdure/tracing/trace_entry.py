@@ -29,7 +29,7 @@ class TraceData(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="ki
 
 
 class RequestSnapshot(TraceData, frozen=True, tag="request", kw_only=True):
-    """Snapshot of what a request disclosed to the model: its instructions, its tools, and the number of its messages."""
+    """Snapshot of what a request disclosed to the model: instructions, tools, and the number of messages."""
 
     system: str = ""
     """The instructions."""
