@@ -30,6 +30,7 @@ from perdure import (
     Message,
     ModelInfo,
     Nudge,
+    OtelWatcher,
     Outcome,
     Output,
     PerdureError,
@@ -47,6 +48,7 @@ from perdure import (
     Toolbox,
     ToolCall,
     ToolResult,
+    Tracer,
     Unsupported,
     UsageError,
     Verdict,
@@ -77,20 +79,24 @@ from perdure import (
     open_model,
     open_store,
     path,
+    read_trace,
     repeated_calls,
     replay,
     retried,
     set_tool_threads,
     timed,
+    to_curl,
     tool,
     tool_from_schema,
     tool_message,
+    trace_session,
     truncated,
     url,
     user,
     when_tool_called,
 )
 from perdure.core.event import TextDelta
+from perdure.stores.memory import MemoryStore
 from perdure.testing import (
     FakeClock,
     MemoryFiles,
@@ -599,6 +605,25 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
     "mirror_tool_calls": [
         bad(lambda: mirror_tool_calls(None), "None", "sys.stdout"),
         bad(lambda: mirror_tool_calls("out.txt"), "'out.txt'", "sys.stdout"),
+    ],
+    "Tracer": [
+        bad(lambda: Tracer(limit=0), "limit=0", "give"),
+        bad(lambda: Tracer(write=3), "write=3", "give"),  # type: ignore[arg-type]
+    ],
+    "Trace": Never("made by Tracer, trace_session and read_trace"),
+    "trace_session": [
+        bad(lambda: trace_session(MemoryStore(), "nope"), "'nope'", "store.list()", error=SessionNotFound)
+    ],
+    "read_trace": [
+        bad(lambda: read_trace("nonsense"), "no trace", "perdure run --trace"),
+        bad(lambda: read_trace('{"format": "x"}'), "'x'", "perdure run --trace"),
+    ],
+    "to_curl": [
+        bad(lambda: to_curl({}), "base_url=''", "URL of the API"),
+        bad(lambda: to_curl({}, base_url="http://x", api_key_env="a b"), "'a b'", "OPENAI_API_KEY"),
+    ],
+    "OtelWatcher": [
+        bad(lambda: OtelWatcher(conventions="0.1"), "conventions='0.1'", "1.44"),  # type: ignore[arg-type]
     ],
     "log_tool_calls": [
         bad(lambda: log_tool_calls("perdure"), "'perdure'", "logging.getLogger("),

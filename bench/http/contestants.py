@@ -10,6 +10,7 @@ import asyncio
 import json
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
@@ -39,7 +40,23 @@ def hear() -> None:
     heard[0] += 1
 
 
-async def perdure(base_url: str) -> Callable[[str], Awaitable[object]]:
+async def perdure_traced(base_url: str) -> Callable[[str], Awaitable[object]]:
+    from perdure.extensions import tracing
+    from perdure.tracing.tracer import Tracer
+
+    return await perdure(base_url, extensions=[tracing(Tracer())])
+
+
+async def perdure_traced_to_a_file(base_url: str) -> Callable[[str], Awaitable[object]]:
+    from perdure.extensions import tracing
+    from perdure.tracing.tracer import Tracer
+
+    tracer = Tracer(write=tempfile.mkstemp(suffix=".jsonl")[1])
+    closing.append(lambda: asyncio.to_thread(tracer.close))
+    return await perdure(base_url, extensions=[tracing(tracer)])
+
+
+async def perdure(base_url: str, **options: Any) -> Callable[[str], Awaitable[object]]:
     from perdure import Agent, Entry, Limits, tool
     from perdure.core.event import TextDelta
     from perdure.models import openai_compatible
@@ -52,7 +69,7 @@ async def perdure(base_url: str) -> Callable[[str], Awaitable[object]]:
 
     async def ask(model: str) -> object:
         chosen = models.get(model) or models.setdefault(model, openai_compatible(base_url, model, api_key="none"))
-        return (await Agent(chosen, tools=[added], limits=limits, watchers=[watch]).run("go")).unwrap()
+        return (await Agent(chosen, tools=[added], limits=limits, watchers=[watch], **options).run("go")).unwrap()
 
     models: dict[str, Any] = {}
     return ask

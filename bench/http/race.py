@@ -32,6 +32,12 @@ RATIOS: Sequence[tuple[str, str, float]] = (
 """What is compared with the loop written by hand, what it is called, and how many times as much it may be."""
 
 
+TRACED: Sequence[tuple[str, str, float | None, str]] = (
+    ("perdure_traced", "HTTP tool turn, traced, compared with untraced", 1.05, "`extensions=[tracing(Tracer())]`"),
+    ("perdure_traced_to_a_file", "HTTP tool turn, traced to a file", None, "the same, with `Tracer(write=PATH)`"),
+)
+"""Ways to trace, what they are called, how many times as much as without it they may cost, and what they are."""
+
 ROUNDS = 5
 """Measurements of each of the two, in turns: a crowd is one reading, and the best counts."""
 
@@ -57,12 +63,22 @@ def figures(effort: Effort) -> Iterator[Figure]:
             yield _figure(f"{name}: by hand", key, hand[key], HAND)
         for key, name, budget in RATIOS:
             yield Figure(name, ours[key] / hand[key], "x", "streamed and watched: the two rows above, divided", budget)
+        yield from _traced(sizes, 1 if effort is QUICK else ROUNDS)
         if effort is not QUICK:
             yield from _others(sizes, hand)
     finally:
         assert server.stdin is not None
         server.stdin.close()
         server.wait(10)
+
+
+def _traced(sizes: list[str], rounds: int) -> Iterator[Figure]:
+    """What tracing adds to a streamed turn: with and without it in turns, and the best of each counts."""
+    names = ["perdure", *[name for name, *_ in TRACED]]
+    readings = [{name: _run(sys.executable, name, sizes)["early_us"] for name in names} for _ in range(rounds)]
+    best = {name: min(each[name] for each in readings) for name in names}
+    for name, label, budget, explanation in TRACED:
+        yield Figure(label, best[name] / best["perdure"], "x", f"CPU of a streamed turn, {explanation}", budget)
 
 
 def _others(sizes: list[str], hand: dict[str, float]) -> Iterator[Figure]:

@@ -208,6 +208,14 @@ _NAMES_BY_MODULE = {
         "import_session",
     ),
     ".stores": ("open_store",),
+    ".tracing.curl_command": ("to_curl",),
+    ".tracing.otel_watcher": ("OtelWatcher",),
+    ".tracing.trace": (
+        "Trace",
+        "read_trace",
+        "trace_session",
+    ),
+    ".tracing.tracer": ("Tracer",),
     ".tracing.printing_watchers": (
         "log_tool_calls",
         "mirror_text",

@@ -159,8 +159,14 @@ from .runtime.subagents.delegation import orchestrator as orchestrator
 from .session_transfer import export_session as export_session
 from .session_transfer import import_session as import_session
 from .stores import open_store as open_store
+from .tracing.curl_command import to_curl as to_curl
+from .tracing.otel_watcher import OtelWatcher as OtelWatcher
 from .tracing.printing_watchers import log_tool_calls as log_tool_calls
 from .tracing.printing_watchers import mirror_text as mirror_text
 from .tracing.printing_watchers import mirror_tool_calls as mirror_tool_calls
+from .tracing.trace import Trace as Trace
+from .tracing.trace import read_trace as read_trace
+from .tracing.trace import trace_session as trace_session
+from .tracing.tracer import Tracer as Tracer
 
 __version__: str

@@ -1,5 +1,5 @@
-"""Ready-made extensions: coding, code mode, tool search, previews of results, history search, task list, notes, a
-watchdog for the event loop.
+"""Ready-made extensions: coding, code mode, tool search, previews of results, history search, task list, notes,
+tracing, a watchdog for the event loop.
 
 Each is a function that returns an `Extension`: your own extensions can do the same.
 """
@@ -23,6 +23,7 @@ from .tracing.loop_watchdog import THRESHOLD_SECONDS, LoopWatchdog, Report
 if TYPE_CHECKING:
     from .coding_tools import ShellChoice
     from .toolkits.file_record import SnapshotBackend
+    from .tracing.tracer import Tracer
 
 __all__ = [
     "code_mode",
@@ -33,6 +34,7 @@ __all__ = [
     "notebook",
     "short_results",
     "tool_search",
+    "tracing",
 ]
 
 _CODING: Final = """\
@@ -190,3 +192,8 @@ def tool_search(
     argument_checks.require_bool("tool_search", "catalogue", catalogue)
     search = ToolSearch(threshold, (*always, _PROGRAM_TOOL), max_found, catalogue=catalogue)
     return Extension(name="tool_search", tools=[search.build_tool()], select_tools=search.select_tools)
+
+
+def tracing(tracer: "Tracer") -> Extension:
+    """Collect the events of an agent, and the instructions and tools of each of its requests, with a `Tracer`."""
+    return Extension(name="tracing", watchers=[tracer], wrap_model=tracer.observe)

@@ -162,6 +162,8 @@ OPENERS = frozenset({"open", "os.open", "io.open", "os.fdopen", "open_code"})
 OPENING_METHODS = frozenset({"read_text", "read_bytes", "write_text", "write_bytes"})
 OWN_FILES = {
     "cli.terminal_output": "the null device",
+    "cli.run_trace": "a file that the user names on the command line",
+    "cli.trace": "a file that the user names on the command line",
     "cli.sessions_transfer": "a file that the user names on the command line",
     "context.trust_file": "the record of trust",
     "core.open_without_links": "what `perdure.files`, or a gate, has resolved and checked",
@@ -181,6 +183,8 @@ OWN_FILES = {
     "models.local.weights": "the weights that the user names",
     "models.price": "the cached list of prices",
     "models.profile_files": "the profiles of endpoints",
+    "tracing.trace_page": "the parts of the page, which are in the package",
+    "tracing.tracer": "a file that the program names",
 }
 """Modules that open files of their own; everything that a project or a model names goes through `perdure.files`."""
 

@@ -80,6 +80,8 @@ EXPECTED = [
     "200 sessions of 5 tool turns at once: by hand",
     "HTTP tool turn, compared with one by hand",
     "200 sessions at once, compared with those by hand",
+    "HTTP tool turn, traced, compared with untraced",
+    "HTTP tool turn, traced to a file",
 ]
 
 

@@ -693,3 +693,58 @@ async def test_a_watcher_that_blocks_delays_a_run_by_few_calls_and_the_wait_at_i
     assert len(blocked) <= 3 + together / (10 * BLOCKED_SECONDS)  # and not once for each of thousands of events
     assert together <= 3 * alone + sum(blocked) + END_WAIT_SECONDS + 1
     assert "kept the event loop for" in caplog.text
+
+
+# -- collectors --------------------------------------------------------------------------------------------------------
+
+
+class Collector:
+    """A watcher that only collects, and can be made to fail."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+        self.threads: set[int] = set()
+
+    def collect_event(self, event: Any) -> None:
+        if event == "bad":
+            raise ValueError(event)
+        self.threads.add(threading.get_ident())
+        self.events.append(event)
+
+    def __call__(self, event: Any) -> None:
+        raise AssertionError("collect_event is called instead")
+
+
+async def test_a_collector_gets_each_event_at_once_on_the_thread_of_the_publisher(feeding):
+    collector = Collector()
+    feed = feeding(collector)
+    feed.push(1)
+    feed.push(2)
+    assert (collector.events, collector.threads) == ([1, 2], {threading.get_ident()})
+    assert feed.when_settled() is None
+    assert (feed.stats.pushed, feed.stats.delivered, feed.stats.buffered) == (2, 2, 0)
+
+
+async def test_a_collector_that_raises_is_dropped_and_reported(feeding, ended, caplog):
+    collector = Collector()
+    feed = feeding(collector)
+    for event in (1, "bad", 2):
+        feed.push(event)
+    assert collector.events == [1]
+    assert [type(each) for each in ended.errors] == [ValueError]
+    assert "the watcher 'the watcher' raised" in caplog.text
+
+
+async def test_a_stopped_collector_gets_nothing_more(feeding, ended):
+    collector = Collector()
+    feed = feeding(collector)
+    assert feed.stop() is None
+    feed.push(1)
+    assert (collector.events, ended.errors) == ([], [None])
+
+
+async def test_a_collector_sees_a_whole_run_before_it_returns():
+    collector = Collector()
+    await Agent(ScriptedModel("hello"), watchers=[collector]).run("hi")
+    kinds = [type(each.event).__name__ for each in collector.events]
+    assert (kinds[0], kinds[-1]) == ("SessionOpened", "RunEnded")

@@ -32,6 +32,7 @@ from .session_interaction_commands import answer, cancel, inbox, questions, reso
 from .sessions import sessions
 from .skills import skills
 from .terminal_output import OutputFailed, discard_output, repair_standard_streams, report_error
+from .trace import trace
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 plus the number of the signal, as in shells."""
@@ -117,7 +118,7 @@ def program() -> None:
 
 
 for command in (
-    *(run, resume, attend, replay, sessions, files, search, doctor),
+    *(run, resume, attend, replay, trace, sessions, files, search, doctor),
     *(questions, answer, inbox, resolve, steer, cancel, permissions),
     *(models, probe, skills, config, review),
     *(backup, restore),

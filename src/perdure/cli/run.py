@@ -30,6 +30,7 @@ def add_display_options(command: Any) -> Any:
         click.option("--raw", is_flag=True, help="Print the answer unchanged, control characters included."),
         click.option("--quiet", "-q", is_flag=True, help="Print only the answer and errors."),
         click.option("--json", "as_json", is_flag=True, help="Print each event as a line of JSON."),
+        click.option("--trace", metavar="FILE", help="Write a trace there: .html, .json, or else lines of JSON."),
         store_option,
     ):
         command = option(command)

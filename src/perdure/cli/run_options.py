@@ -81,6 +81,8 @@ class CommandOptions(Struct, frozen=True, kw_only=True):
     """Allow every tool call."""
     later: bool = False
     """Leave questions open when there is no terminal to ask at."""
+    trace: str | None = None
+    """Path of the file to which a trace of the runs is written."""
 
 
 class _StoredOptions(Struct, frozen=True):

@@ -1,6 +1,7 @@
 """Run an agent for `perdure run` and `resume`: print its events, pass signals on to it, and return the exit code."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import shlex
@@ -24,6 +25,7 @@ from .permission_prompt import TerminalPermissionPrompt
 from .project_context import describe_missing_sandbox, describe_unused_skills
 from .resume_check import check_can_resume
 from .run_options import AgentOptions, CommandOptions, fill_missing_options
+from .run_trace import RunTrace
 from .session_choice import get_project_path, shorten_id
 from .signals import SignalHandler
 from .terminal_output import OutputFailed, TerminalOutput, can_ask_user, report_error, to_one_line, warn
@@ -77,7 +79,14 @@ async def _run_attended(order: CommandOptions, screen: TerminalOutput, interrupt
 
     patience = 0.0 if question is None else float("inf")  # a person may take their time
     gate = equipment.build_gate(question, yes=order.yes, wait=order.later)
-    async with interrupts.wrap_agent(equipment.build_agent(permission=gate, answer_timeout_seconds=patience)) as agent:
+    trace = None if order.trace is None else RunTrace(order.trace)
+    traced = {} if trace is None else {"extensions": [*equipment.options["extensions"], trace.extension]}
+    async with (
+        trace or contextlib.nullcontext(),
+        interrupts.wrap_agent(
+            equipment.build_agent(permission=gate, answer_timeout_seconds=patience, **traced)
+        ) as agent,
+    ):
         session = agent.session(order.session_id)
         slots = _build_question_handler(session, screen, order, keyboard if question is not None else None)
         code = 0

@@ -2,7 +2,8 @@
 
 An async watcher gets a task; a plain function gets a daemon thread, so that one that sleeps or writes to a blocked pipe
 delays neither the event loop nor the end of the process. An async watcher that blocks the event loop gets a tenth of
-its time at most: after each such call it rests, and misses events if it falls too far behind.
+its time at most: after each such call it rests, and misses events if it falls too far behind. A watcher that only
+collects events, such as a tracer, is called at once instead: see `CollectorFeed`.
 """
 
 import asyncio
@@ -361,11 +362,59 @@ class ThreadFeed(Feed[T]):
             return  # the loop is closed
 
 
+class CollectorFeed(Feed[T]):
+    """Passes events at once, on the thread of the event loop, to a watcher that only collects them.
+
+    A watcher is a collector if it has a method `collect_event(event)`. The method is called instead of the watcher. It
+    has to return within microseconds, as by appending to a bounded list: no task or thread is woken for it, so that it
+    costs a fraction of any other watcher, and it gets each event in the order of everything else that it sees.
+    """
+
+    def __init__(self, name: str, collect: Callable[[T], object], buffer: Buffer[T], ended: FeedEnded[T]) -> None:
+        super().__init__(name, buffer, ended)
+        self._collect = collect
+        self._pushed = 0
+
+    def push(self, event: T) -> None:
+        if self._retired:
+            return
+        self._pushed += 1
+        try:
+            self._collect(event)
+        except Exception as error:  # noqa: BLE001 - an error of a watcher must not reach the publisher
+            self._retired = True
+            self._log_failure(error)
+            self._ended(self, error)
+
+    def retire(self) -> None:
+        self._retired = True
+        self._ended(self, None)
+
+    def stop(self) -> asyncio.Future[None] | None:
+        self.retire()
+        return None
+
+    def when_settled(self) -> asyncio.Future[None] | None:
+        return None
+
+    @property
+    def stats(self) -> BufferStats:
+        count = self._pushed
+        return BufferStats(
+            pushed=count, delivered=count, dropped=0, merged=0, buffered=0, refused=0, high_water=min(count, 1)
+        )
+
+
 def make_feed(watcher: Watcher[T], name: str | None, buffer: Buffer[T], ended: FeedEnded[T]) -> Feed[T]:
-    """Make the feed that calls a watcher, in a task or on a thread. The default name is that of the function."""
+    """Make the feed that calls a watcher: at once for a collector, else in a task or on a thread.
+
+    The default name is that of the function.
+    """
     if not callable(watcher):
         raise ConfigError(f"a watcher is {watcher!r}; give a function that takes an event")
     known_as = str(name or getattr(watcher, "__qualname__", type(watcher).__qualname__))
+    if callable(collect := getattr(watcher, "collect_event", None)):
+        return CollectorFeed(known_as, collect, buffer, ended)
     if inspect.iscoroutinefunction(watcher) or inspect.iscoroutinefunction(type(watcher).__call__):
         return AsyncWatcherFeed(known_as, cast("Callable[[T], Awaitable[None]]", watcher), buffer, ended)
     return ThreadFeed(known_as, watcher, buffer, ended)

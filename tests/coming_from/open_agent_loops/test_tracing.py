@@ -2,7 +2,19 @@
 
 import msgspec
 
-from perdure import Agent, Entry, Request, Settings, export_session, observed, replay, tool
+from perdure import (
+    Agent,
+    Entry,
+    Request,
+    Settings,
+    Tracer,
+    export_session,
+    observed,
+    replay,
+    to_curl,
+    tool,
+    trace_session,
+)
 from perdure.core.codec import decode_entry, encode_entry
 from perdure.core.fold import fold_entries
 from perdure.events import (
@@ -22,6 +34,8 @@ from perdure.net.tap import TappedRequest, tapped
 from perdure.session_transfer import read_document
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call
+from perdure.tracing.line_writer import AsyncWriter
+from perdure.tracing.trace_entry import RequestSnapshot, TraceMeta
 from tests.coming_from.shows import shows
 from tests.models.canned import CannedTransport
 
@@ -201,3 +215,125 @@ async def test_the_class_of_an_event_says_whether_it_is_of_the_model_or_of_the_a
         RunEnded,
     ]
     assert (len(notes.requests), b"".join(notes.lines)) == (1, ANSWER)
+
+
+@shows(
+    "open-agent-loops",
+    "Tracer",
+    "TracerOptions",
+    "AsyncWriter",
+    "AsyncWriterOptions",
+    "FormatOptions",
+)
+async def test_a_tracer_collects_a_run_and_writes_it_in_batches():
+    batches: list[list[str]] = []
+    seen: list[str] = []
+    tracer = Tracer(
+        write=lambda lines: batches.append(list(lines)),
+        on_entry=lambda entry: seen.append(entry.label),
+        limit=1_000,
+        batch_size=4,
+        max_queue=100,
+        meta=TraceMeta(base_url="http://127.0.0.1:9/v1"),
+        clock=FakeClock(1_000_000.0),
+    )
+    await Agent(ScriptedModel("Rain."), watchers=[tracer]).run("Rain?")
+    assert tracer.close(30)
+    assert [line for batch in batches for line in batch] == tracer.trace.to_jsonl().splitlines()
+    assert max(map(len, batches)) <= 5  # four entries, and the header before the first
+    assert seen == [each.label for each in tracer.trace.entries]
+    assert tracer.meta.base_url == "http://127.0.0.1:9/v1"
+    lines = tracer.trace.format(max_value_length=10, sources=["agent"]).splitlines()
+    assert [line.split()[1] for line in lines] == ["agent"] * len(lines)
+    written: list[str] = []
+    writer: AsyncWriter[str] = AsyncWriter(written.extend, batch_size=2, max_queue=4)
+    assert writer.add("a")
+    assert await writer.flush_async(30)
+    assert (written, writer.stats.written) == (["a"], 1)
+
+
+@shows(
+    "open-agent-loops",
+    "RequestSnapshot",
+    "RequestSnapshot.system",
+    "RequestSnapshot.tools",
+    "DisclosureStep",
+    "TrajectoryStep",
+    "TrajectoryStep.assistant",
+    "TrajectoryStep.tools",
+    "TrajectoryTool",
+)
+async def test_a_trace_has_a_trajectory_and_a_disclosure_timeline():
+    tracer = Tracer()
+    model = tracer.observe(ScriptedModel(call("weather", city="Oslo"), "Rain."))
+    store = MemoryStore()
+    agent = Agent(model, instructions="Be brief.", tools=[weather], watchers=[tracer], store=store)
+    await agent.session("demo").run("Rain?")
+    snapshot = next(each.data for each in tracer.trace.entries if isinstance(each.data, RequestSnapshot))
+    assert (snapshot.system, [each.name for each in snapshot.tools], snapshot.messages) == ("Be brief.", ["weather"], 1)
+    first, second = tracer.trace.disclosure()
+    assert (first.turn, first.added_tools, first.removed_tools, first.system) == (1, ("weather",), (), "Be brief.")
+    assert (second.messages, second.messages_delta) == (3, 2)
+    assert [item.reason for item in second.entered] == ["reply", "result of weather"]
+    action, answer = tracer.trace.trajectory()
+    assert action.assistant is not None
+    assert [(each.name, each.result, each.is_error) for each in action.tools] == [("weather", "Rain in Oslo.", False)]
+    assert [(item.reason, item.text) for item in action.injected] == [("prompt", "Rain?")]
+    assert answer.assistant is not None
+    assert (answer.assistant.text, answer.tools) == ("Rain.", ())
+    stored = await trace_session(store, "demo")
+    assert [step.tools for step in stored.trajectory()] == [action.tools, ()]
+
+
+@shows(
+    "open-agent-loops",
+    "toCurl",
+    "ToCurlOptions",
+    "RawRequest",
+    "RawSSE",
+    "Tracer.observe",
+    "Tracer.onRawRequest",
+    "TraceEntry",
+    "TraceEntry.data",
+    "TraceEntry.label",
+    "TraceEntry.t",
+    "TraceEntry.dt",
+    "TraceSource",
+    "CompactEntry",
+    "TraceDocument",
+    "TraceDocument.startedAt",
+    "TraceMeta",
+    "TraceMeta.sessionId",
+    "TraceMeta.system",
+    "TraceMeta.tools",
+    "TraceMeta.model",
+    "TraceMeta.params",
+    "TraceMeta.baseURL",
+)
+async def test_the_raw_requests_of_a_trace_can_be_sent_again_with_curl():
+    tracer = Tracer()
+    transport = tapped(CannedTransport(ANSWER), tracer)
+    plain = openai_compatible("http://127.0.0.1:9/v1", "some-model", api_key="key-12345", transport=transport)
+    agent = Agent(
+        tracer.observe(plain), instructions="Be brief.", watchers=[tracer], settings=Settings(temperature=0.5)
+    )
+    await agent.session("demo").run("Rain?")
+    trace = tracer.trace
+    document = trace.to_json()
+    assert document["started_at"] == trace.entries[0].t
+    assert document["meta"]["session_id"] == "demo"
+    assert (trace.meta.system, trace.meta.model, trace.meta.params) == ("Be brief.", "some-model", {"temperature": 0.5})
+    assert trace.meta.base_url == "http://127.0.0.1:9/v1/chat/completions"
+    assert {each.source for each in trace.entries} == {"agent", "model", "wire"}
+    entry = next(each for each in trace.entries if each.label == "raw_request")
+    line = msgspec.json.decode(trace.to_jsonl().splitlines()[1 + entry.seq])
+    assert (line["seq"], line["dt"], line["source"]) == (entry.seq, round(entry.t - trace.started_at, 6), "wire")
+    (request,) = trace.requests()
+    assert entry.data is request
+    command = to_curl(request, api_key_env="MY_KEY", stream=False, pretty=False)
+    assert command.startswith("curl -N http://127.0.0.1:9/v1/chat/completions")
+    assert ("${MY_KEY}" in command, "key-12345" in command, '"stream":false' in command) == (True, False, True)
+    body = msgspec.json.decode(request.body)
+    assert to_curl(body, base_url="http://127.0.0.1:9/v1", path="/chat/completions").startswith(
+        "curl -N http://127.0.0.1"
+    )

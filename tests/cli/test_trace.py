@@ -1,0 +1,120 @@
+"""`perdure trace`: any stored session, and files of `perdure run --trace`."""
+
+import json
+import stat
+
+import pytest
+
+from tests.tracing.sample_traces import coding_session
+
+
+@pytest.fixture
+def sampled(tmp_path):
+    """A file with a trace in which everything happens."""
+    path = tmp_path / "sample.jsonl"
+    path.write_text(coding_session().live().to_jsonl(), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_stored_session_is_a_tree(perdure):
+    result = perdure("trace", "alpha")
+    assert (result.exit_code, result.stderr) == (0, "")
+    first, run, turn, call, last = result.stdout.splitlines()
+    assert first == "session alpha · demo:words"
+    assert run.startswith('└─ agent "Calculate 6 * 7 for alpha" · done · ')
+    assert turn.startswith("   ├─ turn 1 · ")
+    assert '✓ calculate {"expression":"6 * 7"}' in call
+    assert last.startswith("   └─ turn 2 · ")
+
+
+@pytest.mark.usefixtures("kept")
+def test_the_last_session_and_prefixes_can_be_named(perdure):
+    assert perdure("trace", "--last").stdout.startswith("session album")
+    assert perdure("trace", "albu").stdout.startswith("session album")
+
+
+@pytest.mark.usefixtures("kept")
+def test_json_and_lines_have_every_entry(perdure):
+    document = json.loads(perdure("trace", "alpha", "--json").stdout)
+    header, *lines = map(json.loads, perdure("trace", "alpha", "--jsonl").stdout.splitlines())
+    assert (document["meta"]["session_id"], header["format"]) == ("alpha", "perdure-trace")
+    assert document["entries"] == lines
+    assert {each["data"]["kind"] for each in lines} >= {"run_started", "model_requested", "tool_finished", "run_ended"}
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_page_is_written_for_its_owner_alone(perdure, tmp_path):
+    result = perdure("trace", "alpha", "--html", "page.html", "--compare", "beta")
+    assert (result.exit_code, result.stderr) == (0, "page.html is written; open it in a browser\n")
+    path = tmp_path / "page.html"
+    assert "Calculate 6 * 7 for beta" in path.read_text(encoding="utf-8")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert perdure("trace", "alpha", "--html", "-").stdout.startswith("<!doctype html>")
+
+
+def test_a_file_shows_retries_and_progress_too(perdure, sampled):
+    shown = perdure("trace", sampled).stdout
+    assert "! retry_scheduled: attempt 1 of 4" in shown
+    assert "progress: 3 reports" in shown
+    assert "error: FAILED" in perdure("trace", sampled, "--trajectory").stdout
+    assert "+ result of bash" in perdure("trace", sampled, "--context").stdout
+    assert "no raw requests" in perdure("trace", sampled, "--curl").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "name one session or file"),
+        (["x", "--last"], "name one session or file"),
+        (["x", "--json", "--jsonl"], "exclude each other"),
+        (["x", "--compare", "y"], "--compare needs --html"),
+        (["nope"], "there is no session 'nope'"),
+        (["other.txt"], "this is no trace"),
+    ],
+)
+def test_what_cannot_be_shown_is_said_in_a_line(perdure, tmp_path, arguments, told):
+    (tmp_path / "other.txt").write_text("hello\n", encoding="utf-8")
+    result = perdure("trace", *arguments)
+    assert result.exit_code != 0
+    assert told in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_page_that_cannot_be_written_is_an_error(perdure, sampled):
+    result = perdure("trace", sampled, "--html", "no/such/folder.html")
+    assert (result.exit_code, "No such file" in result.stderr) == (74, True)
+
+
+# -- perdure run --trace -----------------------------------------------------------------------------------------------
+
+
+def test_a_run_writes_its_trace_as_lines_that_can_be_traced(perdure, tmp_path):
+    assert perdure("run", "-q", "--trace", "run.jsonl", "Calculate 6 * 7").exit_code == 0
+    kinds = [json.loads(line).get("data", {}).get("kind") for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    assert kinds[0] is None
+    assert {"request", "first_delta", "tool_finished", "run_ended"} <= {*kinds}
+    assert "calculate" in perdure("trace", "run.jsonl").stdout
+
+
+@pytest.mark.parametrize(("name", "start"), [("run.html", "<!doctype html>"), ("run.json", '{"format"')])
+def test_a_run_writes_its_trace_as_a_page_or_a_document(perdure, tmp_path, name, start):
+    assert perdure("run", "-q", "--trace", name, "Calculate 6 * 7").exit_code == 0
+    assert (tmp_path / name).read_text(encoding="utf-8").startswith(start)
+
+
+def test_a_trace_that_cannot_be_written_stops_the_run_before_it_begins(perdure):
+    result = perdure("run", "--trace", "no/such/run.jsonl", "Calculate 6 * 7")
+    assert (result.exit_code, "check the folder" in result.stderr) == (2, True)
+    assert "there is no session" in perdure("trace", "--last").stderr
+
+
+@pytest.mark.parametrize("name", ["run.html", "run.jsonl"])
+def test_a_trace_that_fails_later_is_a_warning(perdure, monkeypatch, name):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("perdure.tracing.trace.Trace.to_html", fail)
+    monkeypatch.setattr("perdure.tracing.tracer._TraceFile._write_to_file", fail)
+    result = perdure("run", "-q", "--trace", name, "Calculate 6 * 7")
+    assert (result.exit_code, "warning: the trace" in result.stderr) == (0, True)

@@ -1,0 +1,59 @@
+import json
+import shlex
+import subprocess
+
+import pytest
+
+from perdure import ConfigError
+from perdure.net.tap import TappedRequest
+from perdure.tracing.curl_command import to_curl
+from perdure.tracing.trace_entry import RawRequest
+
+BODY = {"model": "m", "messages": [{"role": "user", "content": 'it\'s `$HOME` \\ "x" $(id)'}]}
+
+
+def test_a_body_alone_needs_a_url_and_gets_the_key_from_the_environment():
+    command = to_curl(BODY, base_url="https://api.example.com/v1/", api_key_env="MY_KEY", stream=True)
+    assert command.startswith("curl -N https://api.example.com/v1/chat/completions \\\n")
+    assert "-H 'authorization: Bearer '\"${MY_KEY}\"" in command
+    arguments = shlex.split(command)
+    assert json.loads(arguments[-1]) == {**BODY, "stream": True}
+    with pytest.raises(ConfigError, match="base_url"):
+        to_curl(BODY)
+
+
+def test_a_shell_passes_every_character_of_the_body_on():
+    command = to_curl(BODY, base_url="http://127.0.0.1:9", pretty=False).replace("curl -N", "printf '%s\\n'")
+    shown = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True, env={"API_KEY": "k1"})
+    lines = shown.stdout.splitlines()
+    assert json.loads(lines[-1]) == BODY
+    assert "authorization: Bearer k1" in lines
+
+
+def test_a_request_of_a_trace_has_its_own_address_and_no_key():
+    headers = {"x-api-key": "sk-secret-123456", "content-type": "application/json", "content-length": "9", "host": "x"}
+    request = RawRequest(1, "POST", "https://user:pw@api.example.com/v1/messages?key=abcdefgh", headers, "not json")
+    command = to_curl(request)
+    assert "sk-secret" not in command
+    assert "abcdefgh" not in command
+    assert "pw@" not in command
+    assert "'x-api-key: '\"${API_KEY}\"" in command
+    assert "content-length" not in command
+    assert command.endswith("--data-binary 'not json'")
+
+
+def test_a_tapped_request_can_be_given_too():
+    request = TappedRequest(1, "POST", "http://127.0.0.1/v1", {"authorization": "***"}, b'{"stream":true}')
+    assert json.loads(shlex.split(to_curl(request, stream=False))[-1]) == {"stream": False}
+    assert "Bearer" in to_curl(request)
+
+
+@pytest.mark.parametrize("options", [{"api_key_env": "no spaces"}, {"api_key_env": "$(id)"}, {"path": 3}])
+def test_options_that_cannot_be_used_are_named(options):
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        to_curl(BODY, base_url="http://127.0.0.1", **options)
+
+
+def test_anything_else_is_refused():
+    with pytest.raises(ConfigError, match="request"):
+        to_curl(3)  # type: ignore[arg-type]
