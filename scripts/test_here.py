@@ -41,6 +41,7 @@ FOLDERS: Mapping[str, Sequence[str]] = {
         "interaction",
         "logs",
         "mcp",
+        "mcp_server",
         "testing",
         "tracing",
     ],

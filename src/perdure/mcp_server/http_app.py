@@ -39,7 +39,13 @@ class McpApp:
         self.tokens = tokens
         """The tokens of clients, to add and revoke some."""
         self._guard = HttpGuard(
-            self._handle, tokens=tokens, hosts=hosts, origins=origins, path=path, limits=limits, mark_client=_mark_client
+            self._handle,
+            tokens=tokens,
+            hosts=hosts,
+            origins=origins,
+            path=path,
+            limits=limits,
+            mark_client=_mark_client,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -40,8 +40,10 @@ def listen(host: str, port: int) -> sockets.socket:
     try:
         family = sockets.AF_INET6 if ":" in host else sockets.AF_INET
         return sockets.create_server((host, port), family=family, backlog=_BACKLOG)
-    except (OSError, OverflowError) as error:
-        raise ConfigError(f"cannot listen on {host} port {port} ({error}): choose another, or 0 for a free port") from None
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {host} port {port} ({error}): choose another, or 0 for a free port"
+        ) from None
 
 
 async def run_http_server(

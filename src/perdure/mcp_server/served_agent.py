@@ -107,7 +107,7 @@ def list_served_agents(
     if tools:
         options: dict[str, Any] = {} if store is None else {"store": store}
         host = Agent(_NoModel(), name=name, tools=tools, permission=permission, **options)
-        agents.append(ServedAgent(agent=host, offer="tools"))
+        agents.insert(0, ServedAgent(agent=host, offer="tools"))
     elif permission is not None or store is not None:
         raise ConfigError("permission=… and store=… are for tools without an agent: give them to Agent(…) instead")
     _check_names(agents)

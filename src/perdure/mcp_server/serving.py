@@ -22,6 +22,7 @@ STDIO_CLIENT: Final = "stdio"
 """The name of the client that has started this process."""
 LOOPBACK_HOSTS: Final = ("127.0.0.1", "localhost", "[::1]")
 """The names of this machine that are answered."""
+_MAX_PORT: Final = 65_535
 
 
 async def serve_stdio(
@@ -148,6 +149,8 @@ async def serve_http(
     is_encrypted = bool(certificate_file and key_file)
     _check_reachable(is_local, hosts, allow_remote, is_encrypted or behind_proxy)
     argument_checks.require_int("serve_http", "port", port)
+    if port > _MAX_PORT:
+        argument_checks.raise_config_error("serve_http", "port", port, f"give a number up to {_MAX_PORT}")
     names = [*hosts, *(LOOPBACK_HOSTS if is_local else ())]
     app = build_app(served, tokens=tokens, hosts=names, **options)
     from .http_listener import listen, run_http_server

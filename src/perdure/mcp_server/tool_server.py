@@ -6,17 +6,19 @@ agent, and is stored like any other. A task for an agent is a run in a session t
 
 import asyncio
 import re
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from perdure.core.clock import SYSTEM_CLOCK, Clock, new_id
 from perdure.core.error import PerdureError, UsageError
 from perdure.core.event import Entry, QuestionAsked, ToolProgress, ToolStarted
 from perdure.core.jsonable import error_message, to_text
-from perdure.core.message import Status, Text, ToolResult
+from perdure.core.message import Message, Status, Text, ToolResult
 from perdure.core.tool import Tool
 from perdure.core.watcher_feed import Watcher
 from perdure.runtime.agent import Agent
@@ -102,6 +104,8 @@ class _ClientState:
         self.usage = ClientUsage(limits.calls_per_minute, limits.calls_at_once, clock, "calls")
         self.sessions: dict[str, tuple[Session[Any], int]] = {}
         """For each agent whose tools are called, the session of the calls, and how many it has."""
+        self.locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """For each agent whose tools are called, the lock of that session."""
 
 
 class ToolServer:
@@ -169,11 +173,15 @@ class ToolServer:
         arguments: dict[str, Any],
         watchers: list[Watcher[Entry]],
     ) -> CallOutcome:
-        session = await self._choose_session(client, state, offered.served.agent)
-        try:
-            result = await session.call(offered.name, arguments, watchers=watchers)
-        except PerdureError as error:
-            result = _build_error_result(offered.name, error)
+        agent = offered.served.agent
+        async with state.locks[agent.name]:  # one call after another, each with what the ones before it have shown
+            session = await self._choose_session(client, state, agent)
+            try:
+                result = await session.call(offered.name, arguments, watchers=watchers)
+                if result.labels:  # the client's model sees it, so gates have to see the labels with every later call
+                    await session.import_messages([_build_labelled_note(result)])
+            except PerdureError as error:
+                result = _build_error_result(offered.name, error)
         return CallOutcome(result, session.session_id)
 
     async def _choose_session(self, client: str, state: _ClientState, agent: Agent[Any]) -> Session[Any]:
@@ -245,15 +253,19 @@ async def _give_task(
         )
         return ToolResult(new_id(), offered.name, (Text(text),), Status.ERROR)
     made = build_subagent_result(offered.name, outcome, output)
-    return ToolResult(
-        new_id(), offered.name, (Text(str(made.content)),), Status.ERROR if made.is_error else Status.OK
-    )
+    return ToolResult(new_id(), offered.name, (Text(str(made.content)),), Status.ERROR if made.is_error else Status.OK)
 
 
 def _describe_question(question: QuestionAsked) -> str:
     """Return a question as a line: its text, and the tools that it is about."""
     tools = ", ".join([str(call.get("tool", "")) for call in question.calls])
     return f"{question.text} ({tools})" if tools and question.text else question.text or f"may these run: {tools}"
+
+
+def _build_labelled_note(result: ToolResult) -> Message:
+    """Build the message that records which labels the text has that a client was sent."""
+    note = Message("user", (Text(f"The client has received a result of {result.name}."),))
+    return msgspec.structs.replace(note, labels=result.labels)
 
 
 def _build_error_result(name: str, error: Exception) -> ToolResult:
