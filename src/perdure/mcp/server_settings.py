@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 from msgspec import Struct
 
 from perdure.core import argument_checks
+from perdure.core.tool import Effect
 
 McpTransport: TypeAlias = Literal["stdio", "http", "sse"]
 """The transport: the pipes of a process, streamable HTTP, or the older HTTP transport with server-sent events."""
@@ -43,6 +44,26 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit
     """Its URL; only for `http` and `sse` servers, as are the headers."""
     headers: Mapping[str, str] = {}
     """Headers that are sent with each request."""
+    permission: bool = True
+    """True if its tools ask for permission, unless they are known to read only; False if its owner allows them all."""
+    trust_hints: bool = False
+    """True if it is believed which of its tools only read, can be repeated, or send nothing out."""
+    effects: Mapping[str, Effect] = {}
+    """The effects of its tools, by their own names, as the owner knows them. A hint of the server can only make one
+    stricter.
+    """
+    include: tuple[str, ...] = ()
+    """Patterns of the tools that are offered, by their own names, such as `get_*`; empty for all."""
+    exclude: tuple[str, ...] = ()
+    """Patterns of tools that are not offered."""
+    resources: bool = False
+    """True if the model gets tools to list and read its resources."""
+    start_timeout_seconds: float = 15.0
+    """The longest time until it answers."""
+    call_timeout_seconds: float = 120.0
+    """The longest time until a call ends or reports progress."""
+    idle_seconds: float = 600.0
+    """The time without a call after which the connection is closed; the next call opens it again."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -59,6 +80,25 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit
         _check_texts_by_name("env", self.env, _VARIABLE)
         _check_texts_by_name("headers", self.headers, _HEADER)
         self._check_transport()
+        self._check_limits()
+
+    def _check_limits(self) -> None:
+        for name in ("permission", "trust_hints", "resources"):
+            argument_checks.require_bool("McpServer", name, getattr(self, name))
+        for name in ("include", "exclude"):
+            patterns: Any = getattr(self, name)
+            if not isinstance(patterns, tuple | list) or not all(
+                isinstance(each, str) for each in cast("list[object]", patterns)
+            ):
+                argument_checks.raise_config_error("McpServer", name, "…", "give a list of patterns")
+        for name in ("start_timeout_seconds", "call_timeout_seconds", "idle_seconds"):
+            argument_checks.require_number("McpServer", name, getattr(self, name))
+        if not isinstance(self.effects, Mapping):
+            argument_checks.raise_config_error(
+                "McpServer", "effects", self.effects, "give effects by the names of tools"
+            )
+        for tool, effect in self.effects.items():
+            argument_checks.require_one_of("McpServer", f"effects[{tool!r}]", effect, get_args(Effect))
 
     def _check_transport(self) -> None:
         if self.transport == "stdio":

@@ -152,7 +152,7 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
         force_setattr(self, "tools", tuple(self.toolbox))
         if self.spare_tools:
             force_setattr(self, "spare_tools", tuple(self.spare_toolbox))
-        if self.limits.allowed_tools is not None:
+        if self.limits.allowed_tools is not None and not self.has_late_tools:
             self.toolbox.with_only(self.limits.allowed_tools, self.spare_toolbox)
 
     def replace(self, **changes: Any) -> Self:
@@ -297,7 +297,22 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
         """
         own = self.project is None and self.skills is None and self.compaction is None and not self.handoffs
         own = own and not self.middleware_layers
+        own = own and not self.has_late_tools
         return own and not any(each.wrap_model or each.skills or each.rules for each in self.extensions)
+
+    @property
+    def has_late_tools(self) -> bool:
+        """True if an extension has tools that are known only once its lifespan is open."""
+        return any(each.late_tools is not None for each in self.extensions)
+
+    def list_late_tools(self) -> "list[Tool[..., Any]]":
+        """Return the tools of extensions that are known by now, without those whose name is taken."""
+        found: dict[str, Tool[..., Any]] = {}
+        for extension in self.extensions:
+            for each in () if extension.late_tools is None else extension.late_tools():
+                if each.name not in self.toolbox:
+                    found.setdefault(each.name, each)
+        return list(found.values())
 
     @property
     def reachable(self) -> "Sequence[AgentSpec[Any]]":

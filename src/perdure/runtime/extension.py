@@ -67,6 +67,11 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionCla
     instructions: str = ""
     """Text added to the system prompt after the agent's own instructions."""
     tools: "Sequence[Tool[..., Any]]" = ()
+    late_tools: "Callable[[], Sequence[Tool[..., Any]]] | None" = None
+    """Returns the tools that are known only once the lifespan is open, such as those of a server; called for each run.
+
+    A tool of the agent wins over one of these with its name.
+    """
     commands: "Sequence[Command]" = ()
     """Handlers of `/name` in a message."""
     skills: "Sequence[Skill]" = ()
@@ -108,7 +113,7 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionCla
         argument_checks.require_text("Extension", "instructions", self.instructions)
         for field in ("engine", "history_processor"):
             argument_checks.require_callable_or_none("Extension", field, getattr(self, field))
-        for field in ("wrap_model", "wrap_tool"):
+        for field in ("wrap_model", "wrap_tool", "late_tools"):
             argument_checks.require_plain_function_or_none("Extension", field, getattr(self, field))
         for field in ("reminders", "between_turns", "output_validators", "guardrails", "stop", "watchers"):
             argument_checks.require_callables("Extension", field, getattr(self, field))

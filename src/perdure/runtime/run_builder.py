@@ -326,7 +326,7 @@ def build_toolbox(
     agent: AgentSpec[Any], overrides: RunOverrides, skills: "Skills | None", loaded: Iterable[str]
 ) -> Toolbox:
     """Return the agent's tools plus those of loaded skills; a skill's tool never replaces an existing one."""
-    box = agent.toolbox if "tools" not in overrides else _wrap_tools(agent, overrides["tools"])
+    box = _get_own_tools(agent) if "tools" not in overrides else _wrap_tools(agent, overrides["tools"])
     found = [] if skills is None else [tool for name in loaded if name in skills for tool in skills.get(name).tools]
     more: dict[str, Tool[..., Any]] = {}
     if skills is not None and "skill_resource" not in box and _has_hidden_parts(skills, loaded):
@@ -337,6 +337,12 @@ def build_toolbox(
         if each.name not in box:
             more.setdefault(each.name, each)
     return box.with_tools(_wrap_tools(agent, more.values())) if more else box
+
+
+def _get_own_tools(agent: AgentSpec[Any]) -> Toolbox:
+    """Return the agent's tools, with those of its extensions that are known by now."""
+    late = agent.list_late_tools() if agent.has_late_tools else ()
+    return agent.toolbox.with_tools(_wrap_tools(agent, late)) if late else agent.toolbox
 
 
 def _has_hidden_parts(skills: "Skills", loaded: Iterable[str]) -> bool:

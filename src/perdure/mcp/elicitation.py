@@ -1,0 +1,136 @@
+"""Questions of MCP servers to people: shown as a form in a display slot, and answered from any process."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure.core.display_slot import Askable
+from perdure.core.error import ConfigError, NotAnswered
+from perdure.core.schema import check_json_schema
+
+from .listed_tool import clean_text
+
+if TYPE_CHECKING:
+    import mcp_types
+
+    from perdure.core.tool_context import ToolContext
+
+_MAX_QUESTION: Final = 2_000
+_DECLINE: Final = "decline"
+
+
+class ServerForm(Askable[dict[str, Any]], frozen=True):
+    """A form with fields that an MCP server asks for. The server's name is a part of the question."""
+
+    renderer = "form"
+
+    question: str
+    schema: Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        """The question as text."""
+        return self.question
+
+    @property
+    def input(self) -> Any:
+        """The schema of the fields."""
+        return {"question": self.question, "schema": dict(self.schema), "initial": None}
+
+    @property
+    def output(self) -> Mapping[str, Any]:
+        """The schema of the answer."""
+        return self.schema
+
+
+class ServerLink(Askable[bool], frozen=True):
+    """An address that an MCP server asks people to open by themselves; the answer is whether they have."""
+
+    renderer = "confirm"
+
+    question: str
+
+    @property
+    def text(self) -> str:
+        """The question as text."""
+        return self.question
+
+    @property
+    def input(self) -> Any:
+        """The question with its two answers."""
+        return {"question": self.question, "yes": "I have done it", "no": "No"}
+
+    @property
+    def output(self) -> Mapping[str, Any]:
+        """The schema of the answer."""
+        return {"type": "boolean"}
+
+
+class ToolCallAnswerer:
+    """Asks people what a server wants to know during one tool call. Questions of a call are asked one at a time."""
+
+    def __init__(self, server: str, context: "ToolContext[Any]") -> None:
+        self._server = server
+        self._context = context
+        self._asking = asyncio.Lock()
+
+    @property
+    def run_id(self) -> str:
+        """The run of the call."""
+        return self._context.run_id
+
+    async def answer(self, params: "mcp_types.ElicitRequestParams") -> "mcp_types.ElicitResult":
+        """Ask people, and return their answer; `cancel` if there is none, `decline` for what cannot be asked."""
+        import mcp_types
+
+        asked = build_question(self._server, params)
+        if asked is None:
+            return mcp_types.ElicitResult(action=_DECLINE)
+        async with self._asking:
+            try:
+                answer: Any = await self._context.ask(asked)
+            except NotAnswered:
+                return mcp_types.ElicitResult(action="cancel")
+        if isinstance(asked, ServerLink):
+            return mcp_types.ElicitResult(action="accept" if answer is True else _DECLINE)
+        return mcp_types.ElicitResult(action="accept", content=answer)
+
+
+def build_question(server: str, params: "mcp_types.ElicitRequestParams") -> ServerForm | ServerLink | None:
+    """Return the question for people; `None` for a form that cannot be checked, or an address that is not https."""
+    message = clean_text(params.message)[:_MAX_QUESTION]
+    url = getattr(params, "url", None)
+    if url is not None:
+        if not isinstance(url, str) or not is_web_address(url):
+            return None
+        return ServerLink(f"The MCP server {server!r} asks you to open {url} in a browser: {message}")
+    schema: Any = getattr(params, "requested_schema", None)
+    try:
+        checked = check_json_schema(schema) if isinstance(schema, dict) else None
+    except (ConfigError, TypeError, ValueError):
+        return None
+    if checked is None or checked.get("type", "object") != "object":
+        return None
+    return ServerForm(f"The MCP server {server!r} asks: {message}", {"type": "object", **checked})
+
+
+def is_web_address(url: str) -> bool:
+    """Return True for an address that may be shown as a link: https, or http on this machine; nothing else.
+
+    An address with another scheme, such as `javascript:` or `file:`, or with characters that a shell would read, is
+    refused.
+    """
+    from urllib.parse import urlsplit
+
+    if not url.isascii() or not url.isprintable() or any(each in url for each in " \"'`<>\\^{}|$;"):
+        return False
+    try:
+        parts = urlsplit(url)
+        local = parts.hostname in {"localhost", "127.0.0.1", "::1"}
+    except ValueError:
+        return False
+    return (
+        bool(parts.hostname)
+        and "@" not in parts.netloc
+        and (parts.scheme == "https" or (parts.scheme == "http" and local))
+    )

@@ -1,0 +1,148 @@
+"""A tool as an MCP server lists it, checked against the limits, with the hash by which a change is noticed."""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core.error import ConfigError
+from perdure.core.schema import Parameters, build_parameters_from_json_schema, check_json_schema
+
+from .message_limits import MAX_DESCRIPTION_BYTES, MAX_SCHEMA_BYTES, MAX_TOOLS
+
+_MAX_TOOL_NAME: Final = 64
+_UNUSABLE_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_CUT_NOTE: Final = " […]"
+_HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+
+
+class ListedTool(Struct, frozen=True, kw_only=True):
+    """A tool of an MCP server: its own name and texts, and the name by which the model calls it."""
+
+    server: str
+    name: str
+    """The name by which the server knows it, as it was sent."""
+    offered_name: str
+    """The name for the model: `server__tool`."""
+    title: str = ""
+    description: str = ""
+    """The description as it was sent, in full."""
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None = None
+    annotations: dict[str, Any] = {}
+    """The hints of the server: `readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`."""
+    parameters: Parameters
+
+    @property
+    def shown_description(self) -> str:
+        """The description for the model: without characters that cannot be seen, and within the limit."""
+        text = clean_text(self.description or self.title)
+        data = text.encode("utf-8", "replace")
+        if len(data) <= MAX_DESCRIPTION_BYTES:
+            return text
+        return data[: MAX_DESCRIPTION_BYTES - len(_CUT_NOTE.encode())].decode("utf-8", "ignore") + _CUT_NOTE
+
+    def get_hint(self, name: str) -> bool | None:
+        """Return a hint of the server; `None` if it gives none that is true or false."""
+        value = self.annotations.get(name)
+        return value if isinstance(value, bool) else None
+
+    @property
+    def pinned_texts(self) -> dict[str, Any]:
+        """Everything of the tool that a person has agreed to."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "input_schema": self.input_schema,
+            "output_schema": self.output_schema,
+            "annotations": {name: self.annotations[name] for name in _HINTS if name in self.annotations},
+        }
+
+
+class ToolListing(Struct, frozen=True):
+    """The tools of a server that can be used, and messages about those that cannot."""
+
+    tools: tuple[ListedTool, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def read_listing(server: str, listed: Iterable[Mapping[str, Any]], *, is_cut: bool = False) -> ToolListing:
+    """Check the tools that a server lists, given as JSON; leave out what is invalid, too large or listed twice."""
+    found: dict[str, ListedTool] = {}
+    problems: list[str] = ["it lists more pages than are read"] if is_cut else []
+    for count, each in enumerate(listed):
+        if count >= MAX_TOOLS:
+            problems.append(f"it lists more than {MAX_TOOLS} tools: the others are left out")
+            break
+        name = each.get("name")
+        label = repr(clean_text(name)[:80]) if isinstance(name, str) else f"number {count + 1}"
+        try:
+            tool = _read_tool(server, each)
+        except (ConfigError, msgspec.MsgspecError, RecursionError) as error:
+            problems.append(f"tool {label} is left out: {clean_text(str(error))[:300]}")
+            continue
+        if tool.offered_name in found:
+            problems.append(f"tool {label} is left out: another has the name {tool.offered_name!r}")
+            continue
+        found[tool.offered_name] = tool
+    return ToolListing(tuple(found.values()), tuple(problems))
+
+
+def _read_tool(server: str, values: Mapping[str, Any]) -> ListedTool:
+    name, description, title = values.get("name"), values.get("description") or "", values.get("title") or ""
+    if not isinstance(name, str) or not isinstance(description, str) or not isinstance(title, str):
+        raise ConfigError("its name, title and description have to be texts")
+    if len(description) > MAX_SCHEMA_BYTES:
+        raise ConfigError(f"its description has {len(description)} characters, and {MAX_SCHEMA_BYTES} are the most")
+    input_schema = _check_size("input", values.get("inputSchema"))
+    output_schema = values.get("outputSchema")
+    if output_schema is not None:
+        output_schema = check_json_schema(_check_size("output", output_schema))
+    annotations = values.get("annotations")
+    return ListedTool(
+        server=server,
+        name=name,
+        offered_name=build_offered_name(server, name),
+        title=title,
+        description=description,
+        input_schema=input_schema,
+        output_schema=output_schema,
+        annotations=dict(cast("Mapping[str, Any]", annotations)) if isinstance(annotations, Mapping) else {},
+        parameters=build_parameters_from_json_schema(input_schema),
+    )
+
+
+def _check_size(kind: str, schema: object) -> dict[str, Any]:
+    """Return a schema that is an object and not too large. Raises `ConfigError`."""
+    if not isinstance(schema, Mapping):
+        raise ConfigError(f"its {kind} schema is no object")
+    data = msgspec.json.encode(schema)
+    if len(data) > MAX_SCHEMA_BYTES:
+        raise ConfigError(f"its {kind} schema has {len(data)} bytes, and {MAX_SCHEMA_BYTES} are the most")
+    return dict(cast("Mapping[str, Any]", schema))
+
+
+def build_offered_name(server: str, tool: str) -> str:
+    """Return `server__tool`, in letters that every provider accepts; a name that is changed for it ends with a hash.
+
+    So two names of a server never become the same one, however similar they look.
+    """
+    prefix = _UNUSABLE_CHARACTERS.sub("_", server)
+    cleaned = _UNUSABLE_CHARACTERS.sub("_", tool).strip("_")
+    name = f"{prefix}__{cleaned}"
+    if cleaned == tool and len(name) <= _MAX_TOOL_NAME:
+        return name
+    digest = hashlib.sha256(f"{server}\0{tool}".encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{name[: _MAX_TOOL_NAME - 9]}_{digest}"
+
+
+def clean_text(text: str) -> str:
+    """Return a text without control, format and bidirectional characters, other than newlines and tabs."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join([each for each in text if each in "\n\t" or unicodedata.category(each)[0] != "C"])

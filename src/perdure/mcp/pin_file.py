@@ -1,0 +1,199 @@
+"""Pins: what a person has agreed to of each MCP server and its tools. What has changed since is switched off.
+
+The first listing of a server is pinned as it is. Later, a tool whose texts, schemas or hints differ, and a tool that is
+new, stay off until they are approved; a server that is reached in another way is off as a whole.
+"""
+
+# ruff: noqa: PTH100, PTH103, PTH105, PTH108, PTH111, PTH116, PTH120, PTH123 - pathlib would cost every start milliseconds
+import contextlib
+import difflib
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Collection, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core.clock import new_id
+from perdure.core.error import ConfigError
+
+from .listed_tool import ListedTool, clean_text
+from .server_settings import McpServer
+
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_MAX_FILE_BYTES: Final = 64 * 1024 * 1024
+_LOADER_VARIABLES: Final = ("LD_", "DYLD_", "NODE_", "PYTHON", "PATH", "BASH_ENV", "PERL5", "RUBY")
+"""Beginnings of the names of variables that change which code a program runs: their values are a part of a pin."""
+
+
+class ToolPin(Struct, frozen=True):
+    """The hash of a tool, and the texts behind it, to show what has changed."""
+
+    digest: str
+    texts: dict[str, Any]
+
+
+class ServerPin(Struct, frozen=True):
+    """What was agreed to of a server: how it is reached, and its tools by their own names."""
+
+    identity: dict[str, Any]
+    tools: dict[str, ToolPin] = {}
+
+
+class ToolChange(Struct, frozen=True):
+    """A tool, or a whole server, that is switched off until it is approved, with what is different."""
+
+    server: str
+    tool: str
+    """The tool's own name; empty for the server as a whole."""
+    kind: Literal["changed", "new", "reached_differently"]
+    difference: str
+    """Lines that begin with `-` (agreed) and `+` (now)."""
+
+
+class PinFile:
+    """The pins of servers, in a file that only its owner can read; without a path, for this process alone."""
+
+    def __init__(self, path: "str | os.PathLike[str] | None" = None) -> None:
+        self.path: str | None = None if path is None else os.path.abspath(os.path.expanduser(os.fspath(path)))
+        """The file."""
+        self._pins: dict[str, ServerPin] = {}
+
+    def load_pins(self) -> dict[str, ServerPin]:
+        """Return the pins by server. Raises `ConfigError` if the file is damaged, or others can write to it."""
+        if self.path is None:
+            return self._pins
+        try:
+            with open(self.path, "rb") as file:
+                mode = os.fstat(file.fileno()).st_mode
+                data = file.read(_MAX_FILE_BYTES)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise ConfigError(f"the pins of MCP servers cannot be read: {error}") from error
+        if os.name == "posix" and mode & _OTHERS_WRITE:
+            raise ConfigError(f"others can write to {self.path!r}, so it is not used: chmod 600 it, and check it")
+        try:
+            return msgspec.json.decode(data, type=dict[str, ServerPin])
+        except msgspec.MsgspecError as error:
+            raise ConfigError(f"{self.path!r} cannot be parsed ({error}), so it is not used: delete it") from error
+
+    def find_changes(self, server: McpServer, tools: Sequence[ListedTool]) -> list[ToolChange]:
+        """Return what differs from what was agreed to; a server that was never seen is pinned as it is."""
+        pin, identity = self.load_pins().get(server.name), identify_server(server)
+        if pin is None:
+            self.approve(server, tools)
+            return []
+        if pin.identity != identity:
+            return [ToolChange(server.name, "", "reached_differently", _diff(pin.identity, identity))]
+        changes: list[ToolChange] = []
+        for tool in tools:
+            agreed = pin.tools.get(tool.name)
+            if agreed is None:
+                changes.append(ToolChange(server.name, tool.name, "new", _diff({}, tool.pinned_texts)))
+            elif agreed.digest != hash_tool(tool):
+                changes.append(ToolChange(server.name, tool.name, "changed", _diff(agreed.texts, tool.pinned_texts)))
+        return changes
+
+    def approve(self, server: McpServer, tools: Sequence[ListedTool], names: Collection[str] | None = None) -> None:
+        """Agree to these tools as they are now, or to those of them that are named; and to how the server is reached.
+
+        A server that is reached differently begins anew: what was agreed to before does not count.
+        """
+        pins, identity = dict(self.load_pins()), identify_server(server)
+        before = pins.get(server.name)
+        kept = before.tools if before is not None and before.identity == identity else {}
+        agreed = {
+            each.name: ToolPin(hash_tool(each), each.pinned_texts)
+            for each in tools
+            if names is None or each.name in names
+        }
+        pins[server.name] = ServerPin(identity, {**kept, **agreed})
+        self._store(pins)
+
+    def forget(self, server: str) -> bool:
+        """Forget a server; its next listing is pinned as it is. Return False if it was not known."""
+        pins = dict(self.load_pins())
+        if pins.pop(server, None) is None:
+            return False
+        self._store(pins)
+        return True
+
+    def _store(self, pins: dict[str, ServerPin]) -> None:
+        """Replace the file atomically."""
+        if self.path is None:
+            self._pins = pins
+            return
+        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+        beside = f"{self.path}.{new_id()}"
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(msgspec.json.format(msgspec.json.encode(pins), indent=2) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, self.path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(beside)
+            raise
+
+
+def identify_server(server: McpServer) -> dict[str, Any]:
+    """Return how a server is reached: its URL; or its command, the program behind it, and what changes its code.
+
+    Of other environment variables only the names are a part of it, and of headers nothing: their values may be secrets,
+    and are replaced from time to time.
+    """
+    if server.transport != "stdio":
+        return {"transport": server.transport, "url": server.url}
+    loaded = {name: value for name, value in server.env.items() if name.upper().startswith(_LOADER_VARIABLES)}
+    program = shutil.which(server.command, path=server.env.get("PATH")) or server.command
+    return {
+        "transport": "stdio",
+        "command": server.command,
+        "args": list(server.args),
+        "cwd": server.cwd,
+        "env": sorted(server.env),
+        "loaded": dict(sorted(loaded.items())),
+        "program": os.path.realpath(program),
+        "program_digest": _hash_program(os.path.realpath(program)),
+    }
+
+
+_program_digests: dict[tuple[str, int, int, int], str] = {}
+"""Digests of programs by path, inode, size and time of change: an interpreter has a hundred megabytes."""
+
+
+def _hash_program(path: str) -> str:
+    """Return the SHA-256 of a program; empty if it cannot be read."""
+    try:
+        found = os.stat(path)
+        key = (path, found.st_ino, found.st_size, found.st_mtime_ns)
+        if key not in _program_digests:
+            with open(path, "rb") as file:
+                _program_digests[key] = hashlib.file_digest(file, "sha256").hexdigest()
+        return _program_digests[key]
+    except OSError:
+        return ""
+
+
+def hash_tool(tool: ListedTool) -> str:
+    """Return the SHA-256 of what a person agrees to of a tool."""
+    return hashlib.sha256(msgspec.json.encode(tool.pinned_texts, order="deterministic")).hexdigest()
+
+
+def _diff(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """Return the lines that differ between two values."""
+    changed = list(difflib.unified_diff(_to_lines(before), _to_lines(after), n=0, lineterm=""))[2:]
+    return "\n".join([each for each in changed if not each.startswith("@@")])
+
+
+def _to_lines(value: dict[str, Any]) -> list[str]:
+    if not value:
+        return []
+    text = msgspec.json.format(msgspec.json.encode(value, order="deterministic"), indent=2)
+    return [clean_text(each) for each in text.decode().splitlines()]

@@ -1,0 +1,55 @@
+"""What came of one request to an MCP server, and whether it may have been carried out."""
+
+from typing import Final
+
+from msgspec import Struct
+
+CONNECTION_CLOSED: Final = -32000
+"""Code of the SDK for a request whose connection was lost."""
+REQUEST_TIMEOUT: Final = -32001
+"""Code of the SDK for a request that took too long."""
+PARSE_ERROR: Final = -32700
+"""Code of the SDK for an answer that cannot be parsed."""
+_UNANSWERED_CODES: Final = frozenset({CONNECTION_CLOSED, REQUEST_TIMEOUT, PARSE_ERROR})
+_MESSAGE_TYPES: Final = frozenset({"application/json", "text/event-stream"})
+_OK, _REDIRECT, _HTTP_ERROR, _UNAUTHORIZED = 200, 300, 400, 401
+
+
+class RequestRecord(Struct):
+    """What the HTTP transport has noted about a request. Over pipes, it stays as it is made."""
+
+    was_sent: bool = True
+    """False if the request never left this machine."""
+    status: int = 0
+    """HTTP status of the answer; 0 if there was none."""
+    content_type: str = ""
+    """Type of the body."""
+    has_rpc_error: bool = False
+    """The body of an HTTP error was the server's own answer in JSON-RPC."""
+    problem: str = ""
+    """Why there is no answer."""
+
+    @property
+    def was_refused(self) -> bool:
+        """True if the server wants a login: by its definition, status 401 means that the request was not applied."""
+        return self.status == _UNAUTHORIZED
+
+    def is_answer(self, code: int) -> bool:
+        """Return True if an error with this code is the server's own answer, and not what became of the request."""
+        if code in _UNANSWERED_CODES or self.problem:
+            return False
+        if not self.status:
+            return True  # over pipes, only messages arrive
+        if _OK <= self.status < _REDIRECT:
+            return self.content_type in _MESSAGE_TYPES and self.status == _OK
+        return self.has_rpc_error
+
+    def describe(self) -> str:
+        """Return what came of the request, in words."""
+        return self.problem or (f"HTTP status {self.status}" if self.status else "the connection was lost")
+
+    def describe_failure(self) -> str:
+        """Return why a connection cannot be made; empty if the transport has seen no problem."""
+        if self.was_refused:
+            return "it wants a login (HTTP status 401)"
+        return self.describe() if self.problem or self.status >= _HTTP_ERROR else ""

@@ -1,0 +1,141 @@
+"""The streams of the MCP SDK over the pipes of a server program: a message is a line of JSON, of limited length.
+
+There is no task between the pipes and the SDK: a message is read when the SDK asks for the next one.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Protocol, Self
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from .message_limits import MAX_GARBAGE_LINES, FloodMeter
+
+logger = logging.getLogger("perdure")
+
+
+class LineProcess(Protocol):
+    """Protocol of a running program that is spoken to in lines."""
+
+    @property
+    def error_text(self) -> str:
+        """The end of what the program has written to its standard error."""
+        ...
+
+    async def read_line(self) -> bytes:
+        """Return the next line, empty at the end. Raises `ValueError` for one that is too long."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Write data. Raises `ConnectionError` when the program is gone."""
+        ...
+
+    async def close(self) -> None:
+        """End the program and all that it started."""
+        ...
+
+
+class LineReadStream:
+    """Reads the messages of a server program, for the SDK."""
+
+    def __init__(self, process: LineProcess, flood: FloodMeter, on_end: Callable[[str], None]) -> None:
+        self._process = process
+        self._flood = flood
+        self._on_end = on_end
+        self._garbage = 0
+        self._is_closed = False
+
+    async def receive(self) -> SessionMessage:
+        """Return the next message. Raises `EndOfStream` when the program has ended, or sends what is too long."""
+        while not self._is_closed:
+            try:
+                line = await self._process.read_line()
+            except ValueError:
+                self._end("it sent a message that is too long")
+                break
+            if not line:
+                self._end("its process has ended")
+                break
+            self._flood.count_messages()
+            if line.isspace():
+                continue
+            try:
+                return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+            except (ValueError, RecursionError):
+                self._garbage += 1
+                if self._garbage == 1:
+                    logger.warning("an MCP server wrote a line to its standard output that is no message")
+                if self._garbage > MAX_GARBAGE_LINES:
+                    self._end("it writes to its standard output what is no message")
+        raise anyio.EndOfStream
+
+    def _end(self, reason: str) -> None:
+        self._is_closed = True
+        self._on_end(reason)
+
+    async def aclose(self) -> None:
+        """Read no more."""
+        self._is_closed = True
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class LineWriteStream:
+    """Writes messages to a server program, for the SDK."""
+
+    def __init__(self, process: LineProcess) -> None:
+        self._process = process
+        self._is_closed = False
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write a message. Raises `BrokenResourceError` when the program is gone."""
+        if self._is_closed:
+            raise anyio.ClosedResourceError
+        data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode("utf-8", "replace")
+        try:
+            await self._process.write(data + b"\n")
+        except ConnectionError:
+            raise anyio.BrokenResourceError from None
+
+    async def aclose(self) -> None:
+        """Write no more."""
+        self._is_closed = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+@asynccontextmanager
+async def open_stdio_streams(
+    start: Callable[[], Awaitable[LineProcess]], on_end: Callable[[str], None], flood: FloodMeter
+) -> AsyncGenerator[tuple[LineReadStream, LineWriteStream]]:
+    """Start a server program, and speak to it until the block ends; then it is ended."""
+    process = await start()
+    try:
+        yield LineReadStream(process, flood, on_end), LineWriteStream(process)
+    finally:
+        await process.close()

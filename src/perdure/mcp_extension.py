@@ -1,0 +1,214 @@
+"""Add the tools of MCP servers to an agent: `McpServers(…).extension`, or `mcp(…)` for short.
+
+Servers are connected to when the agent, or its run, begins, and left when it ends. One that cannot be reached is left
+out, with a warning; its tools are there as soon as it can be.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+
+from .core import argument_checks
+from .core.error import ConfigError, ToolError
+from .core.run import Run
+from .core.tool import Tool, ToolContext
+from .mcp.client import McpClient, ServerLinks, require_sdk
+from .mcp.client_pool import McpClientPool
+from .mcp.listed_tool import ListedTool
+from .mcp.message_limits import MAX_MESSAGE_BYTES
+from .mcp.pin_file import PinFile, ToolChange
+from .mcp.server_settings import McpServer
+from .mcp.tool_builder import build_resource_tools, build_tool, is_offered
+from .runtime.extension import Extension
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from .hosts.server_process import ServerProcess
+
+HeaderResolver: TypeAlias = Callable[[McpServer, Run], "Mapping[str, str] | Awaitable[Mapping[str, str]]"]
+"""Returns the headers of a run for a server, besides those of its settings; plain or async."""
+
+_INHERITED_VARIABLES: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+
+logger = logging.getLogger("perdure")
+
+
+class McpServers:
+    """MCP servers whose tools an agent has. `extension` adds them to an agent; tools are called `server__tool`."""
+
+    def __init__(
+        self,
+        *servers: McpServer,
+        pins: "str | os.PathLike[str] | PinFile | None" = None,
+        headers: HeaderResolver | None = None,
+        login: "Callable[[McpServer], httpx2.Auth | None] | None" = None,
+    ) -> None:
+        """Use these servers.
+
+        Args:
+            servers: The servers, each with a name of its own.
+            pins: The file that remembers what was agreed to of each server: a tool that has changed since is off until
+                it is approved. Without it, changes are noticed within this process.
+            headers: Returns further headers for a run, such as the token of its user. Each set of headers has its own
+                connections. A header `Authorization` replaces a stored login.
+            login: Returns the stored login of a server.
+        """
+        require_sdk()
+        if headers is not None:
+            argument_checks.require_callable("McpServers", "headers", headers)
+        self.pins = pins if isinstance(pins, PinFile) else PinFile(pins)
+        """What was agreed to of each server."""
+        self.pool = McpClientPool(servers, ServerLinks(start_process, login))
+        """The connections."""
+        self._resolve_headers = headers
+        self._tools: dict[str, list[Tool[..., Any]]] = {}
+        self._versions: dict[str, int] = {}
+        self._users = 0
+        self.problems: dict[str, str] = {}
+        """Why a server, by its name, cannot be used at the moment."""
+        self.changes: dict[str, list[ToolChange]] = {}
+        """What is switched off until it is approved, by server."""
+        self.extension = Extension(
+            name="mcp",
+            late_tools=self.list_ready_tools,
+            between_turns=[self.add_new_tools],
+            lifespan=self._open,
+        )
+        """The extension for `Agent(extensions=[…])`."""
+
+    # -- tools ---------------------------------------------------------------------------------------------------------
+
+    def list_ready_tools(self) -> list[Tool[..., Any]]:
+        """Return the tools of all servers that are connected, in the order of the servers."""
+        return [tool for name in self.pool.servers for tool in self._tools.get(name, ())]
+
+    async def load_tools(self, name: str, headers: Mapping[str, str] | None = None) -> list[Tool[..., Any]]:
+        """Connect to a server if need be, and return its tools that are not switched off. Raises `ToolError`."""
+        client = self.pool.get_client(name, headers)
+        server, listing = client.server, await client.list_tools()
+        offered = [each for each in listing.tools if is_offered(server, each.name)]
+        self.changes[name] = changes = await asyncio.to_thread(self.pins.find_changes, server, offered)
+        if changes:
+            off = ", ".join([repr(each.tool) for each in changes if each.tool]) or "all tools"
+            logger.warning("MCP server %r has changed: %s switched off until approved", name, off)
+        if any(not each.tool for each in changes):
+            return []
+        changed = {each.tool for each in changes}
+        tools = [build_tool(server, each, self._get_client) for each in offered if each.name not in changed]
+        if server.resources:
+            known = {each.name for each in tools}
+            tools += [each for each in build_resource_tools(server, self._get_client) if each.name not in known]
+        return tools
+
+    async def approve(self, name: str, tools: Collection[str] | None = None) -> None:
+        """Agree to a server's tools as they are now, by their own names, or to all; they are offered again."""
+        client = self.pool.get_client(name)
+        listed: Sequence[ListedTool] = (await client.list_tools()).tools
+        await asyncio.to_thread(self.pins.approve, client.server, listed, tools)
+        self._versions.pop(name, None)
+        await self._refresh(name)
+
+    async def _refresh(self, name: str) -> None:
+        """List the tools of a server, unless they are known; note why it cannot be used."""
+        client = self.pool.get_client(name)
+        if name in self._tools and self._versions.get(name) == client.list_version:
+            return
+        try:
+            self._tools[name] = await self.load_tools(name)
+            self._versions[name] = client.listed_version
+            self.problems.pop(name, None)
+        except (ToolError, ConfigError) as error:
+            if self.problems.get(name) != str(error):
+                logger.warning("the tools of an MCP server cannot be used: %s", error)
+            self.problems[name] = str(error)
+
+    async def add_new_tools(self, run: Run) -> None:
+        """Offer the run tools that have come since it began: after a change, a reconnect, or for its own headers."""
+        found: list[Tool[..., Any]] = []
+        for name, server in self.pool.servers.items():
+            headers = await self._find_headers(server, run)
+            if headers:
+                found += await self._load_for_run(name, headers, run)
+            elif name in self._tools:
+                await self._refresh(name)
+                found += self._tools[name]
+        known = run.toolbox
+        fresh = [each for each in found if each.name not in known]
+        if fresh:
+            run.add_tools(fresh)
+
+    async def _load_for_run(self, name: str, headers: Mapping[str, str], run: Run) -> list[Tool[..., Any]]:
+        """Return the tools of a server as this run's identity sees them; listed once, and again after a change."""
+        client = self.pool.get_client(name, headers)
+        memo: tuple[int, list[Tool[..., Any]]] | None = run.scratch.get(f"mcp:{name}")
+        if memo is not None and memo[0] == client.list_version:
+            return memo[1]
+        try:
+            tools = await self.load_tools(name, headers)
+        except ToolError as error:
+            logger.warning("the tools of an MCP server cannot be used: %s", error)
+            return []
+        run.scratch[f"mcp:{name}"] = (client.listed_version, tools)
+        return tools
+
+    async def _find_headers(self, server: McpServer, run: Run) -> Mapping[str, str]:
+        if self._resolve_headers is None or server.transport == "stdio":
+            return {}
+        found = self._resolve_headers(server, run)
+        return await found if isawaitable(found) else found
+
+    async def _get_client(self, context: ToolContext[Any], name: str) -> McpClient:
+        return self.pool.get_client(name, await self._find_headers(self.pool.servers[name], context.run))
+
+    # -- lifespan ------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _open(self, _agent: object = None) -> AsyncGenerator["McpServers"]:
+        """Connect to all servers during this block, at the same time."""
+        self._users += 1
+        try:
+            names = [name for name in self.pool.servers if self._resolve_headers is None or self._is_local(name)]
+            await asyncio.gather(*[self._refresh(name) for name in names])
+            yield self
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._versions.clear()
+                await self.pool.close()
+
+    def _is_local(self, name: str) -> bool:
+        return self.pool.servers[name].transport == "stdio"
+
+    async def __aenter__(self) -> Self:
+        """Connect to all servers until the block ends, without an agent."""
+        self._own_block = self._open()
+        await self._own_block.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._own_block.__aexit__(None, None, None)
+
+
+def mcp(
+    *servers: McpServer,
+    pins: "str | os.PathLike[str] | PinFile | None" = None,
+    headers: HeaderResolver | None = None,
+) -> Extension:
+    """Give the model the tools of MCP servers, called `server__tool`. `McpServers` has the same options, and more."""
+    return McpServers(*servers, pins=pins, headers=headers).extension
+
+
+async def start_process(server: McpServer) -> "ServerProcess":
+    """Start the program of a server, with a clean environment: a few variables of this process, and its own."""
+    from .hosts.server_process import ServerProcess
+
+    env = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
+    words = [server.command, *server.args]
+    return await ServerProcess.start(
+        words, folder=server.cwd, env={**env, **server.env}, max_line_bytes=MAX_MESSAGE_BYTES
+    )

@@ -1,0 +1,59 @@
+"""Questions of servers: what is asked, and what is declined."""
+
+import pytest
+
+from perdure.mcp.elicitation import ServerForm, ServerLink, build_question, is_web_address
+
+mcp_types = pytest.importorskip("mcp_types")
+pytestmark = pytest.mark.packages("mcp")
+
+
+@pytest.mark.parametrize("url", ["https://example.com/login?a=b", "http://127.0.0.1:8000/x", "http://localhost/x"])
+def test_an_address_of_the_web_may_be_shown(url):
+    assert is_web_address(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "http://example.com/",
+        "https://user@example.com/",
+        "https://example.com/$(calc.exe)",
+        "https://example.com/`id`",
+        'https://example.com/";id',
+        "https://exa\u202emple.com/",
+        "https:///nowhere",
+        "https://[bad/",
+        "a b",
+    ],
+)
+def test_other_addresses_are_declined(url):
+    assert not is_web_address(url)
+
+
+def test_a_form_names_its_server():
+    params = mcp_types.ElicitRequestFormParams(
+        message="Your\u202e name?", requested_schema={"type": "object", "properties": {"name": {"type": "string"}}}
+    )
+    asked = build_question("git", params)
+    assert isinstance(asked, ServerForm)
+    assert asked.text == "The MCP server 'git' asks: Your name?"
+    assert asked.output["properties"] == {"name": {"type": "string"}}
+    assert asked.input["schema"] == asked.output
+
+
+def test_an_address_is_shown_in_full():
+    params = mcp_types.ElicitRequestURLParams(message="Log in", url="https://example.com/a", elicitation_id="1")
+    asked = build_question("git", params)
+    assert isinstance(asked, ServerLink)
+    assert "https://example.com/a" in asked.text
+    assert asked.output == {"type": "boolean"}
+    assert asked.input["question"] == asked.text
+
+
+@pytest.mark.parametrize("schema", [{"type": "string"}, {"type": "object", "properties": {"a": {"$ref": "https://x/y"}}}])
+def test_a_form_that_cannot_be_checked_is_declined(schema):
+    params = mcp_types.ElicitRequestFormParams.model_construct(message="x", requested_schema=schema)
+    assert build_question("git", params) is None
