@@ -33,11 +33,15 @@ class HttpServer:
         if "id" not in message:
             return web.Response(status=202)
         if method == "initialize":
-            return self.reply(message, {
-                "protocolVersion": message["params"]["protocolVersion"],
-                "capabilities": {"tools": {}},
-                "serverInfo": {"name": "http", "version": "1"},
-            }, headers={"mcp-session-id": "1"} if self.behaviour == "session" else {})
+            return self.reply(
+                message,
+                {
+                    "protocolVersion": message["params"]["protocolVersion"],
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "http", "version": "1"},
+                },
+                headers={"mcp-session-id": "1"} if self.behaviour == "session" else {},
+            )
         if method == "tools/list":
             return self.reply(message, {"tools": TOOLS})
         if method == "tools/call":

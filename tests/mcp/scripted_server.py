@@ -57,7 +57,7 @@ def text_result(text, **more):
 def list_tools(request):
     """List the tools, in the way of the behaviour."""
     if BEHAVIOUR == "list_hangs":
-        return
+        return None
     tools = [
         {"name": "echo", "description": "Echo a text.", "inputSchema": SCHEMA, "annotations": {"readOnlyHint": True}},
         {"name": "act", "description": "Have an effect.", "inputSchema": SCHEMA},
@@ -74,7 +74,10 @@ def list_tools(request):
     if BEHAVIOUR == "bad_schemas":
         nested = {"$ref": "#/$defs/a"}
         tools += [
-            {"name": "remote", "inputSchema": {"type": "object", "properties": {"a": {"$ref": "https://example.com/a"}}}},
+            {
+                "name": "remote",
+                "inputSchema": {"type": "object", "properties": {"a": {"$ref": "https://example.com/a"}}},
+            },
             {"name": "huge", "inputSchema": {"type": "object", "description": "x" * 100_000}},
             {"name": "loop", "inputSchema": {"type": "object", "allOf": [nested], "$defs": {"a": {"allOf": [nested]}}}},
             {"name": "redos", "inputSchema": {"type": "object", "properties": {"text": {"pattern": "^(a+)+$"}}}},
@@ -106,7 +109,7 @@ def call_tool(request):
     if BEHAVIOUR == "hangs":
         return None
     if BEHAVIOUR == "garbage":
-        OUT.write(b"this is no JSON\n{\"jsonrpc\": \n\xff\xfe\n")
+        OUT.write(b'this is no JSON\n{"jsonrpc": \n\xff\xfe\n')
         OUT.flush()
     if BEHAVIOUR == "long_line":
         OUT.write(b"x" * (17 * 1024 * 1024) + b"\n")
@@ -118,7 +121,9 @@ def call_tool(request):
         answer(request, text_result(f"first {text}"))
         return answer(request, text_result(f"second {text}"))
     if BEHAVIOUR == "storm":
-        line = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}})
+        line = json.dumps(
+            {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}
+        )
         OUT.write((line + "\n").encode() * 20_000)
         OUT.flush()
     if BEHAVIOUR == "bad_result":
@@ -135,8 +140,13 @@ def call_tool(request):
     if BEHAVIOUR == "progress":
         token = params["_meta"]["progressToken"]
         for step in (1, 2):
-            write({"jsonrpc": "2.0", "method": "notifications/progress",
-                   "params": {"progressToken": token, "progress": step, "total": 2, "message": f"step {step}"}})
+            write(
+                {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/progress",
+                    "params": {"progressToken": token, "progress": step, "total": 2, "message": f"step {step}"},
+                }
+            )
     if BEHAVIOUR == "grows":
         write({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
     if BEHAVIOUR == "structured":
@@ -169,12 +179,15 @@ def initialize(request):
     """Answer the handshake, in the way of the behaviour."""
     if BEHAVIOUR == "initialize_hangs":
         return
-    answer(request, {
-        "protocolVersion": request["params"]["protocolVersion"],
-        "capabilities": {"tools": {"listChanged": True}, "resources": {}, "prompts": {}},
-        "serverInfo": {"name": "scripted", "version": "1"},
-        "instructions": "Be kind.",
-    })
+    answer(
+        request,
+        {
+            "protocolVersion": request["params"]["protocolVersion"],
+            "capabilities": {"tools": {"listChanged": True}, "resources": {}, "prompts": {}},
+            "serverInfo": {"name": "scripted", "version": "1"},
+            "instructions": "Be kind.",
+        },
+    )
 
 
 def serve():
@@ -185,6 +198,7 @@ def serve():
         sys.exit(4)
     if BEHAVIOUR == "ignores_end":
         import signal
+
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for line in sys.stdin.buffer:
         request = json.loads(line)

@@ -53,7 +53,9 @@ def test_an_address_is_shown_in_full():
     assert asked.input["question"] == asked.text
 
 
-@pytest.mark.parametrize("schema", [{"type": "string"}, {"type": "object", "properties": {"a": {"$ref": "https://x/y"}}}])
+@pytest.mark.parametrize(
+    "schema", [{"type": "string"}, {"type": "object", "properties": {"a": {"$ref": "https://x/y"}}}]
+)
 def test_a_form_that_cannot_be_checked_is_declined(schema):
     params = mcp_types.ElicitRequestFormParams.model_construct(message="x", requested_schema=schema)
     assert build_question("git", params) is None

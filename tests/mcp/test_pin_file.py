@@ -13,7 +13,12 @@ from perdure.mcp.pin_file import PinFile, identify_server
 from perdure.mcp.server_settings import McpServer
 
 SERVER = McpServer(name="s", command=sys.executable, args=("-c", "pass"))
-TOOL = {"name": "t", "description": "Read a file.", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+TOOL = {
+    "name": "t",
+    "description": "Read a file.",
+    "inputSchema": {"type": "object"},
+    "annotations": {"readOnlyHint": True},
+}
 
 
 def tools(**changes):

@@ -5,15 +5,14 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
 from perdure import Agent, ConfigError, Permissions, Toolbox, ToolContext, allow, tool
-from perdure.mcp_server import ClientLimits, ServedAgent, build_app, serve_http, serve_stdio
 from perdure.interaction import Confirm
+from perdure.mcp_server import ClientLimits, ServedAgent, build_app, serve_http, serve_stdio
 from perdure.testing import ScriptedModel, call
 from tests.mcp_server.served_tools import (
     BOB,
@@ -259,9 +258,9 @@ def test_a_server_needs_something_to_serve():
         ({"tokens": {}}, "needs a token for each client, also on this machine"),
         ({"tokens": {"ann": "short"}}, "32 or more letters"),
         ({"host": "example.org"}, "give an IP address"),
-        ({"host": "0.0.0.0"}, "allow_remote=True"),  # noqa: S104 - refused
-        ({"host": "0.0.0.0", "allow_remote": True}, "must not cross a network unencrypted"),  # noqa: S104
-        ({"host": "0.0.0.0", "allow_remote": True, "behind_proxy": True}, "give hosts="),  # noqa: S104
+        ({"host": "0.0.0.0"}, "allow_remote=True"),
+        ({"host": "0.0.0.0", "allow_remote": True}, "must not cross a network unencrypted"),
+        ({"host": "0.0.0.0", "allow_remote": True, "behind_proxy": True}, "give hosts="),
         ({"port": 70_000}, "up to 65535"),
         ({"path": "mcp"}, "begins with '/'"),
         ({"origins": "http://x"}, "give a list of texts"),

@@ -96,4 +96,4 @@ class McpApp:
 
 def _mark_client(scope: Scope, client: str) -> None:
     """Note the client of a request where the SDK looks for it: its sessions belong to the client that began them."""
-    scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=client, scopes=[]))  # noqa: S106 - none is kept
+    scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=client, scopes=[]))

@@ -36,7 +36,7 @@ _FIXED_HEADERS: Final = (
 )
 
 
-class _Refused(Exception):  # noqa: N818 - an answer, and no error of ours
+class _Refused(Exception):
     """A request that gets this status and text."""
 
     def __init__(self, status: int, text: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
