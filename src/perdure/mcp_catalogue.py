@@ -190,7 +190,9 @@ class McpCatalogue:
         if self._choose is None:
             await context.begin()
             await context.keep(REQUESTED_SERVERS, {"need": need, "servers": [each.name for each in found]})
-            return f"The host program decides about these servers; go on without them for now:\n{_describe_entries(found)}"
+            return (
+                f"The host program decides about these servers; go on without them for now:\n{_describe_entries(found)}"
+            )
         chosen = self._choose(need, found, context)
         name = cast("str | None", await chosen if isawaitable(chosen) else chosen)
         return "The host program activates none of them." if name is None else self._find_entry(name)
@@ -203,7 +205,9 @@ class McpCatalogue:
     def _find_entry(self, name: str) -> CatalogueEntry:
         entry = self.entries.get(name)
         if entry is None:
-            raise ConfigError(f"there is no server {name!r} in the catalogue; there is {', '.join(self.entries) or 'none'}")
+            raise ConfigError(
+                f"there is no server {name!r} in the catalogue; there is {', '.join(self.entries) or 'none'}"
+            )
         return entry
 
     # -- runs ----------------------------------------------------------------------------------------------------------
@@ -251,9 +255,7 @@ class McpCatalogue:
                 await self._servers.pool.close()
 
 
-async def _ask_person(
-    need: str, found: Sequence[CatalogueEntry], context: ToolContext[Any]
-) -> CatalogueEntry | str:
+async def _ask_person(need: str, found: Sequence[CatalogueEntry], context: ToolContext[Any]) -> CatalogueEntry | str:
     """Ask a person which server to activate, with what would be started or reached. Naming one changes nothing."""
     try:
         if len(found) == 1:

@@ -36,6 +36,7 @@ from .project_context import (
 
 if TYPE_CHECKING:
     from perdure.config import Config
+    from perdure.runtime.extension import Extension
 
     from .run_options import AgentOptions, CommandOptions
 
@@ -129,6 +130,9 @@ def _assemble(wish: "AgentOptions", config: "Config | None", workdir: str) -> Ag
     if has_coding:
         coding = try_to_load(lambda: build_coding_extension(here, store), "coding", notes)
         parts["extensions"] = [*parts["extensions"], *([] if coding is None else [coding])]
+    if wish.context or (wish.context is None and has_room):
+        servers = try_to_load(lambda: _load_mcp_extension(here, config), "MCP servers are left out", notes)
+        parts["extensions"] = [*parts["extensions"], *([] if servers is None else [servers])]
     parts |= {"roles": roles, "store": store}
     return AgentParts(choice=choice, options=parts, config=config, notes=tuple(notes))
 
@@ -139,6 +143,14 @@ def _has_coding_tools(wish: "AgentOptions", config: "Config | None", here: str, 
         return wish.coding
     is_wanted = otherwise if wish.context is None else wish.context
     return is_wanted and not _has_setting(config, "tools") and is_in_repository(here)
+
+
+def _load_mcp_extension(here: str, config: "Config | None") -> "Extension | None":
+    """Return the tools of the user's MCP servers, and of those of the project that are trusted; `None` without any."""
+    from .mcp_files import connect_servers, load_used_servers
+
+    servers = load_used_servers(here, config)
+    return connect_servers(*servers).extension if servers else None
 
 
 def _choose_basic_tools(here: str, *, has_coding: bool) -> list[Tool[..., Any]]:
@@ -195,7 +207,4 @@ def _describe_config(config: "Config | None") -> list[str]:
     if config is None:
         return []
     told = "" if config.trusted else "; it is not trusted, and needs no trust"
-    notes = [f"{config.path} is used{told}", *config.problems]
-    if any(each.tables for each in config.servers):
-        notes.append(f"the MCP servers of {config.path} are ignored: connecting to them is not supported yet")
-    return notes
+    return [f"{config.path} is used{told}", *config.problems]
