@@ -33,7 +33,7 @@ DiscoveryPolicy: TypeAlias = Literal["interactive", "best", "defer"]
 """How a server is activated: a person is asked each time; the best match is taken; or the host program decides."""
 
 ChooseServer: TypeAlias = Callable[
-    [str, "Sequence[CatalogueEntry]", ToolContext[Any]], "str | None | Awaitable[str | None]"
+    [str, "Sequence[CatalogueEntry]", ToolContext[Any]], "str | Awaitable[str | None] | None"
 ]
 """Function of the host that returns the name of the server to activate, or `None` for none; plain or async."""
 
@@ -127,7 +127,7 @@ class McpCatalogue:
         return _read_names(await session.kept(ACTIVE_SERVERS))
 
     async def activate(self, session: "Session[Any]", name: str) -> None:
-        """Activate a server for a session, from its next turn on. Raises `ConfigError` if it is not in the catalogue."""
+        """Activate a server for a session, from its next turn on. Raises `ConfigError` for an unknown name."""
         self._find_entry(name)
         active = await self.list_active(session)
         await session.keep(ACTIVE_SERVERS, [*active, *([] if name in active else [name])])
@@ -194,7 +194,7 @@ class McpCatalogue:
                 f"The host program decides about these servers; go on without them for now:\n{_describe_entries(found)}"
             )
         chosen = self._choose(need, found, context)
-        name = cast("str | None", await chosen if isawaitable(chosen) else chosen)
+        name = await chosen if isawaitable(chosen) else chosen
         return "The host program activates none of them." if name is None else self._find_entry(name)
 
     async def _describe_activated(self, entry: CatalogueEntry, context: ToolContext[Any]) -> str:

@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
@@ -29,7 +30,8 @@ async def test_a_client_starts_it_and_calls_the_tools_and_the_agent(tmp_path):
         cwd=str(tmp_path),
         env={**environment(tmp_path), "PYTHONPATH": str(ROOT / "src")},
     )
-    async with Client(program) as client:
+    async with Client(program) as connected_client:
+        client: Any = connected_client
         names = [each.name for each in (await client.list_tools()).tools]
         assert "calculate" in names
         assert (await client.call_tool("calculate", {"expression": "6 * 7"})).content[0].text == "42"
@@ -45,15 +47,15 @@ async def test_over_http_a_token_is_printed_and_a_signal_ends_it(tmp_path):
         stdin=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
+    stderr: Any = process.stderr
     try:
         text = ""
         async with asyncio.timeout(WAIT_SECONDS):
             while "serving at" not in text:
-                line = await process.stderr.readline()
+                line = await stderr.readline()
                 assert line, text
                 text += line.decode()
-        token = re.search(r"token of this process: (\S+)", text)[1]
-        url = re.search(r"serving at (\S+)", text)[1]
+        token, url = re.findall(r"(?:token of this process:|serving at) (\S+)", text)
         async with connected(url, token=token) as client:
             assert (await client.call_tool("calculate", {"expression": "6 * 7"})).content[0].text == "42"
         process.send_signal(signal.SIGTERM)

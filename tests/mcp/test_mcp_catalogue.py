@@ -172,12 +172,12 @@ async def test_what_is_not_there_is_explained(tmp_path):
 @pytest.mark.parametrize(
     ("build", "said"),
     [
-        (lambda: McpCatalogue(policy="ask"), "policy"),
-        (lambda: McpCatalogue(3), "CatalogueEntry"),
+        (lambda: McpCatalogue(policy="ask"), "policy"),  # type: ignore[arg-type]
+        (lambda: McpCatalogue(3), "CatalogueEntry"),  # type: ignore[arg-type]
         (lambda: McpCatalogue(choose=print), "policy='defer' alone"),
-        (lambda: CatalogueEntry(server=3, description="x"), "McpServer"),
+        (lambda: CatalogueEntry(server=3, description="x"), "McpServer"),  # type: ignore[arg-type]
         (lambda: CatalogueEntry(server=scripted("kind"), description=""), "description"),
-        (lambda: CatalogueEntry(server=scripted("kind"), description="x", tags="y"), "tags"),
+        (lambda: CatalogueEntry(server=scripted("kind"), description="x", tags="y"), "tags"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_options_are_refused(build, said):

@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import secrets
 from dataclasses import dataclass
+from typing import Any
 
 import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from perdure import Agent, Image, ToolContext, ToolOutput, tool
+from perdure import Agent, Image, Tool, ToolContext, ToolOutput, tool
 from perdure.mcp_server import serve_http
 from perdure.testing import ScriptedModel
 
@@ -58,7 +59,7 @@ async def add(a: int, b: int) -> Sum:
 @tool
 def shout(text: str) -> str:
     """Return the text in capital letters."""
-    print("this must not reach the wire")
+    print("this must not reach the wire")  # noqa: T201 - the point
     return text.upper()
 
 
@@ -87,7 +88,7 @@ async def count(context: ToolContext) -> str:
     return context.session_id
 
 
-TOOLS = [add, shout, wipe, explode, picture, count]
+TOOLS: list[Tool[..., Any]] = [add, shout, wipe, explode, picture, count]
 
 
 def helper(*replies: str, **options) -> Agent:

@@ -8,7 +8,7 @@ from perdure import ConfigError
 from perdure.mcp_server import ClientLimits, ClientTokens, build_app, http_guard
 from perdure.mcp_server.http_guard import HttpGuard
 from perdure.testing import FakeClock
-from tests.mcp_server.served_tools import ANN, BOB, TOKENS, shout
+from tests.mcp_server.served_tools import ANN, BOB, TOKENS, WAIT_SECONDS, shout
 
 GOOD = {"host": "127.0.0.1:8808", "authorization": f"Bearer {ANN}", "content-type": "application/json"}
 
@@ -17,18 +17,24 @@ class App:
     """An ASGI app that notes its requests; it answers when it may."""
 
     def __init__(self):
-        self.clients = []
+        self.clients: list[str] = []
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.was_cancelled = False
-        self.body = b""
+        self._has_client = asyncio.Condition()
+
+    async def wait_for(self, count):
+        """Wait until so many requests have arrived."""
+        async with self._has_client:
+            await asyncio.wait_for(self._has_client.wait_for(lambda: len(self.clients) >= count), WAIT_SECONDS)
 
     async def __call__(self, scope, receive, send):
-        self.clients.append(scope["client_name"])
+        async with self._has_client:
+            self.clients.append(scope["client_name"])
+            self._has_client.notify_all()
         try:
             await self.may_answer.wait()
             message = await receive()
-            self.body = message.get("body", b"")
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": message["type"].encode()})
         except asyncio.CancelledError:
@@ -173,8 +179,7 @@ async def test_requests_at_the_same_time_are_limited():
     app.may_answer.clear()
     guard = guarded(app, limits=ClientLimits(requests_at_once=1))
     first = asyncio.create_task(status_of(guard))
-    while not app.clients:
-        await asyncio.sleep(0)
+    await app.wait_for(1)
     assert (await status_of(guard))[0] == 429
     app.may_answer.set()
     assert (await first)[0] == 200
@@ -186,8 +191,7 @@ async def test_a_token_that_is_revoked_ends_the_open_requests_of_its_client_alon
     guard = guarded(app, tokens=tokens)
     anns = asyncio.create_task(status_of(guard))
     bobs = asyncio.create_task(status_of(guard, authorization=f"Bearer {BOB}"))
-    while len(app.clients) < 2:
-        await asyncio.sleep(0)
+    await app.wait_for(2)
     assert tokens.revoke("ann")
     assert not tokens.revoke("ann")
     await asyncio.wait({anns})
@@ -217,7 +221,7 @@ def test_tokens_and_names_that_cannot_be_used_are_refused():
     with pytest.raises(ConfigError, match="needs a token for each client"):
         ClientTokens({})
     with pytest.raises(ConfigError, match="needs a token for each client"):
-        build_app([shout], tokens=None)
+        build_app([shout], tokens=None)  # type: ignore[arg-type]
     for name in ("", "a/b", "../x", "ä", "x" * 65):
         with pytest.raises(ConfigError, match="1 to 64 letters"):
             ClientTokens({name: ANN})
@@ -242,21 +246,23 @@ def test_limits_are_numbers():
 
 async def test_an_app_that_was_not_started_says_how_to_start_it():
     app = build_app([shout], tokens=TOKENS)
-    with pytest.raises(Exception, match="async with app.lifespan"):
+    with pytest.raises(Exception, match=r"async with app\.lifespan"):
         await status_of(app)
 
 
 async def test_the_app_follows_the_lifespan_of_its_server():
     app, sent = build_app([shout], tokens=TOKENS), []
-    messages = asyncio.Queue()
+    messages: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+
+    has_started = asyncio.Event()
 
     async def send(message):
         sent.append(message["type"])
+        has_started.set()
 
     task = asyncio.create_task(app({"type": "lifespan"}, messages.get, send))
     messages.put_nowait({"type": "lifespan.startup"})
-    while not sent:
-        await asyncio.sleep(0)
+    await asyncio.wait_for(has_started.wait(), WAIT_SECONDS)
     assert (await status_of(app, accept="application/json, text/event-stream"))[0] == 400
     messages.put_nowait({"type": "lifespan.shutdown"})
     await task

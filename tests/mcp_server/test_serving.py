@@ -11,6 +11,7 @@ from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
 from perdure import Agent, ConfigError, Permissions, Toolbox, ToolContext, allow, tool
+from perdure.events import ToolFinished
 from perdure.interaction import Confirm
 from perdure.mcp_server import ClientLimits, ServedAgent, build_app, serve_http, serve_stdio
 from perdure.testing import ScriptedModel, call
@@ -84,10 +85,12 @@ async def test_the_sdks_client_lists_calls_follows_and_cancels(transport, mode):
         with pytest.raises(MCPError, match="no tool 'nothing'; available: add"):
             await client.call_tool("nothing", {})
 
-        seen = []
+        seen, has_begun = [], asyncio.Event()
 
         async def note(_progress, _total, message):
             seen.append(message)
+            if message == "wait_for_ever started":
+                has_begun.set()
 
         await client.call_tool("count", {}, progress_callback=note)
         assert "half way" in seen
@@ -96,9 +99,7 @@ async def test_the_sdks_client_lists_calls_follows_and_cancels(transport, mode):
         assert answers == ["first answer", "second answer"]
 
         waiting = asyncio.create_task(client.call_tool("wait_for_ever", {}, progress_callback=note))
-        async with asyncio.timeout(WAIT_SECONDS):
-            while "wait_for_ever started" not in seen:
-                await asyncio.sleep(0.01)
+        await asyncio.wait_for(has_begun.wait(), WAIT_SECONDS)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -120,7 +121,7 @@ async def test_a_call_that_the_client_cancels_is_stopped_and_stored(mode, tmp_pa
         await client.call_tool("count", {})
     async with agent:
         entries = await agent.session(session_id).store.read(session_id)
-    finished = [each.event for each in entries if type(each.event).__name__ == "ToolFinished"]
+    finished = [each.event for each in entries if isinstance(each.event, ToolFinished)]
     assert [each.result.status.value for each in finished] == ["ok", "cancelled", "ok"]
 
 
@@ -243,13 +244,13 @@ def test_a_server_needs_something_to_serve():
     with pytest.raises(ConfigError, match="nothing to serve"):
         build_app([], tokens=TOKENS)
     with pytest.raises(ConfigError, match="give an agent, a toolbox or a list of tools"):
-        build_app(3, tokens=TOKENS)
+        build_app(3, tokens=TOKENS)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="two of the tools that are served are called 'helper'"):
         build_app([helper(), helper()], tokens=TOKENS)
     with pytest.raises(ConfigError, match="are for tools without an agent"):
         build_app(helper(), tokens=TOKENS, store="memory:")
     with pytest.raises(ConfigError, match="not a tool"):
-        build_app([print], tokens=TOKENS)
+        build_app([print], tokens=TOKENS)  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(

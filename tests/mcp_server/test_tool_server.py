@@ -1,7 +1,7 @@
 """Calls of clients without the protocol: sessions, limits, structured results."""
 
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import msgspec
 import pytest
@@ -38,6 +38,12 @@ async def test_a_long_log_is_followed_by_another_unless_it_has_labels(monkeypatc
     assert len(set(after)) == 1
 
 
+@tool(permission=True)
+def send() -> str:
+    """Send it."""
+    return "sent"
+
+
 async def test_labels_of_one_call_reach_the_gate_of_the_next():
     seen = []
 
@@ -45,9 +51,7 @@ async def test_labels_of_one_call_reach_the_gate_of_the_next():
         seen.extend([request.labels for request in requests])
         return await Permissions(allow("*"))(requests)
 
-    server = ToolServer(
-        list_served_agents([read_page, tool(lambda: "sent", name="send", permission=True)], permission=gate)
-    )
+    server = ToolServer(list_served_agents([read_page, send], permission=gate))
     await server.call("ann", "read_page", {})
     await server.call("ann", "send", {})
     await server.call("bob", "send", {})
@@ -98,7 +102,7 @@ async def test_a_result_that_does_not_fit_its_schema_is_an_error():
         return "no sum"  # type: ignore[return-value]
 
     server = ToolServer(list_served_agents([lie]))
-    result = build_call_result(await server.call("ann", "lie", {}), server.tools["lie"])
+    result: Any = build_call_result(await server.call("ann", "lie", {}), server.tools["lie"])
     assert result.is_error
     assert "does not fit the output schema" in result.content[0].text
 

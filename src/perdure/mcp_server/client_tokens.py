@@ -61,7 +61,7 @@ class ClientTokens:
         self._digests[name] = digest
 
     def find_client(self, token: str) -> str | None:
-        """Return the name of the client with this token, or `None`. Takes as long for a wrong token as for a right one."""
+        """Return the name of the client with this token, or `None`; takes as long for a wrong token."""
         digest, found = _hash_token(token), None
         for name, known in self._digests.items():
             if hmac.compare_digest(digest, known):

@@ -172,7 +172,7 @@ class HttpGuard:
 
 
 class _TimedBody:
-    """`receive` of a request whose body has to arrive within `BODY_SECONDS`; after it, a disconnect has all the time."""
+    """`receive` of a request whose body has to arrive within `BODY_SECONDS`; a disconnect after it may take long."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive

@@ -81,7 +81,7 @@ class _NoModel:
 
     info = ModelInfo("none", "mcp")
 
-    def stream(self, request: Request) -> NoReturn:
+    def stream(self, request: Request) -> NoReturn:  # noqa: ARG002 - the interface of models
         """Raise `UsageError`: tools are called by clients, and not by a model."""
         raise UsageError("these tools are served to MCP clients: there is no model to ask")
 

@@ -305,8 +305,8 @@ def _list_offered_tools(agents: list[ServedAgent]) -> list[OfferedTool]:
 async def _run_until_stored(call: Awaitable[CallOutcome]) -> CallOutcome:
     """Carry out a call in a task of its own; if this one is cancelled, cancel it and wait until it has ended.
 
-    The SDK cancels by scopes, which interrupt every `await` until the scope is left. The call would be interrupted while
-    it stores how it ended.
+    The SDK cancels by scopes, which interrupt every `await` until the scope is left. The call would be interrupted
+    while it stores how it ended.
     """
     task = asyncio.ensure_future(call)
     try:

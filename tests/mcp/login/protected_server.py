@@ -5,6 +5,7 @@ import contextlib
 import secrets
 import socket
 import time
+from typing import Any
 
 import mcp_types as types
 import uvicorn
@@ -17,6 +18,7 @@ from mcp.server.auth.provider import (
 )
 from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
 from mcp.server.lowlevel import Server
+from pydantic import AnyHttpUrl
 
 WAIT_SECONDS = 30
 
@@ -26,11 +28,11 @@ class Accounts:
 
     def __init__(self, issuer: str):
         self.issuer = issuer
-        self.clients = {}
-        self.codes = {}
-        self.access = {}
-        self.refresh = {}
-        self.asked = []
+        self.clients: dict[str, Any] = {}
+        self.codes: dict[str, Any] = {}
+        self.access: dict[str, Any] = {}
+        self.refresh: dict[str, Any] = {}
+        self.asked: list[Any] = []
 
     async def get_client(self, client_id):
         return self.clients.get(client_id)
@@ -88,7 +90,7 @@ async def running_protected_server():
     """Serve an MCP server that wants a login, and give its URL and its accounts."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         base = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        accounts = Accounts(base)
+        accounts = Accounts(f"{base}/")
 
         async def list_tools(_context, _params):
             return types.ListToolsResult(tools=[types.Tool(name="whoami", input_schema={"type": "object"})])
@@ -97,18 +99,19 @@ async def running_protected_server():
             return types.CallToolResult(content=[types.TextContent(text="you")])
 
         server = Server("protected", on_list_tools=list_tools, on_call_tool=call_tool)
+        provider: Any = accounts
         app = server.streamable_http_app(
             auth=AuthSettings(
-                issuer_url=base,
-                resource_server_url=f"{base}/mcp",
+                issuer_url=AnyHttpUrl(base),
+                resource_server_url=AnyHttpUrl(f"{base}/mcp"),
                 client_registration_options=ClientRegistrationOptions(enabled=True, valid_scopes=["use"]),
                 required_scopes=["use"],
                 validate_token_resource=True,
             ),
-            token_verifier=ProviderTokenVerifier(accounts),
-            auth_server_provider=accounts,
+            token_verifier=ProviderTokenVerifier(provider),
+            auth_server_provider=provider,
         )
-        http = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+        http: Any = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
         http.capture_signals = contextlib.nullcontext
         task = asyncio.create_task(http.serve([listening]))
         try:

@@ -1,9 +1,10 @@
 """Logins: with the official SDK's authorization server and resource server, and with servers that mean harm."""
 
 import asyncio
-import os
 import stat
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -26,8 +27,8 @@ class Browser:
     """A browser that follows the redirect of a login, as a person would who consents."""
 
     def __init__(self, change: Callable[[str], str] = lambda url: url):
-        self.opened = []
-        self.tasks = []
+        self.opened: list[str] = []
+        self.tasks: list[Any] = []
         self._change = change
 
     def __call__(self, url):
@@ -45,6 +46,10 @@ def logins(tmp_path):
     return LoginFile(tmp_path / "home" / "logins.json")
 
 
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
 def named(url, name="safe"):
     return McpServer(name=name, transport="http", url=url)
 
@@ -58,12 +63,11 @@ async def test_a_login_is_stored_used_and_refreshed(logins):
         assert asked.resource == url
         assert asked.scopes == ["use"]
         assert asked.code_challenge
-        assert stat.S_IMODE(os.stat(logins.path).st_mode) == 0o600
-        assert stat.S_IMODE(os.stat(os.path.dirname(logins.path)).st_mode) == 0o700
+        assert [mode_of(Path(logins.path)), mode_of(Path(logins.path).parent)] == [0o600, 0o700]
         assert logins.get("safe") == login
         assert login.access_token not in repr(login)
 
-        client = McpClient(server, ServerLinks(start_process, find_login(logins)))
+        client: Any = McpClient(server, ServerLinks(start_process, find_login(logins)))
         try:
             assert [each.name for each in (await client.list_tools()).tools] == ["whoami"]
             accounts.access.clear()  # the server does not accept the token any more
@@ -82,13 +86,14 @@ async def test_a_login_is_sent_to_no_other_server(logins):
     async with running_protected_server() as (url, _):
         await log_in(named(url), logins, Browser(), seconds=SECONDS)
         moved = McpServer(name="safe", transport="http", url=url + "/other")
-        auth = find_login(logins)(moved)
+        auth: Any = find_login(logins)(moved)
         request = httpx2.Request("POST", moved.url)
         flow = auth.async_auth_flow(request)
         sent = await anext(flow)
         await flow.aclose()
         assert "authorization" not in sent.headers
-        elsewhere = find_login(logins)(named(url)).async_auth_flow(httpx2.Request("POST", "http://127.0.0.1:1/mcp"))
+        there: Any = find_login(logins)(named(url))
+        elsewhere = there.async_auth_flow(httpx2.Request("POST", "http://127.0.0.1:1/mcp"))
         assert "authorization" not in (await anext(elsewhere)).headers
         await elsewhere.aclose()
 
@@ -126,8 +131,9 @@ class Hostile:
     """An MCP server and authorization server whose documents are given by a test."""
 
     def __init__(self):
-        self.documents = {}
-        self.posted = []
+        self.base = ""
+        self.documents: dict[str, dict[str, Any]] = {}
+        self.posted: list[tuple[str, str]] = []
 
     async def answer(self, request):
         if request.method == "POST":
@@ -178,7 +184,7 @@ METADATA = "/.well-known/oauth-authorization-server"
         (METADATA, {"authorization_endpoint": None}, "authorization endpoint is missing"),
         (METADATA, {"token_endpoint": "http://169.254.169.254/latest"}, "token endpoint cannot be used"),
         (METADATA, {"token_endpoint": "https://10.0.0.1/token"}, "token endpoint cannot be used"),
-        (METADATA, {"registration_endpoint": "https://metadata.google.internal/"}, "registration endpoint|not regist|reached"),
+        (METADATA, {"registration_endpoint": "https://metadata.google.internal/"}, "reached|registration"),
         (METADATA, {"issuer": "https://other.example"}, "that of another issuer"),
         (METADATA, {"code_challenge_methods_supported": ["plain"]}, "does not support PKCE"),
         (METADATA, {"code_challenge_methods_supported": "S256"}, "does not support PKCE"),
@@ -191,7 +197,7 @@ METADATA = "/.well-known/oauth-authorization-server"
 )  # fmt: skip
 async def test_cve_2025_6514_what_a_server_says_about_its_login_is_checked(path, changes, said, hostile, logins):
     hostile.documents[path] |= changes
-    opened = []
+    opened: list[str] = []
     with pytest.raises(LoginFailed, match=said):
         await log_in(named(f"{hostile.base}/mcp"), logins, opened.append, seconds=SECONDS)
     assert opened == []
@@ -204,7 +210,7 @@ async def test_a_server_without_metadata_says_so(hostile, logins):
 
 
 async def test_a_document_about_the_client_is_preferred_to_a_registration(hostile, logins):
-    opened = []
+    opened: list[str] = []
     with pytest.raises(LoginFailed, match="nobody logged in"):
         await log_in(
             named(f"{hostile.base}/mcp"),
@@ -242,17 +248,17 @@ def test_a_file_that_others_can_read_or_that_is_damaged_is_not_used(logins, tmp_
         url="https://x.example", resource="r", issuer="i", token_endpoint="t", client_id="c", access_token="SECRET"
     )
     logins.store("x", login)
-    os.chmod(logins.path, 0o644)
+    path = Path(logins.path)
+    path.chmod(0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
         logins.load()
-    os.chmod(logins.path, 0o600)
-    with open(logins.path, "w") as file:
-        file.write('{"x": {"access_token": "SECRET"')
+    path.chmod(0o600)
+    path.write_text('{"x": {"access_token": "SECRET"')
     with pytest.raises(ConfigError, match="log in again") as raised:
         logins.load()
     assert "SECRET" not in str(raised.value)
-    os.unlink(logins.path)
-    os.symlink(tmp_path / "elsewhere", logins.path)
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match="cannot be read"):
         logins.load()
 

@@ -1,6 +1,6 @@
 """Stored logins: tokens by server, in a file that only its owner can read, replaced as a whole."""
 
-# ruff: noqa: PTH100, PTH103, PTH111, PTH120, PTH123 - as in `pin_file`
+# ruff: noqa: PTH100, PTH103, PTH111, PTH119, PTH120, PTH123 - as in `pin_file`
 import os
 import stat
 from collections.abc import Generator

@@ -1,4 +1,4 @@
-"""The login itself: authorization code with PKCE, a redirect to this machine, and the exchange for tokens (OAuth 2.1)."""
+"""The login itself (OAuth 2.1): authorization code with PKCE, redirect to this machine, and exchange for tokens."""
 
 import asyncio
 import base64
@@ -7,7 +7,9 @@ import hmac
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
+
+import msgspec
 
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 from perdure.core.error import ConfigError
@@ -69,14 +71,15 @@ async def log_in(
     http = OAuthHttp(policy or build_login_policy(server))
     try:
         found = await discover(server, http)
+        found = found if not scope else msgspec.structs.replace(found, scope=scope)
         async with LoopbackRedirect(port) as redirect:
-            identity = await _identify_client(
-                found, http, redirect.url, client_id, client_secret, metadata_document, scope or found.scope
-            )
+            if client_id:
+                identity = ClientIdentity(client_id, client_secret)
+            else:
+                identity = await _identify_client(found, http, redirect.url, metadata_document)
             verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(32)
-            open_url(_build_authorization_url(found, identity, redirect.url, verifier, state, scope or found.scope))
-            answer = await _wait_for_answer(redirect, seconds)
-            code = _check_answer(answer, found, state)
+            open_url(_build_authorization_url(found, identity, redirect.url, _hash_verifier(verifier), state))
+            code = _check_answer(await _wait_for_answer(redirect, seconds), found, state)
             fields = {
                 "grant_type": "authorization_code",
                 "code": code,
@@ -95,7 +98,7 @@ async def log_in(
 async def refresh_login(
     name: str, login: StoredLogin, logins: LoginFile, http: OAuthHttp, clock: Clock = SYSTEM_CLOCK
 ) -> StoredLogin | None:
-    """Return a login with a new access token, and store it; `None` if it has ended, and a person has to log in again."""
+    """Return a login with a new access token, and store it; `None` if a person has to log in again."""
     if not login.refresh_token:
         return None
     fields = {"grant_type": "refresh_token", "refresh_token": login.refresh_token, "resource": login.resource}
@@ -105,8 +108,6 @@ async def refresh_login(
     except TokenRefused:
         await asyncio.to_thread(logins.remove, name)
         return None
-    import msgspec
-
     fresh = msgspec.structs.replace(
         login,
         access_token=tokens["access_token"],
@@ -127,24 +128,17 @@ class TokenRefused(LoginFailed):
 
 
 async def _identify_client(
-    found: AuthorizationServer,
-    http: OAuthHttp,
-    redirect_url: str,
-    client_id: str,
-    client_secret: str,
-    metadata_document: str,
-    scope: str,
+    found: AuthorizationServer, http: OAuthHttp, redirect_url: str, metadata_document: str
 ) -> ClientIdentity:
-    """Return the identity of this program: given, the URL of a document about it, or registered now."""
-    if client_id:
-        return ClientIdentity(client_id, client_secret)
+    """Return the identity of this program: the URL of a document about it, or one that is registered now."""
     if metadata_document and found.takes_metadata_document:
         if not metadata_document.startswith("https://"):
             raise LoginFailed(f"the metadata document {metadata_document!r} needs an https address")
         return ClientIdentity(metadata_document)
     if not found.registration_endpoint:
         raise LoginFailed(
-            f"the authorization server {found.issuer!r} registers no clients: register one there, and give its client id"
+            f"the authorization server {found.issuer!r} registers no clients: register one there, and give its "
+            "client id"
         )
     wanted: dict[str, Any] = {
         "client_name": "Perdure",
@@ -154,8 +148,8 @@ async def _identify_client(
         "token_endpoint_auth_method": "none",
         "application_type": "native",
     }
-    if scope:
-        wanted["scope"] = scope
+    if found.scope:
+        wanted["scope"] = found.scope
     status, made = await http.post_json(found.registration_endpoint, wanted, "the registration endpoint")
     if status not in _CREATED or made is None or not isinstance(made.get("client_id"), str):
         raise LoginFailed(f"the authorization server did not register this program (HTTP status {status})")
@@ -164,9 +158,8 @@ async def _identify_client(
 
 
 def _build_authorization_url(
-    found: AuthorizationServer, identity: ClientIdentity, redirect_url: str, verifier: str, state: str, scope: str
+    found: AuthorizationServer, identity: ClientIdentity, redirect_url: str, challenge: str, state: str
 ) -> str:
-    challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     fields = {
         "response_type": "code",
         "client_id": identity.client_id,
@@ -175,10 +168,14 @@ def _build_authorization_url(
         "code_challenge": challenge,
         "code_challenge_method": "S256",
         "resource": found.resource,
-        **({"scope": scope} if scope else {}),
+        **({"scope": found.scope} if found.scope else {}),
     }
     mark = "&" if "?" in found.authorization_endpoint else "?"
     return f"{found.authorization_endpoint}{mark}{urlencode(fields)}"
+
+
+def _hash_verifier(verifier: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
 
 
 async def _wait_for_answer(redirect: LoopbackRedirect, seconds: float) -> Mapping[str, str]:
@@ -225,8 +222,6 @@ async def _request_tokens(
 
 
 def _quote(text: str) -> str:
-    from urllib.parse import quote
-
     return quote(text, safe="")
 
 

@@ -8,7 +8,8 @@ from urllib.parse import parse_qsl, urlsplit
 PATH: Final = "/callback"
 _MAX_LINE_BYTES: Final = 16 * 1024
 _REQUEST_SECONDS: Final = 10.0
-_PAGE: Final = "<!doctype html><meta charset=utf-8><title>Perdure</title><p>You can close this page, and return to the terminal.</p>"
+_TITLE: Final = "<!doctype html><meta charset=utf-8><title>Perdure</title>"
+_PAGE: Final = f"{_TITLE}<p>You can close this page, and return to the terminal.</p>"
 
 
 class LoopbackRedirect:

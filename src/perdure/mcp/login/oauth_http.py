@@ -46,7 +46,7 @@ class OAuthHttp:
         self._http = HttpTransport(egress=policy)
 
     def check_url(self, url: object, what: str) -> UrlTarget:
-        """Return an endpoint as a checked URL. Raises `LoginFailed` unless it is https, or on this machine as allowed."""
+        """Return an endpoint as a checked URL. Raises `LoginFailed` unless it is https, or on this machine."""
         if not isinstance(url, str):
             raise LoginFailed(f"{what} is missing")
         try:

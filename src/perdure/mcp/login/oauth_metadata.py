@@ -32,7 +32,7 @@ class AuthorizationServer(Struct, frozen=True, kw_only=True):
 
 
 async def discover(server: McpServer, http: OAuthHttp) -> AuthorizationServer:
-    """Find the authorization server of an MCP server. Raises `LoginFailed` if there is none, or it cannot be trusted."""
+    """Find the authorization server of an MCP server. Raises `LoginFailed` if there is none that is safe."""
     _, challenge = await http.get_challenge(server.url)
     parameters = dict(_PARAMETER.findall(challenge))
     resource = await _find_resource(server, parameters.get("resource_metadata", ""), http)
