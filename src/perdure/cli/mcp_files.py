@@ -80,7 +80,8 @@ def list_known_servers(workdir: str = os.curdir, config: "Config | None" = None)
         servers = read_unexpanded_servers(found)
         sources.append((found, "project", load_trust_record()(servers.source.digest), servers))
     if config is not None:
-        sources += [(each.source.path, "project", config.trusted, each) for each in config.servers]
+        for each in config.servers:
+            sources.append((each.source.path, "project", config.trusted, each))  # noqa: PERF401 - typed
     known: list[KnownServer] = []
     taken: set[str] = set()
     for path, source, is_trusted, servers in sources:

@@ -1,7 +1,7 @@
 """Structured results of tools: the JSON Schema of what a function returns, and its value from the text of a result."""
 
 from collections.abc import Mapping
-from typing import Any, cast, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -32,9 +32,9 @@ def find_output_schema(tool: Tool[..., Any]) -> dict[str, Any] | None:
 
 def parse_structured_result(result: ToolResult, schema: Mapping[str, Any]) -> Any:
     """Return the JSON value of a result. Raises `Invalid` or `msgspec.DecodeError` if it is none of this schema."""
-    value = msgspec.json.decode(result.text)
+    value: Any = msgspec.json.decode(result.text)
     check_value(value, dict(schema))
-    return cast("Any", value)
+    return value
 
 
 __all__ = ["Invalid", "find_output_schema", "parse_structured_result"]

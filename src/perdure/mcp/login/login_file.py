@@ -41,7 +41,7 @@ class LoginFile:
     """The logins to MCP servers by the server's name, in a file with mode 0600."""
 
     def __init__(self, path: "str | os.PathLike[str]") -> None:
-        self.path = os.path.abspath(os.path.expanduser(os.fspath(path)))
+        self.path: str = os.path.abspath(os.path.expanduser(os.fspath(path)))
         """The file."""
 
     def load(self) -> dict[str, StoredLogin]:
@@ -70,12 +70,12 @@ class LoginFile:
 
     def store(self, name: str, login: StoredLogin) -> None:
         """Store the login to a server, in place of an older one."""
-        with self.locked():
+        with self.lock():
             self._write({**self.load(), name: login})
 
     def remove(self, name: str) -> bool:
         """Remove the login to a server; return False if there is none."""
-        with self.locked():
+        with self.lock():
             logins = self.load()
             if logins.pop(name, None) is None:
                 return False
@@ -83,7 +83,7 @@ class LoginFile:
             return True
 
     @contextmanager
-    def locked(self) -> Generator[None]:
+    def lock(self) -> Generator[None]:
         """Keep other processes from changing the file during a block."""
         import fcntl  # which Windows does not have
 

@@ -30,7 +30,7 @@ _SPARE_SECONDS: Final = 30.0
 
 
 class ClientIdentity:
-    """How this program names itself to an authorization server: `client_id`, secret and redirect URL."""
+    """Name of this program at an authorization server: its `client_id`, and perhaps a secret."""
 
     def __init__(self, client_id: str, client_secret: str = "") -> None:
         self.client_id = client_id
@@ -212,7 +212,7 @@ async def _request_tokens(
         headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
     status, answer = await http.post_form(endpoint, given, headers)
     if status != _HTTP_OK or answer is None:
-        error = str((answer or {}).get("error", ""))[:100]
+        error = "" if answer is None else str(answer.get("error", ""))[:100]
         kind = TokenRefused if error in {"invalid_grant", "invalid_client", "unauthorized_client"} else LoginFailed
         raise kind(f"the token endpoint answers with HTTP status {status} {error!r}")
     if not isinstance(answer.get("access_token"), str) or str(answer.get("token_type", "")).lower() != "bearer":

@@ -24,7 +24,7 @@ class LoopbackRedirect:
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=_MAX_LINE_BYTES)
-        self._port = self._server.sockets[0].getsockname()[1]
+        self._port = int(self._server.sockets[0].getsockname()[1])
         self.url = f"http://127.0.0.1:{self._port}{PATH}"
         return self
 

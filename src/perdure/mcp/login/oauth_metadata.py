@@ -1,7 +1,7 @@
 """Discovery: who protects an MCP server, and the endpoints of that authorization server (RFC 9728, 8414 and 8707)."""
 
 import re
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from msgspec import Struct
 
@@ -112,4 +112,5 @@ def _check_metadata(
 
 
 def _texts(value: object) -> list[str]:
-    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+    listed = cast("list[object]", value) if isinstance(value, list) else []
+    return [each for each in listed if isinstance(each, str)]
