@@ -298,7 +298,20 @@ USER_PAGES = (
             "perdure.config.Trusted",
             "perdure.configuring.trusted_files.TrustedFiles",
             "perdure.configuring.mcp_servers.load_mcp_servers",
-            "perdure.mcp.server_settings.McpServer",
+        ),
+    ),
+    Page(
+        "mcp.md",
+        "MCP servers",
+        "Add the tools of MCP servers to an agent. See [how-to/mcp](../how-to/mcp.md).",
+        ("perdure.mcp_extension", "perdure.mcp.server_settings"),
+        (
+            "perdure.mcp.client.McpClient",
+            "perdure.mcp.client_pool.McpClientPool",
+            "perdure.mcp.pin_file.PinFile",
+            "perdure.mcp.pin_file.ToolChange",
+            "perdure.mcp.client.McpError",
+            "perdure.mcp.client.FateUnknown",
         ),
     ),
     Page(

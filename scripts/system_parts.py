@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from scripts import mcp_servers
+
 
 class Part(NamedTuple):
     """A program or a server that some tests use."""
@@ -23,6 +25,9 @@ class Part(NamedTuple):
 
     present: Callable[[], bool]
     """Whether it is there."""
+
+    fetch: Callable[[], None] | None = None
+    """Installs it into this checkout, once the Debian package is there; anybody may."""
 
 
 DEBIAN_POSTGRES = Path("/usr/lib/postgresql")
@@ -49,6 +54,12 @@ def pgbouncer_program() -> str | None:
 
 PARTS: dict[str, Part] = {
     "bubblewrap": Part(package="bubblewrap", present=on_path("bwrap")),
+    "mcp_servers_of_npm": Part(
+        package="npm", present=mcp_servers.has_node_servers, fetch=mcp_servers.install_node_servers
+    ),
+    "mcp_servers_of_pypi": Part(
+        package="", present=mcp_servers.has_python_servers, fetch=mcp_servers.install_python_servers
+    ),
     "pgbouncer": Part(package="pgbouncer", present=lambda: pgbouncer_program() is not None),
     "postgres": Part(package="postgresql", present=lambda: postgres_folder() is not None),
     "ripgrep": Part(package="ripgrep", present=on_path("rg")),
@@ -63,6 +74,8 @@ def missing(parts: Mapping[str, Part]) -> dict[str, Part]:
 
 def advice(part: Part) -> str:
     """How a person gets a part."""
+    if part.fetch is not None:
+        return "run: make parts"
     return f"Debian and Ubuntu: apt-get install {part.package}"
 
 
@@ -71,9 +84,16 @@ def may_install() -> bool:
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
+def needs_package(part: Part) -> bool:
+    """Whether a Debian package is missing for a part."""
+    return bool(part.package) and (part.fetch is None or shutil.which(part.package) is None)
+
+
 def install(parts: Mapping[str, Part]) -> None:
     """Install the parts with Debian's packages; a failure is told and left to the tests to judge."""
-    packages = sorted({part.package for part in parts.values()})
+    packages = sorted({part.package for part in parts.values() if needs_package(part)})
+    if not packages:
+        return
     print(f"parts: installing {' '.join(packages)}", flush=True)
     for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *packages]):
         done = subprocess.run(
@@ -94,6 +114,10 @@ def main() -> None:
     if absent and may_install():
         install(absent)
         absent = missing(PARTS)
+    for part in absent.values():
+        if part.fetch is not None:
+            part.fetch()
+    absent = missing(absent)
     for name, part in absent.items():
         print(f'parts: {name} is missing, so tests marked needs("{name}") are left out. {advice(part)}')
 

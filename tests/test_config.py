@@ -87,7 +87,8 @@ def test_all_that_a_file_says_is_read(write, folder):
     assert [server.name for server in config.mcp_servers({"CHART_TOKEN": "x"})] == ["charts", "tides"]
 
 
-def test_an_agent_is_made_of_it(write, folder):
+def test_an_agent_is_made_of_it(write, folder, monkeypatch):
+    monkeypatch.setenv("CHART_TOKEN", "x")
     agent = load_config(write(WHOLE), trusted=True).agent()
     assert (agent.name, agent.description, agent.instructions) == ("mate", "Helps on deck.", "Be brief.\n")
     assert agent.tools == (post_to_inbox,)

@@ -187,6 +187,8 @@ _NAMES_BY_MODULE = {
         "agent_of",
         "tools_of",
     ),
+    ".mcp.server_settings": ("McpServer",),
+    ".mcp_extension": ("McpServers",),
     ".runtime.extension": ("Extension",),
     ".runtime.middleware": ("Middleware",),
     ".runtime.output": ("Output",),

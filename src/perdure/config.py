@@ -213,7 +213,21 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
         for place, name in enumerate(table.imports):
             with self._errors_at(("extensions", "imports", place)):
                 made.append(import_extension(name))
-        return made
+        servers = self.build_mcp_extension()
+        return made if servers is None else [*made, servers]
+
+    def build_mcp_extension(self) -> Extension | None:
+        """Build the extension with the tools of the file's MCP servers; None if it names none.
+
+        What was agreed to of them is remembered in `~/.perdure`. Raises `ConfigError` if the SDK is not installed.
+        """
+        servers = self.mcp_servers()
+        if not servers:
+            return None
+        from .mcp_extension import McpServers, get_default_pins_path  # at first use: most files name no server
+
+        with self._errors_at(("mcp",)):
+            return McpServers(*servers, pins=get_default_pins_path()).extension
 
     def _vault(self) -> Vault | None:
         table = self.tables.vault

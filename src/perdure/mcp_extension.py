@@ -1,4 +1,4 @@
-"""Add the tools of MCP servers to an agent: `McpServers(…).extension`, or `mcp(…)` for short.
+"""Add the tools of MCP servers to an agent: `Agent(extensions=[McpServers(…).extension])`.
 
 Servers are connected to when the agent, or its run, begins, and left when it ends. One that cannot be reached is left
 out, with a warning; its tools are there as soon as it can be.
@@ -129,6 +129,8 @@ class McpServers:
 
     async def add_new_tools(self, run: Run) -> None:
         """Offer the run tools that have come since it began: after a change, a reconnect, or for its own headers."""
+        if not self._users:  # a replay, which opens nothing
+            return
         found: list[Tool[..., Any]] = []
         for name, server in self.pool.servers.items():
             headers = await self._find_headers(server, run)
@@ -194,13 +196,9 @@ class McpServers:
         await self._own_block.__aexit__(None, None, None)
 
 
-def mcp(
-    *servers: McpServer,
-    pins: "str | os.PathLike[str] | PinFile | None" = None,
-    headers: HeaderResolver | None = None,
-) -> Extension:
-    """Give the model the tools of MCP servers, called `server__tool`. `McpServers` has the same options, and more."""
-    return McpServers(*servers, pins=pins, headers=headers).extension
+def get_default_pins_path() -> str:
+    """Return the file of pins in `~/.perdure`, or in the folder that PERDURE_HOME names."""
+    return os.path.join(os.path.expanduser(os.environ.get("PERDURE_HOME") or "~/.perdure"), "mcp_pins.json")  # noqa: PTH111, PTH118
 
 
 async def start_process(server: McpServer) -> "ServerProcess":

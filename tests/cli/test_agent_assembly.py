@@ -482,7 +482,7 @@ def test_the_file_says_where_the_agent_works_and_where_sessions_are_kept(perdure
     assert found.options["mentions"].root == str(tmp_path / "deck")
     assert found.store == f"sqlite:{tmp_path / 'deck' / 'ours.db'}"
     assert collect_agent_parts(AgentOptions(store="memory:")).store == "memory:"
-    assert found.notes[1].startswith("the MCP servers of perdure.toml are ignored")
+    assert "mcp" in [each.name for each in found.options["extensions"]]
     assert perdure("run", "-q", "-s", "s", "Calculate 6 * 7").exit_code == 0
     assert perdure("replay", "s").exit_code == 0
     assert (tmp_path / "deck" / "ours.db").exists()

@@ -6,6 +6,7 @@ It speaks the handshake generation of the protocol. BEHAVIOUR says in which way 
 appends a line to FOLDER/calls for each call that it carries out, and to FOLDER/notes for each notification.
 """
 
+# ruff: noqa: C901, PLR0911, PLR0912, PTH118, PTH123 - one branch per behaviour; pathlib would double its start
 import json
 import os
 import sys

@@ -73,7 +73,7 @@ async def test_an_effect_is_never_made_again(tmp_path):
 async def test_a_call_that_takes_too_long_is_cancelled_at_the_server(tmp_path):
     async with connect("hangs", tmp_path, call_timeout_seconds=0.2) as servers:
         client = servers.pool.get_client("s")
-        with pytest.raises(CallTimedOut, match="did not end within 0.2 seconds"):
+        with pytest.raises(CallTimedOut, match=r"did not end within 0\.2 seconds"):
             await client.call_tool("echo", {}, is_read=True)
         await wait_until(lambda: "notifications/cancelled" in read_lines(tmp_path, "notes"))
     assert len(read_lines(tmp_path, "calls")) == 1
@@ -150,12 +150,20 @@ async def test_a_listing_that_hangs_is_given_up():
 
 async def test_a_server_that_dies_all_the_time_is_not_started_all_the_time(tmp_path):
     client = client_of("never_starts", tmp_path)
-    for _ in range(3):
+    for _ in range(MOST_STARTS):
         with pytest.raises(NotStarted):
             await client.list_tools()
     with pytest.raises(NotStarted, match=f"started {MOST_STARTS} times in a minute: wait"):
         await client.list_tools()
     assert len(read_lines(tmp_path, "starts")) == MOST_STARTS
+    await client.close()
+
+
+async def test_callers_that_wait_for_one_attempt_share_its_failure(tmp_path):
+    client = client_of("never_starts", tmp_path)
+    failed = await asyncio.gather(*[client.call_tool("act", {}) for _ in range(10)], return_exceptions=True)
+    assert {type(each).__name__ for each in failed} == {"NoConnection"}
+    assert len(read_lines(tmp_path, "starts")) == 1
     await client.close()
 
 

@@ -1,8 +1,8 @@
 """Pins: what has changed since it was agreed to is off."""
 
-import os
 import stat
 import sys
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -111,15 +111,14 @@ def test_the_values_of_secrets_are_in_no_pin(pins):
 
 
 def test_the_file_is_for_its_owner_alone(pins):
-    assert stat.S_IMODE(os.stat(pins.path).st_mode) == 0o600
-    os.chmod(pins.path, 0o666)
+    assert stat.S_IMODE(Path(pins.path).stat().st_mode) == 0o600
+    Path(pins.path).chmod(0o666)
     with pytest.raises(ConfigError, match="others can write"):
         pins.find_changes(SERVER, tools())
 
 
 def test_a_damaged_file_switches_nothing_on(pins):
-    with open(pins.path, "w", encoding="utf-8") as file:
-        file.write("{")
+    Path(pins.path).write_text("{", "utf-8")
     with pytest.raises(ConfigError, match="cannot be parsed"):
         pins.find_changes(SERVER, tools())
 

@@ -152,8 +152,16 @@ def _build_server(name: str, table: ServerTable, expand: VariableExpander) -> Mc
     if not table.command and not table.url:
         raise ConfigError("it has neither a 'command' nor a 'url': add one")
     fields = {key: _expand_value(value, (key,), expand) for key, value in _given_fields(table)}
+    fields |= {key: getattr(table, key) for key in _PLAIN_FIELDS}
     transport = _TRANSPORTS.get(table.type, "stdio" if table.command else "http")
     return McpServer(name=name, transport=transport, **fields)
+
+
+_PLAIN_FIELDS: Final = (
+    *("permission", "trust_hints", "effects", "include", "exclude", "resources"),
+    *("start_timeout_seconds", "call_timeout_seconds", "idle_seconds"),
+)
+"""Settings in which no variables are replaced."""
 
 
 def _given_fields(table: ServerTable) -> Iterator[tuple[str, Any]]:

@@ -145,6 +145,24 @@ class ServerTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     """Headers sent with each request."""
     disabled: bool = False
     """True to ignore this server."""
+    permission: bool = True
+    """False if its tools may be called without a question."""
+    trust_hints: bool = False
+    """True if it is believed which of its tools only read, can be repeated, or send nothing out."""
+    effects: Mapping[str, Literal["read", "idempotent", "at_most_once", "ask"]] = {}
+    """Effects of its tools, by their own names."""
+    include: tuple[str, ...] = ()
+    """Patterns of its tools that are offered; empty for all."""
+    exclude: tuple[str, ...] = ()
+    """Patterns of its tools that are not offered."""
+    resources: bool = False
+    """True for tools that list and read its resources."""
+    start_timeout_seconds: float = 15.0
+    """The longest time until it answers."""
+    call_timeout_seconds: float = 120.0
+    """The longest time until a call ends or reports progress."""
+    idle_seconds: float = 600.0
+    """The time without a call after which the connection is closed."""
 
 
 class McpTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -44,29 +44,11 @@ class ServerProcess:
         """
         if os.name != "posix":
             raise ConfigError("server programs are started on Linux and macOS only: reach the server by its URL")
-        read, write = os.pipe()
-        try:
-            with tempfile.TemporaryFile() as variables:
-                variables.write(b"".join([os.fsencode(f"{name}={value}\0") for name, value in env.items()]))
-                variables.seek(0)
-                fds = (read, variables.fileno())
-                process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-I", "-S", str(Path(supervisor.__file__)), *map(str, fds), *words),
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.PIPE,
-                    limit=max_line_bytes,
-                    cwd=folder or None,
-                    env={},
-                    pass_fds=fds,
-                    start_new_session=True,
-                )
-        except BaseException:  # the closed pipe ends a supervisor that was started nevertheless
-            os.close(write)
-            raise
-        finally:
-            os.close(read)
-        return cls(process, write)
+        started, cancelled = await run_to_completion(_start(words, folder, env, max_line_bytes))
+        if cancelled:  # asyncio would leave pipes open if its part were cancelled
+            await started.close()
+            raise asyncio.CancelledError
+        return started
 
     @property
     def pid(self) -> int:
@@ -139,3 +121,29 @@ class ServerProcess:
     async def _drain_errors(self) -> None:
         while self._process.stderr is not None and (data := await self._process.stderr.read(65536)):
             self._error_tail = (self._error_tail + data)[-MOST_ERROR_BYTES:]
+
+
+async def _start(words: Sequence[str], folder: str, env: Mapping[str, str], max_line_bytes: int) -> ServerProcess:
+    read, write = os.pipe()
+    try:
+        with tempfile.TemporaryFile() as variables:
+            variables.write(b"".join([os.fsencode(f"{name}={value}\0") for name, value in env.items()]))
+            variables.seek(0)
+            fds = (read, variables.fileno())
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", str(Path(supervisor.__file__)), *map(str, fds), *words),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                limit=max_line_bytes,
+                cwd=folder or None,
+                env={},
+                pass_fds=fds,
+                start_new_session=True,
+            )
+    except BaseException:  # the closed pipe ends a supervisor that was started nevertheless
+        os.close(write)
+        raise
+    finally:
+        os.close(read)
+    return ServerProcess(process, write)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from msgspec import Struct
 
 from perdure.core.clock import SYSTEM_CLOCK
-from perdure.core.error import ConfigError, NotStarted, ToolError
+from perdure.core.error import ConfigError, NotStarted, PerdureError, ToolError
 from perdure.core.store import run_to_completion
 
 from .listed_tool import ListedTool, ToolListing, clean_text, read_listing
@@ -35,6 +35,8 @@ MOST_STARTS: Final = 5
 START_SECONDS: Final = 60.0
 HARD_CALL_SECONDS: Final = 1800.0
 """The longest time that progress can extend a call to."""
+_CLOSED_MESSAGE: Final = "Connection closed"
+"""The words of the SDK for a lost connection."""
 Progress = Callable[[float, float | None, str | None], None]
 
 logger = logging.getLogger("perdure")
@@ -54,6 +56,10 @@ class CallTimedOut(FateUnknown):
 
 class UnusableAnswer(FateUnknown):
     """A request was answered with something that is no valid result."""
+
+
+class NoConnection(NotStarted):
+    """No connection to a server could be made, so the request was not sent."""
 
 
 class ServerLinks(Struct, frozen=True, eq=False):
@@ -82,6 +88,8 @@ class McpClient:
         self._connection: McpConnection | None = None
         self._opening = asyncio.Lock()
         self._starts: list[float] = []
+        self._failures = 0
+        self._last_failure: NoConnection | None = None
         self._listing: ToolListing | None = None
         self._users = 0
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -224,7 +232,8 @@ class McpClient:
                     return await self._request_once(function, answerer, expected)
                 except (FateUnknown, NotStarted) as problem:
                     may_repeat = is_read and not isinstance(problem, CallTimedOut | UnusableAnswer)
-                    if attempt == 2 or not (may_repeat or isinstance(problem, NotStarted)):  # noqa: PLR2004 - the second attempt is the last
+                    was_not_sent = isinstance(problem, NotStarted) and not isinstance(problem, NoConnection)
+                    if attempt == 2 or not (may_repeat or was_not_sent):  # noqa: PLR2004 - the second attempt is the last
                         raise
             raise AssertionError("unreachable")  # pragma: no cover - the loop returns or raises
         finally:
@@ -252,7 +261,7 @@ class McpClient:
             raise kind(self._say(str(error))) from error
         except MCPError as error:
             raise self._classify(error, record, connection) from error
-        except ToolError:
+        except PerdureError:
             raise
         except Exception as error:
             raise UnusableAnswer(self._say(f"its answer cannot be used: {_shorten(error)}")) from error
@@ -271,7 +280,8 @@ class McpClient:
         """Return the error for what the SDK raised: an answer of the server, or a request whose fate is unknown."""
         if record.was_refused:
             return McpError(self._say("it wants a login (HTTP status 401); the request was not carried out"))
-        is_own_code = error.code == CONNECTION_CLOSED and not record.status and connection.is_open
+        is_lost = error.code == CONNECTION_CLOSED and (record.status or error.message == _CLOSED_MESSAGE)
+        is_own_code = error.code == CONNECTION_CLOSED and not is_lost
         if is_own_code or record.is_answer(
             error.code
         ):  # servers use the code of a lost connection for their own errors
@@ -288,10 +298,16 @@ class McpClient:
     # -- the connection ------------------------------------------------------------------------------------------------
 
     async def _connect(self) -> "McpConnection":
-        """Return the open connection; else make one. Raises `NotStarted` if the server cannot be reached."""
+        """Return the open connection; else make one. Raises `NoConnection` if the server cannot be reached.
+
+        Callers that wait for the same attempt share its failure.
+        """
+        failures = self._failures
         async with self._opening:
             if self._connection is not None and self._connection.is_open:
                 return self._connection
+            if self._failures != failures and self._last_failure is not None:
+                raise NoConnection(str(self._last_failure)) from self._last_failure
             if self._connection is not None:
                 await self._connection.close()
                 self._connection = None
@@ -301,7 +317,9 @@ class McpClient:
             try:
                 self._connection = await self._open()
             except McpUnreachable as error:
-                raise NotStarted(self._say(f"no connection: {error}")) from error
+                self._failures += 1
+                self._last_failure = NoConnection(self._say(f"no connection: {error}"))
+                raise self._last_failure from error
             self._note_change()
             return self._connection
 
@@ -348,12 +366,12 @@ class McpClient:
         return open_http_streams(self.server.url, self._headers, flood, login=login, is_sse=is_sse)
 
     def _check_start_rate(self) -> None:
-        """Raise `NotStarted` if the server was started too often within a minute."""
+        """Raise `NoConnection` if the server was started too often within a minute."""
         now = self._monotonic()
         self._starts = [each for each in self._starts if now - each < START_SECONDS]
         if len(self._starts) >= MOST_STARTS:
             wait = START_SECONDS - (now - self._starts[0])
-            raise NotStarted(self._say(f"it was started {MOST_STARTS} times in a minute: wait {wait:.0f} seconds"))
+            raise NoConnection(self._say(f"it was started {MOST_STARTS} times in a minute: wait {wait:.0f} seconds"))
         self._starts.append(now)
 
     def _note_change(self) -> None:

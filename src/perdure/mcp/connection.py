@@ -277,8 +277,20 @@ class McpConnection:
         self._open_questions += 1
         try:
             return await answerer.answer(params)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the caller's: the run is suspended, or its log has failed
+            self._fail_requests_of(answerer, error)
+            return mcp_types.ElicitResult(action="cancel")
         finally:
             self._open_questions -= 1
+
+    def _fail_requests_of(self, answerer: ElicitationAnswerer, error: BaseException) -> None:
+        """Let the caller whose question could not be asked get the error, and cancel its request."""
+        for task, request in [*self._making.items()]:
+            if request.answerer is answerer:
+                request.fail(error)
+                task.cancel()
 
     def _find_answerer(self) -> ElicitationAnswerer | None:
         """Return who answers a question that names no call: over pipes, it may belong to any call that is being made.

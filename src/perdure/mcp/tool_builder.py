@@ -90,6 +90,7 @@ def build_tool(server: McpServer, listed: ListedTool, get_client: ClientGetter) 
         action=ACTION,
         target=lambda _: target,
         source=f"mcp:{server.name}",
+        asks_first=effect == "read",  # so a question of the server is answered days later, in another process
         labels=(UNTRUSTED_LABEL,),
         sends=not (server.trust_hints and listed.get_hint("openWorldHint") is False),
     )

@@ -1,0 +1,280 @@
+"""Tools of MCP servers in an agent: when they are connected to, what is offered, and what people are asked."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from perdure import Agent, Limits, Permissions, allow, deny, tool
+from perdure.core.error import ConfigError
+from perdure.core.event import ToolProgress
+from perdure.core.message import Status
+from perdure.mcp_extension import McpServers
+from perdure.testing import ScriptedModel, call
+
+pytestmark = pytest.mark.packages("mcp")
+pytest.importorskip("mcp")
+
+from tests.mcp.http_server import reach, serve_http  # noqa: E402 - after the check
+from tests.mcp.servers import connect, read_lines, scripted, wait_until  # noqa: E402
+
+ECHO = call("s__echo", text="a")
+ACT = call("s__act", text="a")
+
+
+def mcp(*servers):
+    return McpServers(*servers).extension
+
+
+def results(outcome):
+    return [result for message in outcome.messages for result in message.tool_results]
+
+
+def offered(model, place=0):
+    return [each.name for each in model.requests[place].tools]
+
+
+async def test_an_agent_has_the_tools_of_a_server_during_a_run(tmp_path):
+    model = ScriptedModel(ECHO, "done", "again")
+    agent = Agent(model, extensions=[mcp(scripted("kind", tmp_path, trust_hints=True))])
+    outcome = await agent.run("go")
+    assert offered(model) == ["s__echo", "s__act"]
+    assert [each.text for each in results(outcome)] == ["echo a"]
+    assert results(outcome)[0].labels == ("untrusted",)
+    await agent.run("again")
+    assert len(read_lines(tmp_path, "starts")) == 2
+
+
+async def test_inside_the_block_of_an_agent_a_server_is_started_once(tmp_path):
+    model = ScriptedModel(ECHO, "one", ECHO, "two")
+    async with Agent(model, extensions=[mcp(scripted("kind", tmp_path, trust_hints=True))]) as agent:
+        await agent.run("go")
+        await agent.run("go")
+    assert len(read_lines(tmp_path, "starts")) == 1
+
+
+async def test_a_tool_asks_for_permission_whatever_its_hints_say(tmp_path):
+    agent = Agent(ScriptedModel(ECHO, "done"), extensions=[mcp(scripted("kind", tmp_path))], permission=Permissions())
+    outcome = await agent.run("go")
+    assert [each.status for each in results(outcome)] == [Status.DENIED]
+    assert read_lines(tmp_path, "calls") == []
+
+
+async def test_rules_name_the_server_and_the_tool(tmp_path):
+    rules = Permissions(allow(action="mcp_call", target="s.*"), deny(action="mcp_call", target="s.act"))
+    model = ScriptedModel(ECHO, ACT, "done")
+    outcome = await Agent(model, extensions=[mcp(scripted("kind", tmp_path))], permission=rules).run("go")
+    assert [each.status for each in results(outcome)] == [Status.OK, Status.DENIED]
+
+
+async def test_an_effect_whose_fate_is_unknown_has_that_status(tmp_path):
+    model = ScriptedModel(ACT, "done")
+    extension = mcp(scripted("dies_before_answer", tmp_path, permission=False))
+    outcome = await Agent(model, extensions=[extension]).run("go")
+    assert [each.status for each in results(outcome)] == [Status.UNKNOWN]
+    assert "may or may not have taken effect" in results(outcome)[0].text
+    assert read_lines(tmp_path, "calls") == ["act a"]
+
+
+async def test_an_http_error_after_the_request_was_sent_leaves_the_fate_unknown():
+    async with serve_http("503") as server:
+        model = ScriptedModel(call("h__act"), "done")
+        outcome = await Agent(model, extensions=[mcp(reach(server, permission=False))]).run("go")
+    assert [each.status for each in results(outcome)] == [Status.UNKNOWN]
+
+
+async def test_progress_becomes_an_event():
+    seen = []
+    model = ScriptedModel(ECHO, "done")
+    extension = mcp(scripted("progress", permission=False))
+    agent = Agent(model, extensions=[extension], watchers=[lambda entry: seen.append(entry.event)])
+    await agent.run("go")
+    assert {"progress": 1.0, "total": 2.0, "message": "step 1"} in [
+        each.data for each in seen if isinstance(each, ToolProgress)
+    ]
+
+
+async def test_a_cancelled_run_cancels_the_call_at_the_server(tmp_path):
+    model = ScriptedModel(ACT, "done")
+    agent = Agent(model, extensions=[mcp(scripted("hangs", tmp_path, permission=False))])
+    async with agent:
+        session = agent.session("x")
+        running = asyncio.ensure_future(session.run("go"))
+        await wait_until(lambda: read_lines(tmp_path, "calls"))
+        await session.cancel()
+        outcome = await running
+        await wait_until(lambda: "notifications/cancelled" in read_lines(tmp_path, "notes"))
+    assert outcome.status == "cancelled"
+
+
+async def test_a_server_that_cannot_be_reached_is_left_out(caplog):
+    model = ScriptedModel("done")
+    servers = McpServers(scripted("never_starts"), scripted("kind", name="t"))
+    outcome = await Agent(model, extensions=[servers.extension]).run("go")
+    assert outcome.status == "done"
+    assert offered(model) == ["t__echo", "t__act"]
+    assert "no license" in servers.problems["s"]
+
+
+async def test_a_tool_of_the_agent_is_not_shadowed():
+    @tool(name="s__echo")
+    def own() -> str:
+        """Be the agent's own."""
+        return "own"
+
+    model = ScriptedModel(call("s__echo"), "done")
+    agent = Agent(model, tools=[own], extensions=[mcp(scripted("kind", permission=False))])
+    outcome = await agent.run("go")
+    assert results(outcome)[0].text == "own"
+    assert offered(model) == ["s__echo", "s__act"]
+
+
+async def test_a_tool_that_has_changed_is_not_offered_until_it_is_approved(tmp_path):
+    def servers():
+        return McpServers(scripted("rug_pull", tmp_path, permission=False), pins=tmp_path / "pins.json")
+
+    first = ScriptedModel(ACT, "done")
+    await Agent(first, extensions=[servers().extension]).run("go")
+    changed, second = servers(), ScriptedModel(ACT, "done", "more")
+    outcome = await Agent(second, extensions=[changed.extension]).run("go")
+    assert offered(second) == ["s__echo"]
+    assert results(outcome)[0].is_error
+    assert read_lines(tmp_path, "calls") == ["act a"]
+    (change,) = changed.changes["s"]
+    assert "id_rsa" in change.difference
+    async with changed:
+        await changed.approve("s", ["act"])
+        assert [each.name for each in changed.list_ready_tools()] == ["s__echo", "s__act"]
+
+
+async def test_a_tool_that_changes_during_a_run_is_refused(tmp_path):
+    model = ScriptedModel(ACT, ACT, "done")
+    agent = Agent(model, extensions=[mcp(scripted("rug_pull", tmp_path, permission=False))])
+    async with agent:
+        (pid,) = read_lines(tmp_path, "starts")
+        os.kill(int(pid), signal.SIGKILL)  # it comes back with other words
+        outcome = await agent.run("go")
+    assert all(each.is_error for each in results(outcome))
+    assert read_lines(tmp_path, "calls") == []
+
+
+async def test_a_server_that_is_reached_in_another_way_is_off(tmp_path):
+    pins = tmp_path / "pins.json"
+    async with McpServers(scripted("kind"), pins=pins):
+        pass
+    async with McpServers(scripted("double"), pins=pins) as servers:
+        assert servers.list_ready_tools() == []
+        assert [each.kind for each in servers.changes["s"]] == ["reached_differently"]
+
+
+async def test_tools_that_come_later_are_offered_once_they_are_approved(tmp_path):
+    servers = connect("grows", tmp_path, permission=False)
+    model = ScriptedModel(ACT, "one", "two")
+    agent = Agent(model, extensions=[servers.extension])
+    async with agent:
+        await agent.run("go")
+        await wait_until(lambda: servers.pool.get_client("s").list_version > 1)
+        await servers.approve("s")
+        await agent.run("go")
+    assert offered(model, -1) == ["s__echo", "s__act", "s__later"]
+
+
+async def test_a_person_answers_the_question_of_a_server():
+    model = ScriptedModel(ACT, "done")
+    agent = Agent(model, extensions=[mcp(scripted("asks", permission=False))], answer_timeout_seconds=60)
+    async with agent:
+        session = agent.session("x")
+        running = asyncio.ensure_future(session.run("go"))
+        async with asyncio.timeout(20):
+            while not (views := await session.display.slots()):  # noqa: ASYNC110 - another process would do the same
+                await asyncio.sleep(0.01)
+        assert views[0].renderer == "form"
+        assert views[0].input["question"] == "The MCP server 's' asks: Which color?"
+        with pytest.raises(ConfigError, match="does not answer"):
+            await session.display.resolve(views[0].slot_id, {"color": 7})
+        await session.display.resolve(views[0].slot_id, {"color": "red"})
+        outcome = await running
+    assert results(outcome)[0].text == '{"action": "accept", "content": {"color": "red"}}'
+
+
+async def test_a_question_is_answered_by_another_process_and_the_run_resumed(tmp_path):
+    def agent(*replies):
+        extension = mcp(scripted("asks", effects={"act": "read"}))
+        return Agent(ScriptedModel(*replies), extensions=[extension], store=f"sqlite:{tmp_path / 'a.db'}")
+
+    outcome = await agent(ACT).session("x").run("go")
+    assert outcome.status == "waiting"
+    elsewhere = agent("done").session("x")
+    (view,) = await elsewhere.display.slots()
+    await elsewhere.display.resolve(view.slot_id, {"color": "blue"})
+    outcome = await agent("done").session("x").resume()
+    assert outcome.status == "done"
+    assert results(outcome)[0].text == '{"action": "accept", "content": {"color": "blue"}}'
+
+
+async def test_a_question_that_cannot_be_asked_is_cancelled_or_declined():
+    for behaviour, action in (("asks", "cancel"), ("asks_badly", "decline")):
+        extension = mcp(scripted(behaviour, permission=False))
+        agent = Agent(ScriptedModel(ACT, "done"), extensions=[extension], interactive=False)
+        assert results(await agent.run("go"))[0].text == f'{{"action": "{action}"}}'
+
+
+async def test_each_run_sends_its_own_headers():
+    async with serve_http("kind") as server:
+        servers = McpServers(
+            reach(server, permission=False), headers=lambda _, run: {"Authorization": f"Bearer {run.deps['token']}"}
+        )
+        model = ScriptedModel(*[call("h__act"), "done"] * 2)
+        async with Agent(model, extensions=[servers.extension]) as agent:
+            await agent.run("go", deps={"token": "ann"})
+            await agent.run("go", deps={"token": "bob"})
+    assert server.calls == ["Bearer ann", "Bearer bob"]
+    assert {each.get("authorization") for each in server.headers} == {"Bearer ann", "Bearer bob"}
+
+
+async def test_structured_content_is_checked_and_kept_for_a_screen():
+    model = ScriptedModel(ECHO, call("s__echo", text="bad"), "done")
+    outcome = await Agent(model, extensions=[mcp(scripted("structured", permission=False))]).run("go")
+    good, bad = results(outcome)
+    assert (good.text, good.render) == ('{"n":7}', {"n": 7})
+    assert bad.status is Status.ERROR
+    assert "does not match the tool's schema" in bad.text
+
+
+async def test_media_is_bounded_and_links_are_not_followed():
+    model = ScriptedModel(ECHO, "done")
+    outcome = await Agent(model, extensions=[mcp(scripted("media", permission=False))]).run("go")
+    image, large, link, inside = results(outcome)[0].content
+    assert image.data == b"hi"
+    assert "too large" in large.text
+    assert link.text == "[resource file:///etc/passwd (secret)]"
+    assert inside.text == "inside"
+
+
+async def test_resources_are_tools_if_the_owner_wants_them():
+    model = ScriptedModel(call("s__list_resources"), call("s__read_resource", uri="note://one"), "done")
+    extension = mcp(scripted("kind", resources=True, trust_hints=True))
+    outcome = await Agent(model, extensions=[extension]).run("go")
+    assert "note://one" in results(outcome)[0].text
+    assert results(outcome)[1].text == "content of one"
+
+
+async def test_allowed_tools_may_name_those_of_servers():
+    model = ScriptedModel("done")
+    agent = Agent(model, extensions=[mcp(scripted("kind"))], limits=Limits(allowed_tools=("s__echo",)))
+    await agent.run("go")
+    assert offered(model) == ["s__echo"]
+
+
+async def test_a_call_from_the_host_program_finds_the_tools():
+    agent = Agent(ScriptedModel(), extensions=[mcp(scripted("kind", permission=False))])
+    result = await agent.session("x").call("s__echo", {"text": "a"})
+    assert result.text == "echo a"
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ConfigError, match="no McpServer"):
+        mcp("git")
+    with pytest.raises(ConfigError, match="headers"):
+        McpServers(headers=7)
