@@ -219,15 +219,18 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
     def build_mcp_extension(self) -> Extension | None:
         """Build the extension with the tools of the file's MCP servers; None if it names none.
 
-        What was agreed to of them is remembered in `~/.perdure`. Raises `ConfigError` if the SDK is not installed.
+        What was agreed to of them is remembered in `~/.perdure`, and so are logins. Raises `ConfigError` if the SDK is
+        not installed.
         """
         servers = self.mcp_servers()
         if not servers:
             return None
+        from .mcp.login.login_file import LoginFile, get_default_logins_path
         from .mcp_extension import McpServers, get_default_pins_path  # at first use: most files name no server
 
         with self._errors_at(("mcp",)):
-            return McpServers(*servers, pins=get_default_pins_path()).extension
+            logins = LoginFile(get_default_logins_path())
+            return McpServers(*servers, pins=get_default_pins_path(), login=logins.find_auth).extension
 
     def _vault(self) -> Vault | None:
         table = self.tables.vault

@@ -132,9 +132,9 @@ def test_a_change_is_shown_and_approved(perdure, project, tmp_path):
     add(perdure, "one")
     assert perdure("mcp", "tools", "one").exit_code == 0
     assert "nothing of server 'one' waits" in perdure("mcp", "approve", "one").stderr
-    pins = json.loads((tmp_path / "home/mcp-pins.json").read_text())
+    pins = json.loads((tmp_path / "home/mcp_pins.json").read_text())
     pins["one"]["tools"]["echo"] = {"digest": "x", "texts": {"description": "what was agreed to"}}
-    (tmp_path / "home/mcp-pins.json").write_text(json.dumps(pins))
+    (tmp_path / "home/mcp_pins.json").write_text(json.dumps(pins))
     off = perdure("mcp", "tools", "one")
     assert "one__echo" not in off.stdout
     assert "echo: off (changed)" in off.stderr
@@ -151,7 +151,7 @@ def test_a_login_is_shown_and_forgotten(perdure, project, tmp_path):
     login = StoredLogin(
         url="https://x.example/mcp", resource="r", issuer="i", token_endpoint="t", client_id="c", access_token="SECRET"
     )
-    LoginFile(tmp_path / "home/mcp-logins.json").store("two", login)
+    LoginFile(tmp_path / "home/mcp_logins.json").store("two", login)
     listed = perdure("mcp", "list")
     assert "(logged in)" in listed.stdout
     assert "SECRET" not in listed.output

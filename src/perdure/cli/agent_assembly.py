@@ -148,11 +148,15 @@ def _has_coding_tools(wish: "AgentOptions", config: "Config | None", here: str, 
 
 
 def _load_mcp_extension(here: str, config: "Config | None") -> "Extension | None":
-    """Return the tools of the user's MCP servers, and of those of the project that are trusted; `None` without any."""
+    """Return the tools of the user's MCP servers and of a trusted `.mcp.json`; `None` without any.
+
+    Those of `perdure.toml` are not among them, nor servers of the same name.
+    """
     from .mcp_files import connect_servers, load_used_servers
 
-    servers = load_used_servers(here, config)
-    return connect_servers(*servers).extension if servers else None
+    configured = set() if config is None else {name for each in config.servers for name in each.tables}
+    servers = [each for each in load_used_servers(here, config) if each.name not in configured]
+    return replace(connect_servers(*servers).extension, name="mcp_of_user") if servers else None
 
 
 def _choose_basic_tools(here: str, *, has_coding: bool) -> list[Tool[..., Any]]:

@@ -55,33 +55,36 @@ def own_file_path() -> str:
 def open_pin_file() -> "PinFile":
     """Return the record of what the user has agreed to of each server."""
     from perdure.mcp.pin_file import PinFile
+    from perdure.mcp_extension import get_default_pins_path
 
-    return PinFile(get_home_file_path("mcp-pins.json"))
+    return PinFile(get_default_pins_path())
 
 
 def open_login_file() -> "LoginFile":
     """Return the stored logins."""
-    from perdure.mcp.login.login_file import LoginFile
+    from perdure.mcp.login.login_file import LoginFile, get_default_logins_path
 
-    return LoginFile(get_home_file_path("mcp-logins.json"))
+    return LoginFile(get_default_logins_path())
 
 
 def list_known_servers(workdir: str = os.curdir, config: "Config | None" = None) -> list[KnownServer]:
-    """Return the servers of the user, of the project's `.mcp.json`, and of its `perdure.toml`. Raises `BadConfig`."""
+    """Return the servers of `perdure.toml`, of the user, and of the project's `.mcp.json`. Raises `BadConfig`.
+
+    Of servers with the same name, the first that may be used is.
+    """
     own, found = own_file_path(), find_nearest(PROJECT_FILE, workdir, skip_empty_folders=True)
     if not os.path.lexists(own) and found is None and config is None:  # nearly always
         return []
     from perdure.configuring.mcp_servers import read_unexpanded_servers
 
     sources: list[tuple[str, Literal["user", "project"], bool, Any]] = []
+    for each in () if config is None else config.servers:
+        sources.append((each.source.path, "project", config is not None and config.trusted, each))  # noqa: PERF401 - typed
     if os.path.lexists(own):
         sources.append((own, "user", True, read_unexpanded_servers(own)))
-    if found is not None:
+    if found is not None and os.path.realpath(found) not in [os.path.realpath(each[0]) for each in sources]:
         servers = read_unexpanded_servers(found)
         sources.append((found, "project", load_trust_record()(servers.source.digest), servers))
-    if config is not None:
-        for each in config.servers:
-            sources.append((each.source.path, "project", config.trusted, each))  # noqa: PERF401 - typed
     known: list[KnownServer] = []
     taken: set[str] = set()
     for path, source, is_trusted, servers in sources:
@@ -132,10 +135,9 @@ def find_server(name: str, workdir: str = os.curdir, config: "Config | None" = N
 
 def connect_servers(*servers: "McpServer") -> "McpServers":
     """Return servers with the pins and the logins of the user."""
-    from perdure.mcp.login.stored_login_auth import find_login
     from perdure.mcp_extension import McpServers
 
-    return McpServers(*servers, pins=open_pin_file(), login=find_login(open_login_file()))
+    return McpServers(*servers, pins=open_pin_file(), login=open_login_file().find_auth)
 
 
 # -- changes -----------------------------------------------------------------------------------------------------------

@@ -1,20 +1,29 @@
 """Stored logins: tokens by server, in a file that only its owner can read, replaced as a whole."""
 
-# ruff: noqa: PTH100, PTH103, PTH111, PTH119, PTH120, PTH123 - as in `pin_file`
+# ruff: noqa: PTH100, PTH103, PTH111, PTH118, PTH119, PTH120, PTH123 - as in `pin_file`
 import os
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
 
 from perdure.core.error import ConfigError
 from perdure.files.new_file import open_new_file
+from perdure.mcp.server_settings import McpServer
+
+if TYPE_CHECKING:
+    import httpx2
 
 _MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 _FOR_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def get_default_logins_path() -> str:
+    """Return the file of logins in `~/.perdure`, or in the folder that PERDURE_HOME names."""
+    return os.path.join(os.path.expanduser(os.environ.get("PERDURE_HOME") or "~/.perdure"), "mcp_logins.json")
 
 
 class StoredLogin(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -81,6 +90,14 @@ class LoginFile:
                 return False
             self._write(logins)
             return True
+
+    def find_auth(self, server: McpServer) -> "httpx2.Auth | None":
+        """Return what `McpServers(login=…)` needs: the login of a server over HTTP, looked up at each request."""
+        if server.transport == "stdio":
+            return None
+        from .stored_login_auth import StoredLoginAuth  # at first use: it imports the SDK's HTTP client
+
+        return StoredLoginAuth(server, self)
 
     @contextmanager
     def lock(self) -> Generator[None]:
