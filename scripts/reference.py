@@ -304,7 +304,7 @@ USER_PAGES = (
         "mcp.md",
         "MCP servers",
         "Add the tools of MCP servers to an agent. See [how-to/mcp](../how-to/mcp.md).",
-        ("perdure.mcp_extension", "perdure.mcp.server_settings"),
+        ("perdure.mcp_extension", "perdure.mcp_catalogue", "perdure.mcp.server_settings"),
         (
             "perdure.mcp.client.McpClient",
             "perdure.mcp.client_pool.McpClientPool",
@@ -312,6 +312,24 @@ USER_PAGES = (
             "perdure.mcp.pin_file.ToolChange",
             "perdure.mcp.client.McpError",
             "perdure.mcp.client.FateUnknown",
+            "perdure.mcp.login.login_flow.log_in",
+            "perdure.mcp.login.login_file.LoginFile",
+            "perdure.mcp.login.login_file.StoredLogin",
+        ),
+    ),
+    Page(
+        "mcp-server.md",
+        "Serve over MCP",
+        "Serve agents and tools to MCP clients. See [how-to/mcp-server](../how-to/mcp-server.md).",
+        (),
+        (
+            "perdure.mcp_server.serving.serve_stdio",
+            "perdure.mcp_server.serving.serve_http",
+            "perdure.mcp_server.serving.build_app",
+            "perdure.mcp_server.served_agent.ServedAgent",
+            "perdure.mcp_server.client_tokens.ClientTokens",
+            "perdure.mcp_server.client_limits.ClientLimits",
+            "perdure.mcp_server.http_app.McpApp",
         ),
     ),
     Page(

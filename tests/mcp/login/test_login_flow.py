@@ -9,12 +9,13 @@ from typing import Any
 import httpx2
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from perdure import ConfigError
 from perdure.mcp.client import McpClient, McpError, ServerLinks
 from perdure.mcp.login.login_file import LoginFile, StoredLogin
-from perdure.mcp.login.login_flow import log_in
-from perdure.mcp.login.oauth_http import LoginFailed
+from perdure.mcp.login.login_flow import log_in, refresh_login
+from perdure.mcp.login.oauth_http import LoginFailed, OAuthHttp, build_login_policy
 from perdure.mcp.server_settings import McpServer
 from perdure.mcp_extension import start_process
 from tests.mcp.login.protected_server import WAIT_SECONDS, running_protected_server
@@ -79,6 +80,23 @@ async def test_a_login_is_stored_used_and_refreshed(logins):
             assert logins.get("safe") is None
         finally:
             await client.close()
+
+
+async def test_a_token_that_another_process_has_refreshed_is_used(logins):
+    async with running_protected_server() as (url, accounts):
+        server = named(url)
+        login = await log_in(server, logins, Browser(), seconds=SECONDS)
+        fresh = accounts.issue(login.client_id, ["use"], url)
+        accounts.refresh.pop(login.refresh_token)  # rotated by the other process, which stores the new one just now
+        newer = replace(login, access_token=fresh.access_token, refresh_token=fresh.refresh_token)
+        logins.store("safe", newer)
+        http = OAuthHttp(build_login_policy(server))
+        assert await refresh_login("safe", login, logins, http) == newer
+        logins.store("safe", login)
+        assert await refresh_login("safe", login, logins, http) is None
+        assert await refresh_login("safe", replace(login, refresh_token=""), logins, http) is None
+        assert logins.load() == {}
+        await http.aclose()
 
 
 async def test_a_login_is_sent_to_no_other_server(logins):

@@ -106,6 +106,9 @@ async def refresh_login(
     try:
         tokens = await _request_tokens(http, login.token_endpoint, identity, fields)
     except TokenRefused:
+        stored = await asyncio.to_thread(logins.get, name)
+        if stored is not None and stored.refresh_token != login.refresh_token:  # another process was quicker
+            return stored
         await asyncio.to_thread(logins.remove, name)
         return None
     fresh = msgspec.structs.replace(
