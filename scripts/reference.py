@@ -315,6 +315,7 @@ USER_PAGES = (
             "perdure.mcp.login.login_flow.log_in",
             "perdure.mcp.login.login_file.LoginFile",
             "perdure.mcp.login.login_file.StoredLogin",
+            "perdure.mcp.login.stored_login_auth.find_login",
         ),
     ),
     Page(

@@ -225,12 +225,16 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
         servers = self.mcp_servers()
         if not servers:
             return None
-        from .mcp.login.login_file import LoginFile, get_default_logins_path
-        from .mcp_extension import McpServers, get_default_pins_path  # at first use: most files name no server
+        from .mcp.client import require_sdk  # at first use: most files name no server
+        from .mcp_extension import McpServers, get_default_pins_path
 
         with self._errors_at(("mcp",)):
-            logins = LoginFile(get_default_logins_path())
-            return McpServers(*servers, pins=get_default_pins_path(), login=logins.find_auth).extension
+            require_sdk()
+            from .mcp.login.login_file import LoginFile, get_default_logins_path
+            from .mcp.login.stored_login_auth import find_login
+
+            login = find_login(LoginFile(get_default_logins_path()))
+            return McpServers(*servers, pins=get_default_pins_path(), login=login).extension
 
     def _vault(self) -> Vault | None:
         table = self.tables.vault

@@ -161,6 +161,8 @@ def test_nothing_in_the_package_imports_its_public_face():
 OPENERS = frozenset({"open", "os.open", "io.open", "os.fdopen", "open_code"})
 OPENING_METHODS = frozenset({"read_text", "read_bytes", "write_text", "write_bytes"})
 OWN_FILES = {
+    "cli.mcp_files": "the folder of a list of servers that the user changes",
+    "cli.mcp_serve": "the tokens that the user names on the command line",
     "cli.terminal_output": "the null device",
     "cli.sessions_transfer": "a file that the user names on the command line",
     "context.trust_file": "the record of trust",
@@ -173,6 +175,9 @@ OWN_FILES = {
     "hosts.process_tree": "what the kernel says about processes",
     "hosts.supervisor": "what the kernel says about processes, and the environment that the host has written down",
     "interaction.grant_file": "the record of grants",
+    "mcp.login.login_file": "the logins to MCP servers",
+    "mcp.pin_file": "the record of what was agreed to of MCP servers, and programs to hash them",
+    "mcp_server.bounded_lines": "standard input, and the null device in its place",
     "models.codex.login_file": "the login of another program",
     "models.vertex_environment": "the credentials of another program",
     "models.local.weights": "the weights that the user names",

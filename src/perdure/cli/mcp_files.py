@@ -4,7 +4,7 @@ A user's own servers are in `mcp.json` in `~/.perdure`, those of a project in `.
 a project are used only after the user trusts the file.
 """
 
-# ruff: noqa: PTH103, PTH120, PTH123 - pathlib would cost every start milliseconds
+# ruff: noqa: PTH100, PTH103, PTH120 - pathlib would cost every start milliseconds
 import os
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 PROJECT_FILE: Final = ".mcp.json"
 """The name of a project's list of servers."""
-_MAX_BYTES: Final = 4 * 1024 * 1024
 
 
 class KnownServer(Struct, frozen=True, kw_only=True):
@@ -135,9 +134,13 @@ def find_server(name: str, workdir: str = os.curdir, config: "Config | None" = N
 
 def connect_servers(*servers: "McpServer") -> "McpServers":
     """Return servers with the pins and the logins of the user."""
+    from perdure.mcp.client import require_sdk
+
+    require_sdk()
+    from perdure.mcp.login.stored_login_auth import find_login
     from perdure.mcp_extension import McpServers
 
-    return McpServers(*servers, pins=open_pin_file(), login=open_login_file().find_auth)
+    return McpServers(*servers, pins=open_pin_file(), login=find_login(open_login_file()))
 
 
 # -- changes -----------------------------------------------------------------------------------------------------------
@@ -166,17 +169,14 @@ def remove_from_file(path: str, name: str) -> bool:
 
 
 def _read_file(path: str) -> dict[str, Any]:
-    import msgspec
-
-    try:
-        with open(path, "rb") as file:
-            data = file.read(_MAX_BYTES)
-    except FileNotFoundError:
+    """Return the values of a file; empty if there is none. Raises `BadConfig` for one that cannot be parsed."""
+    if not os.path.lexists(path):
         return {}
-    try:
-        return msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"{path!r} cannot be parsed ({error}): repair it first") from None
+    from copy import deepcopy
+
+    from perdure.configuring.read_config_file import read_json
+
+    return dict(deepcopy(read_json(path).values))
 
 
 def _write_file(path: str, values: dict[str, Any]) -> None:
@@ -185,7 +185,7 @@ def _write_file(path: str, values: dict[str, Any]) -> None:
 
     from perdure.files.new_file import open_new_file
 
-    folder = os.path.dirname(os.path.realpath(path)) or os.curdir
+    folder = os.path.dirname(os.path.abspath(path))  # a link is replaced, and not what it leads to
     os.makedirs(folder, mode=0o700, exist_ok=True)
     data = memoryview(msgspec.json.format(msgspec.json.encode(values), indent=2) + b"\n")
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -16,6 +16,7 @@ from perdure.mcp.client import McpClient, McpError, ServerLinks
 from perdure.mcp.login.login_file import LoginFile, StoredLogin
 from perdure.mcp.login.login_flow import log_in, refresh_login
 from perdure.mcp.login.oauth_http import LoginFailed, OAuthHttp, build_login_policy
+from perdure.mcp.login.stored_login_auth import find_login
 from perdure.mcp.server_settings import McpServer
 from perdure.mcp_extension import start_process
 from tests.mcp.login.protected_server import WAIT_SECONDS, running_protected_server
@@ -67,7 +68,7 @@ async def test_a_login_is_stored_used_and_refreshed(logins):
         assert logins.get("safe") == login
         assert login.access_token not in repr(login)
 
-        client: Any = McpClient(server, ServerLinks(start_process, logins.find_auth))
+        client: Any = McpClient(server, ServerLinks(start_process, find_login(logins)))
         try:
             assert [each.name for each in (await client.list_tools()).tools] == ["whoami"]
             accounts.access.clear()  # the server does not accept the token any more
@@ -103,13 +104,13 @@ async def test_a_login_is_sent_to_no_other_server(logins):
     async with running_protected_server() as (url, _):
         await log_in(named(url), logins, Browser(), seconds=SECONDS)
         moved = McpServer(name="safe", transport="http", url=url + "/other")
-        auth: Any = logins.find_auth(moved)
+        auth: Any = find_login(logins)(moved)
         request = httpx2.Request("POST", moved.url)
         flow = auth.async_auth_flow(request)
         sent = await anext(flow)
         await flow.aclose()
         assert "authorization" not in sent.headers
-        there: Any = logins.find_auth(named(url))
+        there: Any = find_login(logins)(named(url))
         elsewhere = there.async_auth_flow(httpx2.Request("POST", "http://127.0.0.1:1/mcp"))
         assert "authorization" not in (await anext(elsewhere)).headers
         await elsewhere.aclose()

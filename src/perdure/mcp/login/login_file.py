@@ -5,17 +5,13 @@ import os
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from perdure.core.error import ConfigError
 from perdure.files.new_file import open_new_file
-from perdure.mcp.server_settings import McpServer
-
-if TYPE_CHECKING:
-    import httpx2
 
 _MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 _FOR_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -90,14 +86,6 @@ class LoginFile:
                 return False
             self._write(logins)
             return True
-
-    def find_auth(self, server: McpServer) -> "httpx2.Auth | None":
-        """Return what `McpServers(login=…)` needs: the login of a server over HTTP, looked up at each request."""
-        if server.transport == "stdio":
-            return None
-        from .stored_login_auth import StoredLoginAuth  # at first use: it imports the SDK's HTTP client
-
-        return StoredLoginAuth(server, self)
 
     @contextmanager
     def lock(self) -> Generator[None]:
