@@ -18,6 +18,7 @@ from . import (
     deltas,
     files,
     long_run,
+    mcp_calls,
     parts,
     runs,
     startup,
@@ -42,6 +43,7 @@ GROUPS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
     "storage": storage.figures,
     "files": files.figures,
     "commands": commands.figures,
+    "mcp": mcp_calls.figures,
     "http": race.figures,
     "versions": versions.figures,
 }

@@ -8,6 +8,8 @@ from perdure import (
     Compaction,
     ConfigError,
     Extension,
+    McpServer,
+    McpServers,
     Mentions,
     Middleware,
     PerdureError,
@@ -99,6 +101,20 @@ SESSION_ROWS = [
 ]
 
 PARTS_TABLE = {
+    "McpServer": [
+        bad(lambda: McpServer(name="a b", command="x"), "name='a b'", "letters"),
+        bad(lambda: McpServer(name="a"), "command=''", "non-empty text"),
+        bad(lambda: McpServer(name="a", transport="http", url="ftp://x"), "url=", "https://"),
+        bad(lambda: McpServer(name="a", command="x", permission="no"), "permission='no'", "True or False"),
+        bad(lambda: McpServer(name="a", command="x", effects={"t": "none"}), "'none'", "at_most_once"),
+        bad(lambda: McpServer(name="a", command="x", effects=5), "effects=5", "by the names"),
+        bad(lambda: McpServer(name="a", command="x", include="get_*"), "include=", "a list of patterns"),
+        bad(lambda: McpServer(name="a", command="x", idle_seconds=-1), "idle_seconds=-1", "from 0 on"),
+    ],
+    "McpServers": [
+        bad(lambda: McpServers("git"), "'git'", "McpServer("),
+        bad(lambda: McpServers(headers=5), "headers=5", "function"),
+    ],
     "Extension": [
         bad(lambda: Extension(name=""), "name=''", "non-empty text"),
         bad(lambda: Extension(name="x", tools="shell"), "tools='shell'", "a list"),

@@ -225,7 +225,7 @@ async def test_each_run_sends_its_own_headers():
         servers = McpServers(
             reach(server, permission=False), headers=lambda _, run: {"Authorization": f"Bearer {run.deps['token']}"}
         )
-        model = ScriptedModel(*[call("h__act"), "done"] * 2)
+        model = ScriptedModel(call("h__act"), "done", call("h__act"), "done")
         async with Agent(model, extensions=[servers.extension]) as agent:
             await agent.run("go", deps={"token": "ann"})
             await agent.run("go", deps={"token": "bob"})
@@ -277,4 +277,4 @@ def test_bad_input_is_refused():
     with pytest.raises(ConfigError, match="no McpServer"):
         mcp("git")
     with pytest.raises(ConfigError, match="headers"):
-        McpServers(headers=7)
+        McpServers(headers=7)  # type: ignore[arg-type]

@@ -58,13 +58,13 @@ class McpServers:
                 connections. A header `Authorization` replaces a stored login.
             login: Returns the stored login of a server.
         """
-        require_sdk()
         if headers is not None:
             argument_checks.require_callable("McpServers", "headers", headers)
         self.pins = pins if isinstance(pins, PinFile) else PinFile(pins)
         """What was agreed to of each server."""
         self.pool = McpClientPool(servers, ServerLinks(start_process, login))
         """The connections."""
+        require_sdk()
         self._resolve_headers = headers
         self._tools: dict[str, list[Tool[..., Any]]] = {}
         self._versions: dict[str, int] = {}

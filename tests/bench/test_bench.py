@@ -69,6 +69,7 @@ EXPECTED = [
     "sandboxed command, over the bare one",
     "supervised command, over the bare one",
     "taking a command line apart",
+    "MCP call",
     "HTTP tool turn, at turn 10",
     "HTTP tool turn, at turn 10: by hand",
     "HTTP tool turn, at turn 50",

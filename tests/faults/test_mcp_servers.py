@@ -129,8 +129,8 @@ asyncio.run(main(sys.argv[1]))
 def test_when_the_host_is_killed_no_server_survives(tmp_path):
     root = Path(__file__).parents[2]
     host = subprocess.Popen([sys.executable, "-c", HOST, str(tmp_path)], cwd=root, stdout=subprocess.PIPE)
+    assert host.stdout is not None
     try:
-        assert host.stdout is not None
         assert host.stdout.readline() == b"ready\n"
         pids = [int(each) for each in read_lines(tmp_path, "starts")]
         assert len(pids) == 20

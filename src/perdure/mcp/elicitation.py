@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from perdure.core.display_slot import Askable
 from perdure.core.error import ConfigError, NotAnswered
@@ -67,7 +67,7 @@ class ServerLink(Askable[bool], frozen=True):
 
 
 class ToolCallAnswerer:
-    """Asks people what a server wants to know during one tool call. Questions of a call are asked one at a time."""
+    """Shows the questions of a server during one tool call to people, one at a time, and returns their answers."""
 
     def __init__(self, server: str, context: "ToolContext[Any]") -> None:
         self._server = server
@@ -106,7 +106,7 @@ def build_question(server: str, params: "mcp_types.ElicitRequestParams") -> Serv
         return ServerLink(f"The MCP server {server!r} asks you to open {url} in a browser: {message}")
     schema: Any = getattr(params, "requested_schema", None)
     try:
-        checked = check_json_schema(schema) if isinstance(schema, dict) else None
+        checked = check_json_schema(cast("dict[str, Any]", schema)) if isinstance(schema, dict) else None
     except (ConfigError, TypeError, ValueError):
         return None
     if checked is None or checked.get("type", "object") != "object":

@@ -128,14 +128,15 @@ def _check_size(kind: str, schema: object) -> dict[str, Any]:
 
 
 def build_offered_name(server: str, tool: str) -> str:
-    """Return `server__tool`, in letters that every provider accepts; a name that is changed for it ends with a hash.
+    """Return `server__tool`, in letters that every provider accepts; a name that could be misread ends with a hash.
 
-    So two names of a server never become the same one, however similar they look.
+    So no two tools get the same name, of one server or of several, however similar they look.
     """
     prefix = _UNUSABLE_CHARACTERS.sub("_", server)
     cleaned = _UNUSABLE_CHARACTERS.sub("_", tool).strip("_")
     name = f"{prefix}__{cleaned}"
-    if cleaned == tool and len(name) <= _MAX_TOOL_NAME:
+    is_plain = cleaned == tool and prefix == server and "__" not in server and not server.endswith("_")
+    if is_plain and len(name) <= _MAX_TOOL_NAME:
         return name
     digest = hashlib.sha256(f"{server}\0{tool}".encode("utf-8", "replace")).hexdigest()[:8]
     return f"{name[: _MAX_TOOL_NAME - 9]}_{digest}"

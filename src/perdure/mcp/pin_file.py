@@ -37,7 +37,7 @@ class ToolPin(Struct, frozen=True):
 
 
 class ServerPin(Struct, frozen=True):
-    """What was agreed to of a server: how it is reached, and its tools by their own names."""
+    """Approved state of a server: its command or URL, and its tools by their own names."""
 
     identity: dict[str, Any]
     tools: dict[str, ToolPin] = {}

@@ -1,4 +1,4 @@
-"""What came of one request to an MCP server, and whether it may have been carried out."""
+"""Record of one request to an MCP server: the answer that it got, and whether it may have been carried out."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ _OK, _REDIRECT, _HTTP_ERROR, _UNAUTHORIZED = 200, 300, 400, 401
 
 
 class RequestRecord(Struct):
-    """What the HTTP transport has noted about a request. Over pipes, it stays as it is made."""
+    """Notes of the HTTP transport about a request. Over pipes, it stays as it is made."""
 
     was_sent: bool = True
     """False if the request never left this machine."""
