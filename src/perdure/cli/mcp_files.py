@@ -6,9 +6,7 @@ a project are used only after the user trusts the file.
 
 # ruff: noqa: PTH100, PTH103, PTH120 - pathlib would cost every start milliseconds
 import os
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from perdure.core.error import ConfigError
 
@@ -28,7 +26,7 @@ PROJECT_FILE: Final = ".mcp.json"
 """The name of a project's list of servers."""
 
 
-class KnownServer(Struct, frozen=True, kw_only=True):
+class KnownServer(NamedTuple):
     """A server that a file describes."""
 
     name: str

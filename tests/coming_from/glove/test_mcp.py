@@ -42,4 +42,4 @@ async def test_servers_are_found_on_demand_and_stay(tmp_path):
     async with other:
         outcome = await other.session("s").run("again")
     assert "s__echo" in [each.name for each in later.requests[0].tools]
-    assert outcome.tool_calls[0].result.status is Status.OK
+    assert [each.status for each in outcome.messages[-2].tool_results] == [Status.OK]
