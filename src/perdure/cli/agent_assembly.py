@@ -154,7 +154,7 @@ def _load_mcp_extension(here: str, config: "Config | None") -> "Extension | None
     """
     from .mcp_files import connect_servers, load_used_servers
 
-    configured = set() if config is None else {name for each in config.servers for name in each.tables}
+    configured: set[str] = set() if config is None else {name for each in config.servers for name in each.tables}
     servers = [each for each in load_used_servers(here, config) if each.name not in configured]
     return replace(connect_servers(*servers).extension, name="mcp_of_user") if servers else None
 
