@@ -44,6 +44,7 @@ FOLDERS: Mapping[str, Sequence[str]] = {
         "interaction",
         "logs",
         "mcp",
+        "mcp_server",
         "reviewing",
         "testing",
         "tracing",

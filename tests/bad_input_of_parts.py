@@ -4,10 +4,12 @@ from typing import Any, NamedTuple
 
 from perdure import (
     Agent,
+    CatalogueEntry,
     Command,
     Compaction,
     ConfigError,
     Extension,
+    McpCatalogue,
     McpServer,
     McpServers,
     Mentions,
@@ -110,6 +112,21 @@ PARTS_TABLE = {
         bad(lambda: McpServer(name="a", command="x", effects=5), "effects=5", "by the names"),
         bad(lambda: McpServer(name="a", command="x", include="get_*"), "include=", "a list of patterns"),
         bad(lambda: McpServer(name="a", command="x", idle_seconds=-1), "idle_seconds=-1", "from 0 on"),
+    ],
+    "CatalogueEntry": [
+        bad(lambda: CatalogueEntry(server="git", description="x"), "server='git'", "McpServer("),
+        bad(lambda: CatalogueEntry(server=McpServer(name="a", command="x"), description=""), "description=''", "text"),
+        bad(
+            lambda: CatalogueEntry(server=McpServer(name="a", command="x"), description="x", tags="y"),
+            "tags='y'",
+            "a list of texts",
+        ),
+    ],
+    "McpCatalogue": [
+        bad(lambda: McpCatalogue("git"), "'git'", "CatalogueEntry("),
+        bad(lambda: McpCatalogue(policy="ask"), "policy='ask'", "interactive"),
+        bad(lambda: McpCatalogue(policy="defer", choose=5), "choose=5", "function"),
+        bad(lambda: McpCatalogue(choose=print), "policy='interactive'", "policy='defer'"),
     ],
     "McpServers": [
         bad(lambda: McpServers("git"), "'git'", "McpServer("),

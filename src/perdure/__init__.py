@@ -188,6 +188,10 @@ _NAMES_BY_MODULE = {
         "tools_of",
     ),
     ".mcp.server_settings": ("McpServer",),
+    ".mcp_catalogue": (
+        "CatalogueEntry",
+        "McpCatalogue",
+    ),
     ".mcp_extension": ("McpServers",),
     ".runtime.extension": ("Extension",),
     ".runtime.middleware": ("Middleware",),

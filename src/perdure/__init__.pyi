@@ -139,6 +139,8 @@ from .core.toolbox import Toolbox as Toolbox
 from .credentials import credentialed as credentialed
 from .imported_conversation import ImportReport as ImportReport
 from .mcp.server_settings import McpServer as McpServer
+from .mcp_catalogue import CatalogueEntry as CatalogueEntry
+from .mcp_catalogue import McpCatalogue as McpCatalogue
 from .mcp_extension import McpServers as McpServers
 from .models import open_model as open_model
 from .replaying.replay import Divergence as Divergence

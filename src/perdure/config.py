@@ -226,15 +226,22 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
     def build_mcp_extension(self) -> Extension | None:
         """Build the extension with the tools of the file's MCP servers; None if it names none.
 
-        What was agreed to of them is remembered in `~/.perdure`. Raises `ConfigError` if the SDK is not installed.
+        What was agreed to of them is remembered in `~/.perdure`, and so are logins. Raises `ConfigError` if the SDK is
+        not installed.
         """
         servers = self.mcp_servers()
         if not servers:
             return None
-        from .mcp_extension import McpServers, get_default_pins_path  # at first use: most files name no server
+        from .mcp.client import require_sdk  # at first use: most files name no server
+        from .mcp_extension import McpServers, get_default_pins_path
 
         with self._errors_at(("mcp",)):
-            return McpServers(*servers, pins=get_default_pins_path()).extension
+            require_sdk()
+            from .mcp.login.login_file import LoginFile, get_default_logins_path
+            from .mcp.login.stored_login_auth import find_login
+
+            login = find_login(LoginFile(get_default_logins_path()))
+            return McpServers(*servers, pins=get_default_pins_path(), login=login).extension
 
     def _vault(self) -> Vault | None:
         table = self.tables.vault

@@ -161,6 +161,8 @@ def test_nothing_in_the_package_imports_its_public_face():
 OPENERS = frozenset({"open", "os.open", "io.open", "os.fdopen", "open_code"})
 OPENING_METHODS = frozenset({"read_text", "read_bytes", "write_text", "write_bytes"})
 OWN_FILES = {
+    "cli.mcp_files": "the folder of a list of servers that the user changes",
+    "cli.mcp_serve": "the tokens that the user names on the command line",
     "cli.terminal_output": "the null device",
     "cli.run_trace": "a file that the user names on the command line",
     "cli.trace": "a file that the user names on the command line",
@@ -177,6 +179,8 @@ OWN_FILES = {
     "hosts.chromium_process": "the pipe in the folder that it has made",
     "hosts.supervisor": "what the kernel says about processes, and the environment that the host has written down",
     "interaction.grant_file": "the record of grants",
+    "mcp.login.login_file": "the logins to MCP servers",
+    "mcp_server.bounded_lines": "standard input, and the null device in its place",
     "mcp.pin_file": "the record of what was agreed to of servers, and the programs of servers, to hash them",
     "models.codex.login_file": "the login of another program",
     "models.vertex_environment": "the credentials of another program",

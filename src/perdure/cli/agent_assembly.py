@@ -36,6 +36,7 @@ from .project_context import (
 
 if TYPE_CHECKING:
     from perdure.config import Config
+    from perdure.runtime.extension import Extension
 
     from .run_options import AgentOptions, CommandOptions
 
@@ -131,6 +132,9 @@ def _assemble(wish: "AgentOptions", config: "Config | None", workdir: str) -> Ag
     if has_coding:
         coding = try_to_load(lambda: build_coding_extension(here, store), "coding", notes)
         parts["extensions"] = [*parts["extensions"], *([] if coding is None else [coding])]
+    if wish.context or (wish.context is None and has_room):
+        servers = try_to_load(lambda: _load_mcp_extension(here, config), "MCP servers are left out", notes)
+        parts["extensions"] = [*parts["extensions"], *([] if servers is None else [servers])]
     parts |= {"roles": roles, "store": store}
     return AgentParts(choice=choice, options=parts, config=config, notes=tuple(notes))
 
@@ -141,6 +145,18 @@ def _has_coding_tools(wish: "AgentOptions", config: "Config | None", here: str, 
         return wish.coding
     is_wanted = otherwise if wish.context is None else wish.context
     return is_wanted and not _has_setting(config, "tools") and is_in_repository(here)
+
+
+def _load_mcp_extension(here: str, config: "Config | None") -> "Extension | None":
+    """Return the tools of the user's MCP servers and of a trusted `.mcp.json`; `None` without any.
+
+    Those of `perdure.toml` are not among them, nor servers of the same name.
+    """
+    from .mcp_files import connect_servers, load_used_servers
+
+    configured: set[str] = set() if config is None else {name for each in config.servers for name in each.tables}
+    servers = [each for each in load_used_servers(here, config) if each.name not in configured]
+    return replace(connect_servers(*servers).extension, name="mcp_of_user") if servers else None
 
 
 def _choose_basic_tools(here: str, *, has_coding: bool) -> list[Tool[..., Any]]:

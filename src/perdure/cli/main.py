@@ -20,6 +20,7 @@ from .backup import backup, restore
 from .config import config
 from .doctor import doctor
 from .files import files
+from .mcp import mcp
 from .models import models
 from .permissions import permissions
 from .probe import probe
@@ -120,7 +121,7 @@ def program() -> None:
 for command in (
     *(run, resume, attend, replay, trace, sessions, files, search, doctor),
     *(questions, answer, inbox, resolve, steer, cancel, permissions),
-    *(models, probe, skills, config, review),
+    *(models, probe, skills, mcp, config, review),
     *(backup, restore),
 ):
     program.add_command(command)

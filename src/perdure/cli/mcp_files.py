@@ -1,0 +1,198 @@
+"""The MCP servers that the command line knows, and the files that describe them.
+
+A user's own servers are in `mcp.json` in `~/.perdure`, those of a project in `.mcp.json` and `perdure.toml`. Servers of
+a project are used only after the user trusts the file.
+"""
+
+# ruff: noqa: PTH100, PTH103, PTH120 - pathlib would cost every start milliseconds
+import os
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+
+from perdure.core.error import ConfigError
+
+from .config import load_trust_record
+from .find_config import find_nearest
+from .perdure_home import get_home_file_path
+
+if TYPE_CHECKING:
+    from perdure.config import Config
+    from perdure.configuring.table_classes import ServerTable
+    from perdure.mcp.login.login_file import LoginFile
+    from perdure.mcp.pin_file import PinFile
+    from perdure.mcp.server_settings import McpServer
+    from perdure.mcp_extension import McpServers
+
+PROJECT_FILE: Final = ".mcp.json"
+"""The name of a project's list of servers."""
+
+
+class KnownServer(NamedTuple):
+    """A server that a file describes."""
+
+    name: str
+    source: Literal["user", "project"]
+    path: str
+    """The file."""
+    state: Literal["used", "untrusted", "disabled", "hidden"]
+    """`hidden`: a file before this one has a server of the same name."""
+    table: "ServerTable"
+    """Its description, with `${NAME}` as it is in the file."""
+
+    @property
+    def how_reached(self) -> str:
+        """The command that is started, or the URL, as the file has it."""
+        return self.table.url or " ".join([self.table.command, *self.table.args])
+
+
+def own_file_path() -> str:
+    """Return the path of the file with the user's own servers."""
+    return get_home_file_path("mcp.json")
+
+
+def open_pin_file() -> "PinFile":
+    """Return the record of what the user has agreed to of each server."""
+    from perdure.mcp.pin_file import PinFile
+    from perdure.mcp_extension import get_default_pins_path
+
+    return PinFile(get_default_pins_path())
+
+
+def open_login_file() -> "LoginFile":
+    """Return the stored logins."""
+    from perdure.mcp.login.login_file import LoginFile, get_default_logins_path
+
+    return LoginFile(get_default_logins_path())
+
+
+def list_known_servers(workdir: str = os.curdir, config: "Config | None" = None) -> list[KnownServer]:
+    """Return the servers of `perdure.toml`, of the user, and of the project's `.mcp.json`. Raises `BadConfig`.
+
+    Of servers with the same name, the first that may be used is.
+    """
+    own, found = own_file_path(), find_nearest(PROJECT_FILE, workdir, skip_empty_folders=True)
+    if not os.path.lexists(own) and found is None and config is None:  # nearly always
+        return []
+    from perdure.configuring.mcp_servers import read_unexpanded_servers
+
+    sources: list[tuple[str, Literal["user", "project"], bool, Any]] = []
+    for each in () if config is None else config.servers:
+        sources.append((each.source.path, "project", config is not None and config.trusted, each))  # noqa: PERF401 - typed
+    if os.path.lexists(own):
+        sources.append((own, "user", True, read_unexpanded_servers(own)))
+    if found is not None and os.path.realpath(found) not in [os.path.realpath(each[0]) for each in sources]:
+        servers = read_unexpanded_servers(found)
+        sources.append((found, "project", load_trust_record()(servers.source.digest), servers))
+    known: list[KnownServer] = []
+    taken: set[str] = set()
+    for path, source, is_trusted, servers in sources:
+        for name, table in servers.tables.items():
+            state = "untrusted" if not is_trusted else "disabled" if table.disabled else "used"
+            state = "hidden" if state == "used" and name in taken else state
+            if state == "used":
+                taken.add(name)
+            known.append(KnownServer(name=name, source=source, path=path, state=cast("Any", state), table=table))
+    return known
+
+
+def load_used_servers(workdir: str = os.curdir, config: "Config | None" = None) -> "list[McpServer]":
+    """Return the servers that may be used, with environment variables filled in. Raises `BadConfig`."""
+    known = list_known_servers(workdir, config)
+    used = {each.name: each.path for each in known if each.state == "used"}
+    found: dict[str, McpServer] = {}
+    for path in dict.fromkeys(used.values()):
+        for server in _expand_file(path, config):
+            if used.get(server.name) == path:
+                found.setdefault(server.name, server)
+    return [found[name] for name in used if name in found]
+
+
+def _expand_file(path: str, config: "Config | None") -> "list[McpServer]":
+    from perdure.configuring.mcp_servers import load_mcp_servers
+
+    for each in () if config is None else config.servers:
+        if each.source.path == path:
+            return each.expand_servers()
+    return load_mcp_servers(path)
+
+
+def find_server(name: str, workdir: str = os.curdir, config: "Config | None" = None) -> "McpServer":
+    """Return a server that may be used. Raises `ConfigError` that says why it may not, or which there are."""
+    for server in load_used_servers(workdir, config):
+        if server.name == name:
+            return server
+    known = list_known_servers(workdir, config)
+    for each in known:
+        if each.name == name and each.state == "untrusted":
+            raise ConfigError(f"server {name!r} of {each.path!r} is not trusted yet: perdure config trust {each.path}")
+        if each.name == name and each.state == "disabled":
+            raise ConfigError(f"server {name!r} is disabled in {each.path!r}")
+    names = ", ".join(dict.fromkeys([each.name for each in known])) or "none; add one with perdure mcp add"
+    raise ConfigError(f"there is no MCP server {name!r}; there is {names}")
+
+
+def connect_servers(*servers: "McpServer") -> "McpServers":
+    """Return servers with the pins and the logins of the user."""
+    from perdure.mcp.client import require_sdk
+
+    require_sdk()
+    from perdure.mcp.login.stored_login_auth import find_login
+    from perdure.mcp_extension import McpServers
+
+    return McpServers(*servers, pins=open_pin_file(), login=find_login(open_login_file()))
+
+
+# -- changes -----------------------------------------------------------------------------------------------------------
+
+
+def add_to_file(path: str, name: str, table: dict[str, Any]) -> None:
+    """Add a server to a file, which is made if need be. Raises `ConfigError` if the name is taken."""
+    values = _read_file(path)
+    servers = values.setdefault("mcpServers", {})
+    if not isinstance(servers, dict):
+        raise ConfigError(f"{path!r} has no object of servers by name: repair it first")
+    if name in servers:
+        raise ConfigError(f"there is a server {name!r} in {path!r} already: perdure mcp remove {name}")
+    servers[name] = table
+    _write_file(path, values)
+
+
+def remove_from_file(path: str, name: str) -> bool:
+    """Remove a server from a file; return False if it has none of that name."""
+    values = _read_file(path)
+    servers = values.get("mcpServers")
+    if not isinstance(servers, dict) or cast("dict[str, Any]", servers).pop(name, None) is None:
+        return False
+    _write_file(path, values)
+    return True
+
+
+def _read_file(path: str) -> dict[str, Any]:
+    """Return the values of a file; empty if there is none. Raises `BadConfig` for one that cannot be parsed."""
+    if not os.path.lexists(path):
+        return {}
+    from copy import deepcopy
+
+    from perdure.configuring.read_config_file import read_json
+
+    return dict(deepcopy(read_json(path).values))
+
+
+def _write_file(path: str, values: dict[str, Any]) -> None:
+    """Replace a file as a whole. One of the user's own is for the user alone: headers may have secrets in them."""
+    import msgspec
+
+    from perdure.files.new_file import open_new_file
+
+    folder = os.path.dirname(os.path.abspath(path))  # a link is replaced, and not what it leads to
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    data = memoryview(msgspec.json.format(msgspec.json.encode(values), indent=2) + b"\n")
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with open_new_file(descriptor, os.path.basename(path)) as file:  # noqa: PTH119 - as above
+            os.fchmod(file.descriptor, 0o600 if path == own_file_path() else 0o644)
+            while data:
+                data = data[os.write(file.descriptor, data) :]
+            os.fsync(file.descriptor)
+            file.replace()
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,115 @@
+"""Stored logins: tokens by server, in a file that only its owner can read, replaced as a whole."""
+
+# ruff: noqa: PTH100, PTH103, PTH111, PTH118, PTH119, PTH120, PTH123 - as in `pin_file`
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core.error import ConfigError
+from perdure.files.new_file import open_new_file
+
+_MAX_FILE_BYTES: Final = 4 * 1024 * 1024
+_FOR_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def get_default_logins_path() -> str:
+    """Return the file of logins in `~/.perdure`, or in the folder that PERDURE_HOME names."""
+    return os.path.join(os.path.expanduser(os.environ.get("PERDURE_HOME") or "~/.perdure"), "mcp_logins.json")
+
+
+class StoredLogin(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The tokens of a login to one server, and what is needed to refresh them."""
+
+    url: str
+    """The URL of the server that the tokens are for; they are sent to no other."""
+    resource: str
+    issuer: str
+    token_endpoint: str
+    client_id: str
+    client_secret: str = ""
+    access_token: str
+    refresh_token: str = ""
+    expires_at: float = 0.0
+    """Time at which the access token expires, in seconds since 1970; 0 if that is not known."""
+    scope: str = ""
+
+    def __repr__(self) -> str:
+        return f"StoredLogin({self.url!r})"
+
+
+class LoginFile:
+    """The logins to MCP servers by the server's name, in a file with mode 0600."""
+
+    def __init__(self, path: "str | os.PathLike[str]") -> None:
+        self.path: str = os.path.abspath(os.path.expanduser(os.fspath(path)))
+        """The file."""
+
+    def load(self) -> dict[str, StoredLogin]:
+        """Return the logins by server. Raises `ConfigError` if the file is damaged, or others can read it."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise ConfigError(f"the logins to MCP servers cannot be read: {error}") from error
+        with open(descriptor, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode) or mode & _FOR_OTHERS:
+                raise ConfigError(f"others can use {self.path!r}, so it is not used: chmod 600 it, and log in again")
+            data = file.read(_MAX_FILE_BYTES)
+        try:
+            return msgspec.json.decode(data, type=dict[str, StoredLogin])
+        except msgspec.MsgspecError:  # whose text could have a token in it
+            raise ConfigError(
+                f"{self.path!r} cannot be parsed, so it is not used: delete it, and log in again"
+            ) from None
+
+    def get(self, name: str) -> StoredLogin | None:
+        """Return the login to a server, or `None`."""
+        return self.load().get(name)
+
+    def store(self, name: str, login: StoredLogin) -> None:
+        """Store the login to a server, in place of an older one."""
+        with self.lock():
+            self._write({**self.load(), name: login})
+
+    def remove(self, name: str) -> bool:
+        """Remove the login to a server; return False if there is none."""
+        with self.lock():
+            logins = self.load()
+            if logins.pop(name, None) is None:
+                return False
+            self._write(logins)
+            return True
+
+    @contextmanager
+    def lock(self) -> Generator[None]:
+        """Keep other processes from changing the file during a block."""
+        import fcntl  # which Windows does not have
+
+        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+        descriptor = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _write(self, logins: dict[str, StoredLogin]) -> None:
+        folder = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with open_new_file(folder, os.path.basename(self.path)) as file:
+                os.fchmod(file.descriptor, 0o600)
+                data = memoryview(msgspec.json.encode(logins))
+                while data:
+                    data = data[os.write(file.descriptor, data) :]
+                os.fsync(file.descriptor)
+                file.replace()
+            os.fsync(folder)
+        finally:
+            os.close(folder)

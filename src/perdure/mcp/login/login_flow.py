@@ -1,0 +1,251 @@
+"""The login itself (OAuth 2.1): authorization code with PKCE, redirect to this machine, and exchange for tokens."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from perdure.core.clock import SYSTEM_CLOCK, Clock
+from perdure.core.error import ConfigError
+from perdure.mcp.server_settings import McpServer
+from perdure.net.egress_policy import EgressPolicy
+
+from .login_file import LoginFile, StoredLogin
+from .loopback_redirect import LoopbackRedirect
+from .oauth_http import LoginFailed, OAuthHttp, build_login_policy
+from .oauth_metadata import AuthorizationServer, discover
+
+LOGIN_SECONDS: Final = 300.0
+"""Time that a person has to log in."""
+_CREATED: Final = frozenset({200, 201})
+_HTTP_OK: Final = 200
+_SPARE_SECONDS: Final = 30.0
+"""An access token is refreshed this long before it expires."""
+
+
+class ClientIdentity:
+    """Name of this program at an authorization server: its `client_id`, and perhaps a secret."""
+
+    def __init__(self, client_id: str, client_secret: str = "") -> None:
+        self.client_id = client_id
+        self.client_secret = client_secret
+
+
+async def log_in(
+    server: McpServer,
+    logins: LoginFile,
+    open_url: Callable[[str], None],
+    *,
+    client_id: str = "",
+    client_secret: str = "",
+    metadata_document: str = "",
+    scope: str = "",
+    policy: EgressPolicy | None = None,
+    port: int = 0,
+    seconds: float = LOGIN_SECONDS,
+    clock: Clock = SYSTEM_CLOCK,
+) -> StoredLogin:
+    """Log in to an MCP server: a person consents in a browser, and the tokens are stored. Raises `LoginFailed`.
+
+    Args:
+        server: The server, over HTTP.
+        logins: Where the tokens are stored.
+        open_url: Called with the URL that the person has to open. It is an https address, or one of this machine.
+        client_id: The id of a client that was registered before.
+        client_secret: The secret of that client, if it has one.
+        metadata_document: The https address of a Client ID Metadata Document, which is preferred to a registration.
+        scope: The scopes to ask for, separated by spaces; by default those that the server names.
+        policy: Where requests may go; by default to public hosts, and to this machine if the server is on it.
+        port: The port of the redirect URL on this machine; 0 for a free one.
+        seconds: How long to wait for the person.
+        clock: The source of time.
+    """
+    if server.transport == "stdio":
+        raise ConfigError(f"MCP server {server.name!r} is a program on this machine: there is nothing to log in to")
+    http = OAuthHttp(policy or build_login_policy(server))
+    try:
+        found = await discover(server, http)
+        found = found if not scope else msgspec.structs.replace(found, scope=scope)
+        async with LoopbackRedirect(port) as redirect:
+            if client_id:
+                identity = ClientIdentity(client_id, client_secret)
+            else:
+                identity = await _identify_client(found, http, redirect.url, metadata_document)
+            verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(32)
+            open_url(_build_authorization_url(found, identity, redirect.url, _hash_verifier(verifier), state))
+            code = _check_answer(await _wait_for_answer(redirect, seconds), found, state)
+            fields = {
+                "grant_type": "authorization_code",
+                "code": code,
+                "redirect_uri": redirect.url,
+                "code_verifier": verifier,
+                "resource": found.resource,
+            }
+            tokens = await _request_tokens(http, found.token_endpoint, identity, fields)
+        login = _build_login(server, found, identity, tokens, clock)
+        await asyncio.to_thread(logins.store, server.name, login)
+        return login
+    finally:
+        await http.aclose()
+
+
+async def refresh_login(
+    name: str, login: StoredLogin, logins: LoginFile, http: OAuthHttp, clock: Clock = SYSTEM_CLOCK
+) -> StoredLogin | None:
+    """Return a login with a new access token, and store it; `None` if a person has to log in again."""
+    if not login.refresh_token:
+        return None
+    fields = {"grant_type": "refresh_token", "refresh_token": login.refresh_token, "resource": login.resource}
+    identity = ClientIdentity(login.client_id, login.client_secret)
+    try:
+        tokens = await _request_tokens(http, login.token_endpoint, identity, fields)
+    except TokenRefused:
+        stored = await asyncio.to_thread(logins.get, name)
+        if stored is not None and stored.refresh_token != login.refresh_token:  # another process was quicker
+            return stored
+        await asyncio.to_thread(logins.remove, name)
+        return None
+    fresh = msgspec.structs.replace(
+        login,
+        access_token=tokens["access_token"],
+        refresh_token=tokens.get("refresh_token") or login.refresh_token,
+        expires_at=_find_expiry(tokens, clock),
+    )
+    await asyncio.to_thread(logins.store, name, fresh)
+    return fresh
+
+
+def is_expired(login: StoredLogin, clock: Clock) -> bool:
+    """Return True if an access token has expired, or is about to."""
+    return bool(login.expires_at) and clock.now() >= login.expires_at - _SPARE_SECONDS
+
+
+class TokenRefused(LoginFailed):
+    """The authorization server refuses a code or a refresh token."""
+
+
+async def _identify_client(
+    found: AuthorizationServer, http: OAuthHttp, redirect_url: str, metadata_document: str
+) -> ClientIdentity:
+    """Return the identity of this program: the URL of a document about it, or one that is registered now."""
+    if metadata_document and found.takes_metadata_document:
+        if not metadata_document.startswith("https://"):
+            raise LoginFailed(f"the metadata document {metadata_document!r} needs an https address")
+        return ClientIdentity(metadata_document)
+    if not found.registration_endpoint:
+        raise LoginFailed(
+            f"the authorization server {found.issuer!r} registers no clients: register one there, and give its "
+            "client id"
+        )
+    wanted: dict[str, Any] = {
+        "client_name": "Perdure",
+        "redirect_uris": [redirect_url],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": "native",
+    }
+    if found.scope:
+        wanted["scope"] = found.scope
+    status, made = await http.post_json(found.registration_endpoint, wanted, "the registration endpoint")
+    if status not in _CREATED or made is None or not isinstance(made.get("client_id"), str):
+        raise LoginFailed(f"the authorization server did not register this program (HTTP status {status})")
+    secret = made.get("client_secret")
+    return ClientIdentity(made["client_id"], secret if isinstance(secret, str) else "")
+
+
+def _build_authorization_url(
+    found: AuthorizationServer, identity: ClientIdentity, redirect_url: str, challenge: str, state: str
+) -> str:
+    fields = {
+        "response_type": "code",
+        "client_id": identity.client_id,
+        "redirect_uri": redirect_url,
+        "state": state,
+        "code_challenge": challenge,
+        "code_challenge_method": "S256",
+        "resource": found.resource,
+        **({"scope": found.scope} if found.scope else {}),
+    }
+    mark = "&" if "?" in found.authorization_endpoint else "?"
+    return f"{found.authorization_endpoint}{mark}{urlencode(fields)}"
+
+
+def _hash_verifier(verifier: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+
+
+async def _wait_for_answer(redirect: LoopbackRedirect, seconds: float) -> Mapping[str, str]:
+    try:
+        async with asyncio.timeout(seconds):
+            return await redirect.wait()
+    except TimeoutError:
+        raise LoginFailed(f"nobody logged in within {seconds:g} seconds: try again") from None
+
+
+def _check_answer(answer: Mapping[str, str], found: AuthorizationServer, state: str) -> str:
+    """Return the code of an answer. Raises `LoginFailed` unless it answers this login, and is from this issuer."""
+    if not hmac.compare_digest(answer.get("state", "").encode(), state.encode()):
+        raise LoginFailed("the answer belongs to another login: try again")
+    issuer = answer.get("iss")
+    if (issuer is not None or found.sends_issuer) and issuer != found.issuer:
+        raise LoginFailed(f"the answer comes from another authorization server: {issuer!r}")
+    if "error" in answer:
+        raise LoginFailed(
+            f"the login was refused: {answer['error'][:100]!r} {answer.get('error_description', '')[:200]!r}"
+        )
+    if not answer.get("code"):
+        raise LoginFailed("the answer has no code: try again")
+    return answer["code"]
+
+
+async def _request_tokens(
+    http: OAuthHttp, endpoint: str, identity: ClientIdentity, fields: Mapping[str, str]
+) -> dict[str, Any]:
+    """Exchange a code or a refresh token for tokens. Raises `LoginFailed`."""
+    given, headers = {**fields, "client_id": identity.client_id}, dict[str, str]()
+    if identity.client_secret:
+        pair = f"{_quote(identity.client_id)}:{_quote(identity.client_secret)}"
+        headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    status, answer = await http.post_form(endpoint, given, headers)
+    if status != _HTTP_OK or answer is None:
+        error = "" if answer is None else str(answer.get("error", ""))[:100]
+        kind = TokenRefused if error in {"invalid_grant", "invalid_client", "unauthorized_client"} else LoginFailed
+        raise kind(f"the token endpoint answers with HTTP status {status} {error!r}")
+    if not isinstance(answer.get("access_token"), str) or str(answer.get("token_type", "")).lower() != "bearer":
+        raise LoginFailed("the token endpoint did not return a bearer token")
+    refresh = answer.get("refresh_token")
+    return {**answer, "refresh_token": refresh if isinstance(refresh, str) else ""}
+
+
+def _quote(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _build_login(
+    server: McpServer, found: AuthorizationServer, identity: ClientIdentity, tokens: Mapping[str, Any], clock: Clock
+) -> StoredLogin:
+    scope = tokens.get("scope")
+    return StoredLogin(
+        url=server.url,
+        resource=found.resource,
+        issuer=found.issuer,
+        token_endpoint=found.token_endpoint,
+        client_id=identity.client_id,
+        client_secret=identity.client_secret,
+        access_token=tokens["access_token"],
+        refresh_token=tokens["refresh_token"],
+        expires_at=_find_expiry(tokens, clock),
+        scope=scope if isinstance(scope, str) else found.scope,
+    )
+
+
+def _find_expiry(tokens: Mapping[str, Any], clock: Clock) -> float:
+    seconds = tokens.get("expires_in")
+    return clock.now() + seconds if isinstance(seconds, int | float) and seconds > 0 else 0.0

@@ -1,0 +1,87 @@
+"""The redirect URL of a login: a small HTTP server on this machine that takes the first answer."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final, Self
+from urllib.parse import parse_qsl, urlsplit
+
+PATH: Final = "/callback"
+_MAX_LINE_BYTES: Final = 16 * 1024
+_REQUEST_SECONDS: Final = 10.0
+_TITLE: Final = "<!doctype html><meta charset=utf-8><title>Perdure</title>"
+_PAGE: Final = f"{_TITLE}<p>You can close this page, and return to the terminal.</p>"
+
+
+class LoopbackRedirect:
+    """Listens on 127.0.0.1 during an `async with` block, for the browser that a login sends back."""
+
+    def __init__(self, port: int = 0) -> None:
+        self._port = port
+        self._server: asyncio.Server | None = None
+        self._answer: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
+        self.url = ""
+        """The redirect URL, while it listens."""
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=_MAX_LINE_BYTES)
+        self._port = int(self._server.sockets[0].getsockname()[1])
+        self.url = f"http://127.0.0.1:{self._port}{PATH}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._server is not None:
+            self._server.close()
+        self._answer.cancel()
+
+    async def wait(self) -> Mapping[str, str]:
+        """Wait for the answer, and return its fields."""
+        return await asyncio.shield(self._answer)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        status, page = "400 Bad Request", ""
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                words = (await reader.readline()).decode("latin-1").split()
+                host = await _read_host(reader)
+            if host != f"127.0.0.1:{self._port}":
+                status = "421 Misdirected Request"
+            elif words[:1] == ["GET"] and urlsplit(words[1]).path == PATH:
+                fields = parse_qsl(urlsplit(words[1]).query)
+                if len(dict(fields)) == len(fields) and "state" in dict(fields) and not self._answer.done():
+                    self._answer.set_result(dict(fields))
+                    status, page = "200 OK", _PAGE
+            else:
+                status = "404 Not Found"
+        except (TimeoutError, ValueError, IndexError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            await _send_page(writer, status, page)
+
+
+async def _read_host(reader: asyncio.StreamReader) -> str:
+    """Read the headers of a request, and return the one that names the host."""
+    host = ""
+    for _ in range(100):
+        line = (await reader.readline()).decode("latin-1").strip()
+        if not line:
+            return host
+        name, _, value = line.partition(":")
+        if name.lower() == "host":
+            host = value.strip()
+    raise ValueError("too many headers")
+
+
+async def _send_page(writer: asyncio.StreamWriter, status: str, page: str) -> None:
+    body = page.encode()
+    head = (
+        f"HTTP/1.1 {status}\r\ncontent-type: text/html; charset=utf-8\r\ncontent-length: {len(body)}\r\n"
+        "content-security-policy: default-src 'none'\r\nreferrer-policy: no-referrer\r\ncache-control: no-store\r\n"
+        "connection: close\r\n\r\n"
+    )
+    try:
+        writer.write(head.encode() + body)
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+    except OSError:
+        return

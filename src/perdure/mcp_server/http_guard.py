@@ -1,0 +1,224 @@
+"""Checks in front of an MCP server over HTTP: every request passes all of them, whatever its path and method.
+
+A page in a browser can send requests to this machine, and a name can resolve to it. So being local proves nothing: the
+`Host` has to be one of ours, the `Origin` none or allowed, and there has to be a token. The client is who the token
+says, and no header changes that.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
+from typing import Any, Final, TypeAlias
+
+from perdure.core.clock import SYSTEM_CLOCK, Clock
+
+from .client_limits import ClientLimits, ClientUsage, TooManyCalls
+from .client_tokens import ClientTokens
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MAX_HEADER_BYTES: Final = 32 * 1024
+"""The most bytes of all headers of a request."""
+BODY_SECONDS: Final = 30.0
+"""The time in which a client has to send the body of its request."""
+_BEARER: Final = re.compile(rb"bearer +([!-~]+) *", re.IGNORECASE)
+_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::([0-9]{1,5}))?")
+_SAFE_SITES: Final = frozenset({b"same-origin", b"none"})
+"""Values of `Sec-Fetch-Site` that no other web page can cause."""
+_FIXED_HEADERS: Final = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+class _Refused(Exception):
+    """A request that gets this status and text."""
+
+    def __init__(self, status: int, text: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+        self.headers = tuple(headers)
+
+
+class HttpGuard:
+    """ASGI app that passes on only requests with a known host and a token, within the limits of their client."""
+
+    def __init__(
+        self,
+        app: AsgiApp,
+        *,
+        tokens: ClientTokens,
+        hosts: Collection[str],
+        origins: Collection[str] = (),
+        path: str = "/mcp",
+        limits: ClientLimits | None = None,
+        mark_client: Callable[[Scope, str], None],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Put the checks in front of an app.
+
+        Args:
+            app: The app that gets the requests.
+            tokens: The tokens of clients.
+            hosts: The values of `Host` that are answered, as `name` for every port or `name:port`.
+            origins: The values of `Origin` that are answered, besides none.
+            path: The only path that there is.
+            limits: The limits of each client.
+            mark_client: Called with the scope and the name of the client, to note it for the app.
+            clock: The source of time for the limits.
+        """
+        self._app = app
+        self._tokens = tokens
+        self._hosts = frozenset([each.lower() for each in hosts])
+        self._origins = frozenset([each.lower().encode() for each in origins])
+        self._path = path
+        self._limits = limits or ClientLimits()
+        self._mark_client = mark_client
+        self._clock = clock
+        self._usage: dict[str, ClientUsage] = {}
+        self._open: dict[str, set[asyncio.Task[None]]] = {}
+        """The requests in progress, by client."""
+        self._is_closed = False
+        tokens.on_revoked(self._end_requests)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        try:
+            client = self._check_request(scope)
+            usage = self._usage.get(client)
+            if usage is None:
+                limits = self._limits
+                usage = ClientUsage(limits.requests_per_minute, limits.requests_at_once, self._clock, "requests")
+                self._usage[client] = usage
+            with usage.use():
+                self._mark_client(scope, client)
+                await self._pass_on(client, scope, receive, _add_headers(send))
+        except _Refused as refused:
+            await _send_refusal(refused, send)
+        except TooManyCalls as error:
+            await _send_refusal(_Refused(429, str(error), [(b"retry-after", b"1")]), send)
+
+    def _check_request(self, scope: Scope) -> str:
+        """Return the name of the client. Raises `_Refused` if the request may not be answered."""
+        if self._is_closed:
+            raise _Refused(503, "the server is shutting down")
+        headers: list[tuple[bytes, bytes]] = [(name.lower(), value) for name, value in scope["headers"]]
+        if sum([len(name) + len(value) for name, value in headers]) > MAX_HEADER_BYTES:
+            raise _Refused(431, "the headers are too long")
+        if not self._is_known_host([value for name, value in headers if name == b"host"]):
+            raise _Refused(421, "this server has another name")
+        for name, value in headers:
+            if name == b"origin" and value.lower() not in self._origins:
+                raise _Refused(403, "requests of this web page are not answered")
+            if name == b"sec-fetch-site" and value not in _SAFE_SITES and not self._origins:
+                raise _Refused(403, "requests of other web pages are not answered")
+        client = self._find_client([value for name, value in headers if name == b"authorization"])
+        if client is None:
+            challenge = (b"www-authenticate", b'Bearer realm="mcp"')
+            raise _Refused(401, "a valid token is needed: Authorization: Bearer …", [challenge])
+        if scope["path"] != self._path:
+            raise _Refused(404, f"there is nothing here: use {self._path}")
+        if scope["method"] == "POST" and not _is_json([value for name, value in headers if name == b"content-type"]):
+            raise _Refused(415, "the body has to be application/json")
+        _check_length([value for name, value in headers if name == b"content-length"], self._limits.max_body_bytes)
+        return client
+
+    def _is_known_host(self, values: list[bytes]) -> bool:
+        if len(values) != 1:
+            return False
+        text = values[0].decode("latin-1").lower()
+        match = _HOST.fullmatch(text)
+        return match is not None and (text in self._hosts or match[1] in self._hosts)
+
+    def _find_client(self, values: list[bytes]) -> str | None:
+        match = _BEARER.fullmatch(values[0]) if len(values) == 1 else None
+        return None if match is None else self._tokens.find_client(match[1].decode("ascii"))
+
+    async def _pass_on(self, client: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, in a task that ends when the token of its client is revoked."""
+
+        async def answer() -> None:
+            await self._app(scope, _TimedBody(receive).receive, send)
+
+        task = asyncio.create_task(answer())
+        running = self._open.setdefault(client, set())
+        running.add(task)
+        try:
+            await asyncio.wait({task})
+        finally:
+            running.discard(task)
+            task.cancel()
+        if not task.cancelled():
+            task.result()
+
+    def close(self) -> None:
+        """Refuse all requests from now on, and end those in progress."""
+        self._is_closed = True
+        for client in list(self._open):
+            self._end_requests(client)
+
+    def _end_requests(self, client: str) -> None:
+        for task in self._open.get(client, ()):
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
+
+class _TimedBody:
+    """`receive` of a request whose body has to arrive within `BODY_SECONDS`; a disconnect after it may take long."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._is_complete = False
+
+    async def receive(self) -> Message:
+        if self._is_complete:
+            return await self._receive()
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                message = await self._receive()
+        except TimeoutError:
+            self._is_complete = True
+            return {"type": "http.disconnect"}
+        self._is_complete = message["type"] != "http.request" or not message.get("more_body", False)
+        return message
+
+
+def _is_json(values: list[bytes]) -> bool:
+    return len(values) == 1 and values[0].split(b";")[0].strip().lower() == b"application/json"
+
+
+def _check_length(values: list[bytes], max_bytes: int) -> None:
+    if len(values) > 1 or (values and not values[0].isdigit()):
+        raise _Refused(400, "content-length is not a number")
+    if values and int(values[0][:20]) > max_bytes:
+        raise _Refused(413, f"the body has more than {max_bytes:,} bytes")
+
+
+def _add_headers(send: Send) -> Send:
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), *_FIXED_HEADERS]
+        await send(message)
+
+    return send_with_headers
+
+
+async def _send_refusal(refused: _Refused, send: Send) -> None:
+    body = refused.text.encode()
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+        *refused.headers,
+        *_FIXED_HEADERS,
+    ]
+    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

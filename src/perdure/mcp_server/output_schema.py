@@ -1,0 +1,40 @@
+"""Structured results of tools: the JSON Schema of what a function returns, and its value from the text of a result."""
+
+from collections.abc import Mapping
+from typing import Any, get_type_hints
+
+import msgspec
+
+from perdure.core.error import ConfigError
+from perdure.core.message import ToolResult
+from perdure.core.schema import check_value, json_schema_for_type
+from perdure.core.tool import Tool, ToolOutput
+from perdure.core.validation_problems import Invalid
+
+
+def find_output_schema(tool: Tool[..., Any]) -> dict[str, Any] | None:
+    """Return the JSON Schema of a tool's results, from the return type of its function; `None` unless it has fields.
+
+    Dataclasses, msgspec structs, pydantic models and `TypedDict`s have fields. Text, lists and a `ToolOutput` have not.
+    """
+    if tool.function is None:
+        return None
+    function = getattr(tool.function, "func", tool.function)
+    try:
+        returned = get_type_hints(function, include_extras=True).get("return")
+        if returned is None or returned is ToolOutput or not isinstance(returned, type):
+            return None
+        schema = json_schema_for_type(returned)
+    except (ConfigError, NameError, TypeError):  # a type that has no schema
+        return None
+    return schema if schema.get("type") == "object" and schema.get("properties") else None
+
+
+def parse_structured_result(result: ToolResult, schema: Mapping[str, Any]) -> Any:
+    """Return the JSON value of a result. Raises `Invalid` or `msgspec.DecodeError` if it is none of this schema."""
+    value: Any = msgspec.json.decode(result.text)
+    check_value(value, dict(schema))
+    return value
+
+
+__all__ = ["Invalid", "find_output_schema", "parse_structured_result"]

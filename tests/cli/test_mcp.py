@@ -1,0 +1,180 @@
+"""`perdure mcp`: servers of the user and of the project, their tools, calls, approvals and logins."""
+
+import json
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure.mcp.login.login_file import LoginFile, StoredLogin
+from tests.mcp.servers import SCRIPT, read_lines
+
+pytestmark = pytest.mark.packages("mcp")
+
+PROGRAM = (sys.executable, "-I", "-S", str(SCRIPT))
+
+
+@pytest.fixture
+def project(perdure, tmp_path, monkeypatch):
+    """A project in the working folder."""
+    (tmp_path / "project/.git").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path / "project"
+
+
+def add(perdure, name, behaviour="kind", folder="", *options):
+    result = perdure("mcp", "add", *options, name, "--", *PROGRAM, behaviour, str(folder))
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def rows(perdure):
+    return [json.loads(line) for line in perdure("mcp", "list", "--json").stdout.splitlines()]
+
+
+def test_a_server_is_added_listed_and_removed(perdure, project, tmp_path):
+    assert "there is no MCP server here" in perdure("mcp", "list").stderr
+    add(perdure, "one")
+    assert perdure("mcp", "add", "two", "--url", "https://x.example/mcp", "--header", "X=${KEY}").exit_code == 0
+    path = tmp_path / "home/mcp.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert json.loads(path.read_text())["mcpServers"]["two"] == {
+        "type": "http",
+        "url": "https://x.example/mcp",
+        "headers": {"X": "${KEY}"},
+    }
+    assert [(each["name"], each["state"], each["source"]) for each in rows(perdure)] == [
+        ("one", "used", "user"),
+        ("two", "used", "user"),
+    ]
+    assert "https://x.example/mcp" in perdure("mcp", "list").stdout
+    again = perdure("mcp", "add", "one", "--", "x")
+    assert again.exit_code == 2
+    assert "already: perdure mcp remove one" in again.stderr
+    assert perdure("mcp", "remove", "one").exit_code == 0
+    assert [each["name"] for each in rows(perdure)] == ["two"]
+    assert "no server 'one'" in perdure("mcp", "remove", "one").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("x",), "give either a command"),
+        (("x", "--url", "https://x.example", "--", "y"), "give either a command"),
+        (("a b", "--", "y"), "letters, digits"),
+        (("x", "--url", "ftp://x"), "begins with https://"),
+        (("x", "--url", "https://x.example", "-e", "A=1"), "--env is for a server with a command"),
+        (("x", "--header", "A=1", "--", "y"), "--header is for a server with --url"),
+        (("x", "-e", "A", "--", "y"), "write NAME=VALUE"),
+    ],
+)
+def test_a_server_that_cannot_be_is_not_added(arguments, said, perdure, tmp_path):
+    result = perdure("mcp", "add", *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not (tmp_path / "home/mcp.json").exists()
+
+
+def test_servers_of_a_project_need_trust_and_those_of_the_user_come_first(perdure, project):
+    add(perdure, "same")
+    note = add(perdure, "same", "kind", "", "--project")
+    assert "perdure config trust .mcp.json" in note.stderr
+    add(perdure, "theirs", "kind", "", "--project")
+    assert [each["state"] for each in rows(perdure)] == ["used", "untrusted", "untrusted"]
+    result = perdure("mcp", "tools", "theirs")
+    assert result.exit_code == 2
+    assert "not trusted yet: perdure config trust .mcp.json" in result.stderr
+    assert perdure("config", "trust", "--yes", ".mcp.json").exit_code == 0
+    assert [each["state"] for each in rows(perdure)] == ["used", "hidden", "used"]
+    file = json.loads(Path(".mcp.json").read_text())
+    file["mcpServers"]["theirs"]["disabled"] = True
+    Path(".mcp.json").write_text(json.dumps(file))
+    assert [each["state"] for each in rows(perdure)] == ["used", "untrusted", "untrusted"]
+    perdure("config", "trust", "--yes", ".mcp.json")
+    assert "is disabled in" in perdure("mcp", "tools", "theirs").stderr
+    assert perdure("mcp", "remove", "--project", "theirs").exit_code == 0
+
+
+def test_tools_are_listed_and_called(perdure, project):
+    add(perdure, "one", "kind", project)
+    listed = perdure("mcp", "tools", "one")
+    assert listed.exit_code == 0, listed.output
+    assert "one__echo" in listed.stdout
+    assert json.loads(perdure("mcp", "tools", "one", "--json").stdout.splitlines()[0])["name"].startswith("one__")
+    called = perdure("mcp", "call", "one", "echo", '{"text": "hi"}')
+    assert (called.exit_code, called.stdout) == (0, "echo hi\n")
+    as_json = perdure("mcp", "call", "one", "one__echo", '{"text": "ho"}', "--json")
+    assert json.loads(as_json.stdout)["text"] == "echo ho"
+    assert read_lines(project, "calls") == ["echo hi", "echo ho"]
+    assert perdure("mcp", "call", "one", "echo", '{"text": 3}').exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("call", "one", "echo", "[]"), "no JSON object"),
+        (("call", "one", "gone"), "no tool 'gone' that may be used; there is"),
+        (("call", "two", "echo"), "no MCP server 'two'; there is one"),
+        (("tools", "two"), "no MCP server 'two'; there is one"),
+        (("login", "one"), "nothing to log in to"),
+        (("login", "two"), "no MCP server 'two'"),
+    ],
+)
+def test_what_cannot_be_used_is_explained(arguments, said, perdure, project):
+    add(perdure, "one")
+    result = perdure("mcp", *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_a_change_is_shown_and_approved(perdure, project, tmp_path):
+    add(perdure, "one")
+    assert perdure("mcp", "tools", "one").exit_code == 0
+    assert "nothing of server 'one' waits" in perdure("mcp", "approve", "one").stderr
+    pins = json.loads((tmp_path / "home/mcp_pins.json").read_text())
+    pins["one"]["tools"]["echo"] = {"digest": "x", "texts": {"description": "what was agreed to"}}
+    (tmp_path / "home/mcp_pins.json").write_text(json.dumps(pins))
+    off = perdure("mcp", "tools", "one")
+    assert "one__echo" not in off.stdout
+    assert "echo: off (changed)" in off.stderr
+    asked = perdure("mcp", "approve", "one")
+    assert asked.exit_code == 2
+    assert "what was agreed to" in asked.stdout
+    assert "use --yes" in asked.stderr
+    assert perdure("mcp", "approve", "one", "echo", "--yes").exit_code == 0
+    assert "one__echo" in perdure("mcp", "tools", "one").stdout
+
+
+def test_a_login_is_shown_and_forgotten(perdure, project, tmp_path):
+    perdure("mcp", "add", "two", "--url", "https://x.example/mcp")
+    login = StoredLogin(
+        url="https://x.example/mcp", resource="r", issuer="i", token_endpoint="t", client_id="c", access_token="SECRET"
+    )
+    LoginFile(tmp_path / "home/mcp_logins.json").store("two", login)
+    listed = perdure("mcp", "list")
+    assert "(logged in)" in listed.stdout
+    assert "SECRET" not in listed.output
+    assert "forgotten" in perdure("mcp", "logout", "two").stderr
+    assert "not there" in perdure("mcp", "logout", "two").stderr
+
+
+def test_a_run_has_the_tools_of_the_servers(perdure, project):
+    add(perdure, "one", "kind", project)
+    result = perdure("run", "--context", "--yes", "echo the text hello")
+    assert result.exit_code == 0, result.output
+    assert read_lines(project, "calls")
+
+
+def test_a_damaged_file_is_reported_and_left_alone(perdure, project, tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/mcp.json").write_text("{")
+    assert perdure("mcp", "list").exit_code == 2
+    result = perdure("mcp", "add", "x", "--", "y")
+    assert result.exit_code == 2
+    assert "mcp.json" in result.stderr
+    assert (tmp_path / "home/mcp.json").read_text() == "{"
+
+
+def test_without_a_subcommand_the_help_is_printed(perdure):
+    assert "perdure mcp add time" in perdure("mcp").stdout

@@ -1,0 +1,87 @@
+"""`perdure mcp serve`: as a process, over stdio and HTTP, with the official SDK's client."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from perdure import ConfigError
+from perdure.cli.mcp_serve import read_tokens
+from tests.mcp_server.served_tools import WAIT_SECONDS, connected
+
+ROOT = Path(__file__).parents[2]
+
+
+def environment(tmp_path):
+    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    return {**kept, "PERDURE_HOME": str(tmp_path / "home"), "PERDURE_MODEL": "demo", "HOME": str(tmp_path)}
+
+
+async def test_a_client_starts_it_and_calls_the_tools_and_the_agent(tmp_path):
+    program = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "perdure", "mcp", "serve", "--offer", "both"],
+        cwd=str(tmp_path),
+        env={**environment(tmp_path), "PYTHONPATH": str(ROOT / "src")},
+    )
+    async with Client(program) as connected_client:
+        client: Any = connected_client
+        names = [each.name for each in (await client.list_tools()).tools]
+        assert "calculate" in names
+        assert (await client.call_tool("calculate", {"expression": "6 * 7"})).content[0].text == "42"
+        answer = await client.call_tool(names[0], {"task": "Calculate 6 * 7"})
+        assert "42" in answer.content[0].text
+
+
+async def test_over_http_a_token_is_printed_and_a_signal_ends_it(tmp_path):
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "perdure", "mcp", "serve", "--http", "--port", "0", "--offer", "tools"),
+        cwd=tmp_path,
+        env={**environment(tmp_path), "PYTHONPATH": str(ROOT / "src")},
+        stdin=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    stderr: Any = process.stderr
+    try:
+        text = ""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while "serving at" not in text:
+                line = await stderr.readline()
+                assert line, text
+                text += line.decode()
+        token, url = re.findall(r"(?:token of this process:|serving at) (\S+)", text)
+        async with connected(url, token=token) as client:
+            assert (await client.call_tool("calculate", {"expression": "6 * 7"})).content[0].text == "42"
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), WAIT_SECONDS) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def test_tokens_are_read_from_a_file_of_their_owner(tmp_path):
+    path = tmp_path / "tokens"
+    path.write_text("# clients\n\nann aaa\nbob bbb\n")
+    path.chmod(0o600)
+    assert read_tokens(str(path)) == {"ann": "aaa", "bob": "bbb"}
+    path.write_text("ann aaa\nann bbb\n")
+    with pytest.raises(ConfigError, match="tokens:2: write a name of its own"):
+        read_tokens(str(path))
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        read_tokens(str(path))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_tokens(str(tmp_path / "none"))
+
+
+def test_a_server_that_would_not_be_safe_does_not_start(perdure):
+    result = perdure("mcp", "serve", "--http", "--host", "0.0.0.0")
+    assert result.exit_code == 2
+    assert "allow_remote" in result.stderr

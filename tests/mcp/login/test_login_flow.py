@@ -1,0 +1,295 @@
+"""Logins: with the official SDK's authorization server and resource server, and with servers that mean harm."""
+
+import asyncio
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from aiohttp import web
+from msgspec.structs import replace
+
+from perdure import ConfigError
+from perdure.mcp.client import McpClient, McpError, ServerLinks
+from perdure.mcp.login.login_file import LoginFile, StoredLogin
+from perdure.mcp.login.login_flow import log_in, refresh_login
+from perdure.mcp.login.oauth_http import LoginFailed, OAuthHttp, build_login_policy
+from perdure.mcp.login.stored_login_auth import find_login
+from perdure.mcp.server_settings import McpServer
+from perdure.mcp_extension import start_process
+from tests.mcp.login.protected_server import WAIT_SECONDS, running_protected_server
+
+SECONDS = 30
+
+
+class Browser:
+    """A browser that follows the redirect of a login, as a person would who consents."""
+
+    def __init__(self, change: Callable[[str], str] = lambda url: url):
+        self.opened: list[str] = []
+        self.tasks: list[Any] = []
+        self._change = change
+
+    def __call__(self, url):
+        self.opened.append(url)
+        self.tasks.append(asyncio.ensure_future(self._follow(url)))
+
+    async def _follow(self, url):
+        async with httpx2.AsyncClient(timeout=WAIT_SECONDS) as http:
+            redirect = await http.get(url)
+            return await http.get(self._change(redirect.headers["location"]))
+
+
+@pytest.fixture
+def logins(tmp_path):
+    return LoginFile(tmp_path / "home" / "logins.json")
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def named(url, name="safe"):
+    return McpServer(name=name, transport="http", url=url)
+
+
+async def test_a_login_is_stored_used_and_refreshed(logins):
+    async with running_protected_server() as (url, accounts):
+        server, browser = named(url), Browser()
+        login = await log_in(server, logins, browser, seconds=SECONDS)
+        assert (await asyncio.gather(*browser.tasks))[0].status_code == 200
+        asked = accounts.asked[0]
+        assert asked.resource == url
+        assert asked.scopes == ["use"]
+        assert asked.code_challenge
+        assert [mode_of(Path(logins.path)), mode_of(Path(logins.path).parent)] == [0o600, 0o700]
+        assert logins.get("safe") == login
+        assert login.access_token not in repr(login)
+
+        client: Any = McpClient(server, ServerLinks(start_process, find_login(logins)))
+        try:
+            assert [each.name for each in (await client.list_tools()).tools] == ["whoami"]
+            accounts.access.clear()  # the server does not accept the token any more
+            assert (await client.call_tool("whoami", {})).content[0].text == "you"
+            assert logins.get("safe").access_token != login.access_token
+            accounts.access.clear()
+            accounts.refresh.clear()
+            with pytest.raises(McpError, match="wants a login"):
+                await client.call_tool("whoami", {})
+            assert logins.get("safe") is None
+        finally:
+            await client.close()
+
+
+async def test_a_token_that_another_process_has_refreshed_is_used(logins):
+    async with running_protected_server() as (url, accounts):
+        server = named(url)
+        login = await log_in(server, logins, Browser(), seconds=SECONDS)
+        fresh = accounts.issue(login.client_id, ["use"], url)
+        accounts.refresh.pop(login.refresh_token)  # rotated by the other process, which stores the new one just now
+        newer = replace(login, access_token=fresh.access_token, refresh_token=fresh.refresh_token)
+        logins.store("safe", newer)
+        http = OAuthHttp(build_login_policy(server))
+        assert await refresh_login("safe", login, logins, http) == newer
+        logins.store("safe", login)
+        assert await refresh_login("safe", login, logins, http) is None
+        assert await refresh_login("safe", replace(login, refresh_token=""), logins, http) is None
+        assert logins.load() == {}
+        await http.aclose()
+
+
+async def test_a_login_is_sent_to_no_other_server(logins):
+    async with running_protected_server() as (url, _):
+        await log_in(named(url), logins, Browser(), seconds=SECONDS)
+        moved = McpServer(name="safe", transport="http", url=url + "/other")
+        auth: Any = find_login(logins)(moved)
+        request = httpx2.Request("POST", moved.url)
+        flow = auth.async_auth_flow(request)
+        sent = await anext(flow)
+        await flow.aclose()
+        assert "authorization" not in sent.headers
+        there: Any = find_login(logins)(named(url))
+        elsewhere = there.async_auth_flow(httpx2.Request("POST", "http://127.0.0.1:1/mcp"))
+        assert "authorization" not in (await anext(elsewhere)).headers
+        await elsewhere.aclose()
+
+
+async def test_a_client_that_was_registered_before_is_used(logins):
+    async with running_protected_server() as (url, accounts):
+        await log_in(named(url), logins, Browser(), seconds=SECONDS, port=0)
+        known = next(iter(accounts.clients.values()))
+        port = int(str(known.redirect_uris[0]).split(":")[2].split("/")[0])
+        await log_in(named(url, "again"), logins, Browser(), client_id=known.client_id, port=port, seconds=SECONDS)
+        assert len(accounts.clients) == 1
+        assert set(logins.load()) == {"safe", "again"}
+        assert logins.remove("again")
+        assert not logins.remove("again")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda url: url.replace("state=", "state=x"), "another login"),
+        (lambda url: url.replace("iss=http", "iss=https"), "another authorization server"),
+        (lambda url: url.replace("code=", "none="), "no code"),
+        (lambda url: url.replace("code=", "error=access_denied&none="), "refused: 'access_denied'"),
+        (lambda url: url.replace("code=", "code=x"), "invalid_grant"),
+    ],
+)
+async def test_an_answer_that_was_changed_is_refused(change, said, logins):
+    async with running_protected_server() as (url, _):
+        with pytest.raises(LoginFailed, match=said):
+            await log_in(named(url), logins, Browser(change), seconds=SECONDS)
+    assert logins.load() == {}
+
+
+class Hostile:
+    """An MCP server and authorization server whose documents are given by a test."""
+
+    def __init__(self):
+        self.base = ""
+        self.documents: dict[str, dict[str, Any]] = {}
+        self.posted: list[tuple[str, str]] = []
+
+    async def answer(self, request):
+        if request.method == "POST":
+            self.posted.append((request.path, await request.text()))
+        found = self.documents.get(request.path)
+        return web.Response(status=404) if found is None else web.json_response(found)
+
+
+@pytest.fixture
+async def hostile():
+    made = Hostile()
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", made.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    made.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    made.documents = {
+        "/.well-known/oauth-protected-resource/mcp": {
+            "resource": f"{made.base}/mcp",
+            "authorization_servers": [made.base],
+        },
+        "/.well-known/oauth-authorization-server": {
+            "issuer": made.base,
+            "authorization_endpoint": f"{made.base}/authorize",
+            "token_endpoint": f"{made.base}/token",
+            "registration_endpoint": f"{made.base}/register",
+            "code_challenge_methods_supported": ["S256"],
+            "client_id_metadata_document_supported": True,
+        },
+    }
+    yield made
+    await runner.cleanup()
+
+
+RESOURCE = "/.well-known/oauth-protected-resource/mcp"
+METADATA = "/.well-known/oauth-authorization-server"
+
+
+@pytest.mark.parametrize(
+    ("path", "changes", "said"),
+    [
+        (METADATA, {"authorization_endpoint": "javascript:alert(1)"}, "authorization endpoint cannot be used"),
+        (METADATA, {"authorization_endpoint": "file:///etc/passwd"}, "authorization endpoint cannot be used"),
+        (METADATA, {"authorization_endpoint": "https://x/$(calc)\n"}, "authorization endpoint cannot be used"),
+        (METADATA, {"authorization_endpoint": "http://example.org/a"}, "not encrypted"),
+        (METADATA, {"authorization_endpoint": None}, "authorization endpoint is missing"),
+        (METADATA, {"token_endpoint": "http://169.254.169.254/latest"}, "token endpoint cannot be used"),
+        (METADATA, {"token_endpoint": "https://10.0.0.1/token"}, "token endpoint cannot be used"),
+        (METADATA, {"registration_endpoint": "https://metadata.google.internal/"}, "reached|registration"),
+        (METADATA, {"issuer": "https://other.example"}, "that of another issuer"),
+        (METADATA, {"code_challenge_methods_supported": ["plain"]}, "does not support PKCE"),
+        (METADATA, {"code_challenge_methods_supported": "S256"}, "does not support PKCE"),
+        (RESOURCE, {"resource": "https://bank.example/mcp"}, "about another one"),
+        (RESOURCE, {"resource": 3}, "about another one"),
+        (RESOURCE, {"authorization_servers": []}, "names no authorization server"),
+        (RESOURCE, {"authorization_servers": ["http://169.254.169.254/"]}, "authorization server cannot be used"),
+        (RESOURCE, {"authorization_servers": ["https://192.168.1.1/"]}, "authorization server cannot be used"),
+    ],
+)  # fmt: skip
+async def test_cve_2025_6514_what_a_server_says_about_its_login_is_checked(path, changes, said, hostile, logins):
+    hostile.documents[path] |= changes
+    opened: list[str] = []
+    with pytest.raises(LoginFailed, match=said):
+        await log_in(named(f"{hostile.base}/mcp"), logins, opened.append, seconds=SECONDS)
+    assert opened == []
+
+
+async def test_a_server_without_metadata_says_so(hostile, logins):
+    hostile.documents.clear()
+    with pytest.raises(LoginFailed, match="does not say how to log in"):
+        await log_in(named(f"{hostile.base}/mcp"), logins, print, seconds=SECONDS)
+
+
+async def test_a_document_about_the_client_is_preferred_to_a_registration(hostile, logins):
+    opened: list[str] = []
+    with pytest.raises(LoginFailed, match="nobody logged in"):
+        await log_in(
+            named(f"{hostile.base}/mcp"),
+            logins,
+            opened.append,
+            metadata_document="https://example.org/client.json",
+            seconds=0.01,
+        )
+    assert "client_id=https%3A%2F%2Fexample.org%2Fclient.json" in opened[0]
+    assert hostile.posted == []
+
+
+async def test_a_registration_that_is_refused_ends_the_login(hostile, logins):
+    with pytest.raises(LoginFailed, match="did not register"):
+        await log_in(named(f"{hostile.base}/mcp"), logins, print, seconds=SECONDS)
+    del hostile.documents[METADATA]["registration_endpoint"]
+    with pytest.raises(LoginFailed, match="give its client id"):
+        await log_in(named(f"{hostile.base}/mcp"), logins, print, seconds=SECONDS)
+
+
+async def test_a_public_server_cannot_lead_a_login_to_this_machine(hostile, logins):
+    from perdure.net.egress_policy import EgressPolicy
+
+    with pytest.raises(LoginFailed, match="not public"):
+        await log_in(named(f"{hostile.base}/mcp"), logins, print, policy=EgressPolicy(ports=None), seconds=SECONDS)
+
+
+async def test_there_is_no_login_to_a_program(logins):
+    with pytest.raises(ConfigError, match="nothing to log in to"):
+        await log_in(McpServer(name="x", command="x"), logins, print)
+
+
+def test_a_file_that_others_can_read_or_that_is_damaged_is_not_used(logins, tmp_path):
+    login = StoredLogin(
+        url="https://x.example", resource="r", issuer="i", token_endpoint="t", client_id="c", access_token="SECRET"
+    )
+    logins.store("x", login)
+    path = Path(logins.path)
+    path.chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        logins.load()
+    path.chmod(0o600)
+    path.write_text('{"x": {"access_token": "SECRET"')
+    with pytest.raises(ConfigError, match="log in again") as raised:
+        logins.load()
+    assert "SECRET" not in str(raised.value)
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        logins.load()
+
+
+async def test_the_redirect_answers_only_what_it_waits_for():
+    from perdure.mcp.login.loopback_redirect import LoopbackRedirect
+
+    async with LoopbackRedirect() as redirect, httpx2.AsyncClient(timeout=WAIT_SECONDS) as http:
+        assert (await http.get(redirect.url + "x?state=1")).status_code == 404
+        assert (await http.post(redirect.url + "?state=1")).status_code == 404
+        assert (await http.get(redirect.url + "?state=1", headers={"Host": "evil.example"})).status_code == 421
+        assert (await http.get(redirect.url + "?code=1")).status_code == 400
+        assert (await http.get(redirect.url + "?state=1&state=2")).status_code == 400
+        assert (await http.get(redirect.url + "?state=1&code=2")).status_code == 200
+        assert await redirect.wait() == {"state": "1", "code": "2"}
+        assert (await http.get(redirect.url + "?state=1&code=3")).status_code == 400

@@ -1,0 +1,185 @@
+"""On-demand servers: what is found, who decides, what lasts, and that nothing starts before."""
+
+import pytest
+
+from perdure import Agent, ConfigError
+from perdure.mcp_catalogue import ACTIVE_SERVERS, REQUESTED_SERVERS, CatalogueEntry, McpCatalogue
+from perdure.testing import ScriptedModel, call
+from tests.mcp.servers import read_lines, scripted
+
+pytestmark = pytest.mark.packages("mcp")
+
+
+def entry(folder, name="notes", description="Write down and read notes", tags=("memo",), behaviour="kind"):
+    (folder / name).mkdir(exist_ok=True)
+    server = scripted(behaviour, folder / name, name=name, permission=False)
+    return CatalogueEntry(server=server, description=description, tags=tags)
+
+
+def entries(folder):
+    return entry(folder), entry(folder, "mail", "Send and read mails", ("smtp",))
+
+
+def agent_of(folder, *replies, catalogue=None, **options):
+    catalogue = catalogue or McpCatalogue(*entries(folder), **options)
+    store = f"sqlite:{folder / 'log.db'}"
+    return catalogue, Agent(ScriptedModel(*replies), name="helper", extensions=[catalogue.extension], store=store)
+
+
+def sent_tools(agent):
+    return [[each.name for each in request.tools] for request in agent.model.requests]
+
+
+def result_of(outcome, place=0):
+    return outcome.tool_calls[place].result.text
+
+
+async def test_the_best_match_is_activated_used_and_there_in_the_next_process(tmp_path):
+    find = call("discover_tools", need="send a mail")
+    _, agent = agent_of(tmp_path, find, call("mail__echo", text="hi"), "sent", policy="best")
+    async with agent:
+        outcome = await agent.session("s").run("mail it")
+    assert outcome.text == "sent"
+    assert sent_tools(agent)[0] == ["discover_tools"]
+    assert "mail__echo" in sent_tools(agent)[1]
+    assert "notes__echo" not in sent_tools(agent)[1]
+    assert "mail__echo" in result_of(outcome)
+    assert read_lines(tmp_path / "mail", "calls") == ["echo hi"]
+
+    catalogue, other = agent_of(tmp_path, call("mail__echo", text="again"), "done", policy="best")
+    async with other:
+        session = other.session("s")
+        assert await catalogue.list_active(session) == ["mail"]
+        await session.run("once more")
+    assert "mail__echo" in sent_tools(other)[0]
+    assert read_lines(tmp_path / "mail", "calls") == ["echo hi", "echo again"]
+
+
+async def test_nothing_is_started_for_a_session_that_has_activated_nothing(tmp_path):
+    catalogue = McpCatalogue(*entries(tmp_path), policy="best")
+    _, agent = agent_of(tmp_path, call("discover_tools", need="mail"), "ok", "hello", catalogue=catalogue)
+    async with agent:
+        await agent.session("one").run("x")
+        await agent.session("two").run("y")
+    assert sent_tools(agent)[-1] == ["discover_tools"]
+    assert not (tmp_path / "notes" / "calls").exists()
+
+
+@pytest.mark.parametrize("named", ["", "notes"])
+async def test_interactive_asks_a_person_even_if_the_model_names_the_server(named, tmp_path):
+    ask = call("discover_tools", need="memo", server=named)
+    catalogue, agent = agent_of(tmp_path, ask, "waited", "done")
+    async with agent:
+        session = agent.session("s")
+        outcome = await session.run("note it")
+        assert outcome.status == "waiting"
+        assert catalogue.policy == "interactive"
+        assert "notes" in outcome.questions[0].text
+        assert "scripted_server.py" in outcome.questions[0].text
+        assert await session.kept(ACTIVE_SERVERS) is None
+        await session.answer(outcome.questions[0].ask_id, answer=True)
+        await session.resume()
+        assert await catalogue.list_active(session) == ["notes"]
+    assert "notes__echo" in sent_tools(agent)[-1]
+
+
+async def test_a_person_can_say_no(tmp_path):
+    catalogue, agent = agent_of(tmp_path, call("discover_tools", need="memo"), "ok")
+    async with agent:
+        session = agent.session("s")
+        outcome = await session.run("note it")
+        await session.answer(outcome.questions[0].ask_id, answer=False)
+        outcome = await session.resume()
+        assert "said no" in result_of(outcome)
+        assert await catalogue.list_active(session) == []
+
+
+async def test_a_person_chooses_among_several_or_none(tmp_path):
+    for number, (answer, active) in enumerate([("mail", ["mail"]), ("-", [])]):
+        catalogue, agent = agent_of(tmp_path, call("discover_tools", need="read"), "ok")
+        async with agent:
+            session = agent.session(f"s{number}")
+            outcome = await session.run("read")
+            await session.answer(outcome.questions[0].ask_id, answer)
+            await session.resume()
+            assert await catalogue.list_active(session) == active
+
+
+async def test_interactive_without_a_person_activates_nothing(tmp_path):
+    catalogue = McpCatalogue(*entries(tmp_path))
+    agent = Agent(
+        ScriptedModel(call("discover_tools", need="memo", server="notes"), "ok"),
+        extensions=[catalogue.extension],
+        interactive=False,
+    )
+    async with agent:
+        session = agent.session("s")
+        outcome = await session.run("note it")
+        assert "needs the consent of a person" in result_of(outcome)
+        assert await catalogue.list_active(session) == []
+
+
+async def test_the_host_decides_later_or_at_once(tmp_path):
+    catalogue, agent = agent_of(tmp_path, call("discover_tools", need="memo"), "later", "now", policy="defer")
+    async with agent:
+        session = agent.session("s")
+        outcome = await session.run("note it")
+        assert "host program decides" in result_of(outcome)
+        assert (await session.kept(REQUESTED_SERVERS))["servers"] == ["notes"]
+        await catalogue.activate(session, "notes")
+        await catalogue.activate(session, "notes")
+        await session.run("again")
+        assert "notes__echo" in sent_tools(agent)[-1]
+        assert await catalogue.deactivate(session, "notes")
+        assert not await catalogue.deactivate(session, "notes")
+
+    async def choose(need, found, _context):
+        return found[0].name if "memo" in need else None
+
+    find = call("discover_tools", need="memo"), call("discover_tools", need="mail")
+    _, agent = agent_of(tmp_path, *find, "done", policy="defer", choose=choose)
+    async with agent:
+        outcome = await agent.session("t").run("note it")
+    assert "is active" in result_of(outcome, 0)
+    assert "activates none" in result_of(outcome, 1)
+
+
+async def test_a_server_that_cannot_be_reached_is_not_activated_and_stops_no_run(tmp_path):
+    broken = CatalogueEntry(server=scripted("kind", name="gone", cwd="/nowhere"), description="memo")
+    catalogue = McpCatalogue(broken, policy="best")
+    _, agent = agent_of(tmp_path, call("discover_tools", need="memo"), "ok", "still here", catalogue=catalogue)
+    async with agent:
+        session = agent.session("s")
+        outcome = await session.run("x")
+        assert outcome.tool_calls[0].result.is_error
+        assert await catalogue.list_active(session) == []
+        await catalogue.activate(session, "gone")
+        assert (await session.run("y")).text == "still here"
+
+
+async def test_what_is_not_there_is_explained(tmp_path):
+    replies = call("discover_tools", need="fly to the moon"), call("discover_tools", need="x", server="moon"), "ok"
+    catalogue, agent = agent_of(tmp_path, *replies, policy="best")
+    async with agent:
+        session = agent.session("s")
+        outcome = await session.run("x")
+        with pytest.raises(ConfigError, match="no server 'moon' in the catalogue; there is notes, mail"):
+            await catalogue.activate(session, "moon")
+    assert "- mail: Send and read mails" in result_of(outcome, 0)
+    assert "no server 'moon'" in result_of(outcome, 1)
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: McpCatalogue(policy="ask"), "policy"),  # type: ignore[arg-type]
+        (lambda: McpCatalogue(3), "CatalogueEntry"),  # type: ignore[arg-type]
+        (lambda: McpCatalogue(choose=print), "policy='defer' alone"),
+        (lambda: CatalogueEntry(server=3, description="x"), "McpServer"),  # type: ignore[arg-type]
+        (lambda: CatalogueEntry(server=scripted("kind"), description=""), "description"),
+        (lambda: CatalogueEntry(server=scripted("kind"), description="x", tags="y"), "tags"),  # type: ignore[arg-type]
+    ],
+)
+def test_bad_options_are_refused(build, said):
+    with pytest.raises(ConfigError, match=said):
+        build()
