@@ -447,11 +447,11 @@ def try_mutant(mutant: Mutant, copy: WarmCopy, reached: Reached, *, quick: bool 
     source = (copy.project / mutant.path).read_text()
     count = 0
     for group in [tests, nearby] if reached and not quick else [tests] if reached else [nearby]:
-        kind, answer = _run_changed(mutant, copy, group, source)
+        kind, answer = _run_changed(mutant, copy, group, source, is_noted=bool(reached))
         count += answer.count
         while answer.failed in group and copy.fails_anyway(kind, answer.failed):  # which says nothing
             group.remove(answer.failed)
-            kind, answer = _run_changed(mutant, copy, group, source)
+            kind, answer = _run_changed(mutant, copy, group, source, is_noted=bool(reached))
         if answer.failed is not None:
             if "::" in answer.failed and copy.fails_anyway(kind, answer.failed):
                 return Trial(mutant, "not counted", f"{answer.failed} fails without it too")
@@ -459,13 +459,18 @@ def try_mutant(mutant: Mutant, copy: WarmCopy, reached: Reached, *, quick: bool 
     return Trial(mutant, "survived", f"{count} tests passed")
 
 
-def _run_changed(mutant: Mutant, copy: WarmCopy, tests: Sequence[str], source: str) -> tuple[Kind, Answer]:
-    """Run tests against a mutant: single ones where all are collected, if the change can be made there; else anew."""
+def _run_changed(
+    mutant: Mutant, copy: WarmCopy, tests: Sequence[str], source: str, *, is_noted: bool
+) -> tuple[Kind, Answer]:
+    """Run tests against a mutant: where all are collected, if the change can be made there; else import them anew.
+
+    Collecting all tests is worth its time only where tests are noted, and there are many mutants.
+    """
     request = Request(tests, str(mutant.path), source, SECONDS, TEST_SECONDS)
     changed = copy.project / mutant.path
     try:
         _write_source(changed, mutant.apply(source))
-        answer = copy.run("collected", request) if any("::" in test for test in tests) else Answer(CANNOT)
+        answer = copy.run("collected", request) if is_noted else Answer(CANNOT)
         return ("started", copy.run("started", request)) if answer.failed == CANNOT else ("collected", answer)
     finally:
         _write_source(changed, source)
