@@ -72,6 +72,8 @@ NEIGHBOURS: Mapping[str, Sequence[str]] = {
 """The folders and files of tests that are run as well, by the package or module that is changed."""
 MOST_IMPORTING = 30
 """A module that more test files import is a means of theirs, and not what they test."""
+PINNED = ("tests/test_value_defaults.py",)
+"""Tests that look at the defaults and numbers of all modules, and reach no line of them."""
 FEW_TESTS = 10
 """A line that fewer tests reach is tried with all tests that bear the name of its module as well."""
 SECONDS = 300.0
@@ -471,7 +473,10 @@ def _run_changed(
     try:
         _write_source(changed, mutant.apply(source))
         answer = copy.run("collected", request) if is_noted else Answer(CANNOT)
-        return ("started", copy.run("started", request)) if answer.failed == CANNOT else ("collected", answer)
+        if answer.failed != CANNOT:
+            return "collected", answer
+        pinned = [test for test in PINNED if (copy.project / test).exists()] if is_noted else []
+        return "started", copy.run("started", request._replace(tests=[*tests, *pinned]))
     finally:
         _write_source(changed, source)
 
