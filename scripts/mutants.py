@@ -403,8 +403,9 @@ class WarmCopy:
         self._fails_anyway: dict[tuple[Kind, str], bool] = {}
 
     def run(self, kind: Kind, request: Request) -> Answer:
-        """Run tests until one fails, in a fork of the process of this kind, which is started for its first request."""
-        process = self._processes.get(kind) or self._start(kind)
+        """Run tests until one fails, in a fork of the process of this kind."""
+        self.start(kind)
+        process = self._processes[kind]
         requests, answers = cast("TextIO", process.stdin), cast("TextIO", process.stdout)
         print(json.dumps(request._asdict()), file=requests, flush=True)
         answer = answers.readline()
@@ -424,7 +425,10 @@ class WarmCopy:
         for process in self._processes.values():
             process.communicate()
 
-    def _start(self, kind: str) -> "subprocess.Popen[str]":
+    def start(self, kind: Kind) -> None:
+        """Start the process of this kind, unless it runs, and wait until it has imported what it needs."""
+        if kind in self._processes:
+            return
         wire = os.environ.get("PERDURE_WIRE", str(ROOT.parent / "shared" / "wire"))
         path = os.pathsep.join([str(self.project / "src"), str(ROOT)])
         self._processes[kind] = subprocess.Popen(
@@ -435,7 +439,7 @@ class WarmCopy:
             stdout=subprocess.PIPE,
             text=True,
         )
-        return self._processes[kind]
+        cast("TextIO", self._processes[kind].stdout).readline()
 
 
 def try_mutant(mutant: Mutant, copy: WarmCopy, reached: Reached, *, quick: bool = False) -> Trial:
@@ -470,6 +474,8 @@ def _run_changed(
     """
     request = Request(tests, str(mutant.path), source, SECONDS, TEST_SECONDS)
     changed = copy.project / mutant.path
+    if is_noted:
+        copy.start("collected")  # which must not import the changed file
     try:
         _write_source(changed, mutant.apply(source))
         answer = copy.run("collected", request) if is_noted else Answer(CANNOT)

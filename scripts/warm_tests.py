@@ -288,6 +288,7 @@ def main(kind: Literal["collected", "started"] | str) -> int:  # noqa: PYI051 - 
         with contextlib.suppress(ImportError):
             importlib.import_module(library)
     run = CollectedTests(Path.cwd()).run if kind == "collected" else run_started
+    print("ready", file=answers, flush=True)
     for line in requests:
         fields: Mapping[str, Any] = json.loads(line)
         print(json.dumps(answer_in_fork(Request(**fields), run)._asdict()), file=answers, flush=True)
