@@ -445,16 +445,18 @@ class WarmCopy:
 def try_mutant(mutant: Mutant, copy: WarmCopy, reached: Reached, *, quick: bool = False) -> Trial:
     """Run the tests against one mutant in a copy of the project, which is as before afterwards."""
     nearby = list_tests(mutant.path, copy.project)
-    tests = reached.find_tests(mutant.path, mutant.line, nearby)
-    if len(tests) < FEW_TESTS:  # what is done once in a process is noted of one test, and of none if it starts one
-        tests += find_tests(str(mutant.path), copy.project)
+    noted = reached.find_tests(mutant.path, mutant.line, nearby)
+    named = [test for test in find_tests(str(mutant.path), copy.project) if mutant.path.stem in test]
+    if len(noted) < FEW_TESTS:  # what is done once in a process is noted of one test, and of none if it starts one
+        named = find_tests(str(mutant.path), copy.project)
+    tests = [*named, *noted]
     if not nearby and not tests:
         return Trial(mutant, "survived", "no tests belong to this module")
     source = (copy.project / mutant.path).read_text()
     count = 0
     for group in [tests, nearby] if reached and not quick else [tests] if reached else [nearby]:
         kind, answer = _run_changed(mutant, copy, group, source, is_noted=bool(reached))
-        count += answer.count
+        count += answer.begun
         while answer.failed in group and copy.fails_anyway(kind, answer.failed):  # which says nothing
             group.remove(answer.failed)
             kind, answer = _run_changed(mutant, copy, group, source, is_noted=bool(reached))

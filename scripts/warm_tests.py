@@ -56,13 +56,13 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """How the tests of a request ended."""
+    """The result of running the tests of a request."""
 
     failed: str | None = None
     """The test that failed, or the reason for which nothing was run."""
     timed_out: bool = False
     """True when all tests together took longer than they may."""
-    count: int = 0
+    begun: int = 0
     """Number of tests that were begun."""
 
 
@@ -251,12 +251,12 @@ def _read_answer(reading: int, child: int, seconds: float) -> Answer:
         if what == "begun":
             current, count = name, count + 1
         elif what == "failed":
-            return Answer(name, count=count)
+            return Answer(name, begun=count)
         else:
-            return Answer(None, count=count)
+            return Answer(None, begun=count)
     if time.monotonic() >= until:
-        return Answer(None, timed_out=True, count=count)
-    return Answer(current, count=count)
+        return Answer(None, timed_out=True, begun=count)
+    return Answer(current, begun=count)
 
 
 def _read_reports(reading: int, child: int, until: float) -> Iterator[tuple[str, str]]:

@@ -106,11 +106,11 @@ def leave_a_child(_request, report):
 @pytest.mark.parametrize(
     ("run", "answer"),
     [
-        (pass_all, Answer(None, count=2)),
-        (fail_second, Answer("two", count=2)),
-        (die, Answer("one", count=1)),
+        (pass_all, Answer(None, begun=2)),
+        (fail_second, Answer("two", begun=2)),
+        (die, Answer("one", begun=1)),
         (raise_error, Answer("the tests ended with ValueError")),
-        (leave_a_child, Answer("one", count=1)),
+        (leave_a_child, Answer("one", begun=1)),
     ],
 )
 def test_an_answer_says_which_test_failed_or_was_running_at_the_end(run, answer):
