@@ -74,6 +74,8 @@ MOST_IMPORTING = 30
 """A module that more test files import is a means of theirs, and not what they test."""
 PINNED = ("tests/test_value_defaults.py",)
 """Tests that look at the defaults and numbers of all modules, and reach no line of them."""
+MOST_LEFT_OUT = 5
+"""When more tests than this fail without a mutant too, it is not counted."""
 FEW_TESTS = 10
 """A line that fewer tests reach is tried with all tests that bear the name of its module as well."""
 SECONDS = 300.0
@@ -455,26 +457,28 @@ def try_mutant(mutant: Mutant, copy: WarmCopy, reached: Reached, *, quick: bool 
     source = (copy.project / mutant.path).read_text()
     count = 0
     for group in [tests, nearby] if reached and not quick else [tests] if reached else [nearby]:
-        kind, answer = _run_changed(mutant, copy, group, source, is_noted=bool(reached))
-        count += answer.begun
-        while answer.failed in group and copy.fails_anyway(kind, answer.failed):  # which says nothing
-            group.remove(answer.failed)
-            kind, answer = _run_changed(mutant, copy, group, source, is_noted=bool(reached))
-        if answer.failed is not None:
-            if "::" in answer.failed and copy.fails_anyway(kind, answer.failed):
+        without: list[str] = []
+        while True:
+            kind, answer = _run_changed(mutant, copy, group, source, is_noted=bool(reached), without=without)
+            count += answer.begun
+            if answer.failed is None or "::" not in answer.failed or not copy.fails_anyway(kind, answer.failed):
+                break
+            if len(without) == MOST_LEFT_OUT:
                 return Trial(mutant, "not counted", f"{answer.failed} fails without it too")
+            without.append(answer.failed)  # which says nothing
+        if answer.failed is not None:
             return Trial(mutant, "killed", answer.failed)
     return Trial(mutant, "survived", f"{count} tests passed")
 
 
 def _run_changed(
-    mutant: Mutant, copy: WarmCopy, tests: Sequence[str], source: str, *, is_noted: bool
+    mutant: Mutant, copy: WarmCopy, tests: Sequence[str], source: str, *, is_noted: bool, without: Sequence[str]
 ) -> tuple[Kind, Answer]:
     """Run tests against a mutant: where all are collected, if the change can be made there; else import them anew.
 
     Collecting all tests is worth its time only where tests are noted, and there are many mutants.
     """
-    request = Request(tests, str(mutant.path), source, SECONDS, TEST_SECONDS)
+    request = Request(tests, str(mutant.path), source, SECONDS, TEST_SECONDS, without)
     changed = copy.project / mutant.path
     if is_noted:
         copy.start("collected")  # which must not import the changed file

@@ -53,6 +53,8 @@ class Request(NamedTuple):
     """The source of the file before it was changed."""
     seconds: float = 300.0
     test_seconds: float = 45.0
+    without: Sequence[str] = ()
+    """Ids of tests that are left out."""
 
 
 class Answer(NamedTuple):
@@ -197,7 +199,7 @@ class CollectedTests:
         self._config.pluginmanager.register(Progress(report))
         self._config._env_timeout = request.test_seconds  # noqa: SLF001 - pytest-timeout reads it for every test
         chosen = dict.fromkeys(item for test in request.tests for item in self._items.get(test, []))
-        self._session.items = list(chosen)
+        self._session.items = [item for item in chosen if item.nodeid not in request.without]
         self._session.testsfailed, self._config.option.maxfail = 0, 1
         with contextlib.suppress(pytest.Session.Failed):
             self._config.hook.pytest_runtestloop(session=self._session)
@@ -206,7 +208,8 @@ class CollectedTests:
 
 def run_started(request: Request, report: Callable[[str, str], None]) -> None:
     """Import and run the tests of a request, whatever was changed."""
-    arguments = [*list_options(request.test_seconds), *request.tests]
+    left_out = [f"--deselect={test}" for test in request.without]
+    arguments = [*list_options(request.test_seconds), *left_out, *request.tests]
     code = pytest.main(arguments, plugins=[Progress(report)])
     if code not in {0, 1, 5}:  # 5: all tests are left to `make test`
         report("failed", f"pytest ended with {int(code)}")
