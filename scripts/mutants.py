@@ -72,6 +72,10 @@ NEIGHBOURS: Mapping[str, Sequence[str]] = {
 """The folders and files of tests that are run as well, by the package or module that is changed."""
 MOST_IMPORTING = 30
 """A module that more test files import is a means of theirs, and not what they test."""
+PINNED = ("tests/test_value_defaults.py",)
+"""Tests that look at the defaults and numbers of all modules, and reach no line of them."""
+MOST_LEFT_OUT = 5
+"""When more tests than this fail without a mutant too, it is not counted."""
 FEW_TESTS = 10
 """A line that fewer tests reach is tried with all tests that bear the name of its module as well."""
 SECONDS = 300.0
@@ -401,8 +405,9 @@ class WarmCopy:
         self._fails_anyway: dict[tuple[Kind, str], bool] = {}
 
     def run(self, kind: Kind, request: Request) -> Answer:
-        """Run tests until one fails, in a fork of the process of this kind, which is started for its first request."""
-        process = self._processes.get(kind) or self._start(kind)
+        """Run tests until one fails, in a fork of the process of this kind."""
+        self.start(kind)
+        process = self._processes[kind]
         requests, answers = cast("TextIO", process.stdin), cast("TextIO", process.stdout)
         print(json.dumps(request._asdict()), file=requests, flush=True)
         answer = answers.readline()
@@ -422,7 +427,10 @@ class WarmCopy:
         for process in self._processes.values():
             process.communicate()
 
-    def _start(self, kind: str) -> "subprocess.Popen[str]":
+    def start(self, kind: Kind) -> None:
+        """Start the process of this kind, unless it runs, and wait until it has imported what it needs."""
+        if kind in self._processes:
+            return
         wire = os.environ.get("PERDURE_WIRE", str(ROOT.parent / "shared" / "wire"))
         path = os.pathsep.join([str(self.project / "src"), str(ROOT)])
         self._processes[kind] = subprocess.Popen(
@@ -433,40 +441,54 @@ class WarmCopy:
             stdout=subprocess.PIPE,
             text=True,
         )
-        return self._processes[kind]
+        cast("TextIO", self._processes[kind].stdout).readline()
 
 
 def try_mutant(mutant: Mutant, copy: WarmCopy, reached: Reached, *, quick: bool = False) -> Trial:
     """Run the tests against one mutant in a copy of the project, which is as before afterwards."""
     nearby = list_tests(mutant.path, copy.project)
-    tests = reached.find_tests(mutant.path, mutant.line, nearby)
-    if len(tests) < FEW_TESTS:  # what is done once in a process is noted of one test, and of none if it starts one
-        tests += find_tests(str(mutant.path), copy.project)
+    noted = reached.find_tests(mutant.path, mutant.line, nearby)
+    named = [test for test in find_tests(str(mutant.path), copy.project) if mutant.path.stem in test]
+    if len(noted) < FEW_TESTS:  # what is done once in a process is noted of one test, and of none if it starts one
+        named = find_tests(str(mutant.path), copy.project)
+    tests = [*named, *noted]
     if not nearby and not tests:
         return Trial(mutant, "survived", "no tests belong to this module")
     source = (copy.project / mutant.path).read_text()
     count = 0
     for group in [tests, nearby] if reached and not quick else [tests] if reached else [nearby]:
-        kind, answer = _run_changed(mutant, copy, group, source)
-        count += answer.count
-        while answer.failed in group and copy.fails_anyway(kind, answer.failed):  # which says nothing
-            group.remove(answer.failed)
-            kind, answer = _run_changed(mutant, copy, group, source)
-        if answer.failed is not None:
-            if "::" in answer.failed and copy.fails_anyway(kind, answer.failed):
+        without: list[str] = []
+        while True:
+            kind, answer = _run_changed(mutant, copy, group, source, is_noted=bool(reached), without=without)
+            count += answer.begun
+            if answer.failed is None or "::" not in answer.failed or not copy.fails_anyway(kind, answer.failed):
+                break
+            if len(without) == MOST_LEFT_OUT:
                 return Trial(mutant, "not counted", f"{answer.failed} fails without it too")
+            without.append(answer.failed)  # which says nothing
+        if answer.failed is not None:
             return Trial(mutant, "killed", answer.failed)
     return Trial(mutant, "survived", f"{count} tests passed")
 
 
-def _run_changed(mutant: Mutant, copy: WarmCopy, tests: Sequence[str], source: str) -> tuple[Kind, Answer]:
-    """Run tests against a mutant: single ones where all are collected, if the change can be made there; else anew."""
-    request = Request(tests, str(mutant.path), source, SECONDS, TEST_SECONDS)
+def _run_changed(
+    mutant: Mutant, copy: WarmCopy, tests: Sequence[str], source: str, *, is_noted: bool, without: Sequence[str]
+) -> tuple[Kind, Answer]:
+    """Run tests against a mutant: where all are collected, if the change can be made there; else import them anew.
+
+    Collecting all tests is worth its time only where tests are noted, and there are many mutants.
+    """
+    request = Request(tests, str(mutant.path), source, SECONDS, TEST_SECONDS, without)
     changed = copy.project / mutant.path
+    if is_noted:
+        copy.start("collected")  # which must not import the changed file
     try:
         _write_source(changed, mutant.apply(source))
-        answer = copy.run("collected", request) if any("::" in test for test in tests) else Answer(CANNOT)
-        return ("started", copy.run("started", request)) if answer.failed == CANNOT else ("collected", answer)
+        answer = copy.run("collected", request) if is_noted else Answer(CANNOT)
+        if answer.failed != CANNOT:
+            return "collected", answer
+        pinned = [test for test in PINNED if (copy.project / test).exists()] if is_noted else []
+        return "started", copy.run("started", request._replace(tests=[*tests, *pinned]))
     finally:
         _write_source(changed, source)
 

@@ -31,7 +31,7 @@ monitoring: Any = getattr(sys, "monitoring", None)  # which Python 3.11 does not
 IN_TURN = 10
 """So many tests of a file are taken before those of the next."""
 MOST_SECONDS = 30.0
-MOST_TESTS = 400
+MOST_TESTS = 1_500
 """The tests of one line are no more than this, and take no longer, by what they took when they were noted."""
 
 

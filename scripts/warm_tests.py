@@ -53,16 +53,18 @@ class Request(NamedTuple):
     """The source of the file before it was changed."""
     seconds: float = 300.0
     test_seconds: float = 45.0
+    without: Sequence[str] = ()
+    """Ids of tests that are left out."""
 
 
 class Answer(NamedTuple):
-    """How the tests of a request ended."""
+    """The result of running the tests of a request."""
 
     failed: str | None = None
     """The test that failed, or the reason for which nothing was run."""
     timed_out: bool = False
     """True when all tests together took longer than they may."""
-    count: int = 0
+    begun: int = 0
     """Number of tests that were begun."""
 
 
@@ -197,7 +199,7 @@ class CollectedTests:
         self._config.pluginmanager.register(Progress(report))
         self._config._env_timeout = request.test_seconds  # noqa: SLF001 - pytest-timeout reads it for every test
         chosen = dict.fromkeys(item for test in request.tests for item in self._items.get(test, []))
-        self._session.items = list(chosen)
+        self._session.items = [item for item in chosen if item.nodeid not in request.without]
         self._session.testsfailed, self._config.option.maxfail = 0, 1
         with contextlib.suppress(pytest.Session.Failed):
             self._config.hook.pytest_runtestloop(session=self._session)
@@ -206,7 +208,8 @@ class CollectedTests:
 
 def run_started(request: Request, report: Callable[[str, str], None]) -> None:
     """Import and run the tests of a request, whatever was changed."""
-    arguments = [*list_options(request.test_seconds), *request.tests]
+    left_out = [f"--deselect={test}" for test in request.without]
+    arguments = [*list_options(request.test_seconds), *left_out, *request.tests]
     code = pytest.main(arguments, plugins=[Progress(report)])
     if code not in {0, 1, 5}:  # 5: all tests are left to `make test`
         report("failed", f"pytest ended with {int(code)}")
@@ -251,12 +254,12 @@ def _read_answer(reading: int, child: int, seconds: float) -> Answer:
         if what == "begun":
             current, count = name, count + 1
         elif what == "failed":
-            return Answer(name, count=count)
+            return Answer(name, begun=count)
         else:
-            return Answer(None, count=count)
+            return Answer(None, begun=count)
     if time.monotonic() >= until:
-        return Answer(None, timed_out=True, count=count)
-    return Answer(current, count=count)
+        return Answer(None, timed_out=True, begun=count)
+    return Answer(current, begun=count)
 
 
 def _read_reports(reading: int, child: int, until: float) -> Iterator[tuple[str, str]]:
@@ -288,6 +291,7 @@ def main(kind: Literal["collected", "started"] | str) -> int:  # noqa: PYI051 - 
         with contextlib.suppress(ImportError):
             importlib.import_module(library)
     run = CollectedTests(Path.cwd()).run if kind == "collected" else run_started
+    print("ready", file=answers, flush=True)
     for line in requests:
         fields: Mapping[str, Any] = json.loads(line)
         print(json.dumps(answer_in_fork(Request(**fields), run)._asdict()), file=answers, flush=True)

@@ -16,6 +16,9 @@ from typing import Any
 
 import msgspec
 
+from perdure.models.model_families import MODEL_FAMILIES
+from perdure.models.provider_catalog import PROVIDERS
+
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 NUMBER = re.compile(
     r"^([A-Z][A-Z0-9_]*)(?:: [^=]+)? = ([-+*() 0-9._]*[0-9][-+*() 0-9._e]*|True|False)(?:  #.*)?$", re.MULTILINE
@@ -32,6 +35,11 @@ MODULES = (
     "perdure.testing",
 )
 """The modules whose names are public."""
+
+
+def list_rows() -> list[str]:
+    """Return all rows of the table."""
+    return [*list_defaults(), *list_numbers(), *list_catalog()]
 
 
 def list_defaults() -> list[str]:
@@ -54,6 +62,11 @@ def list_numbers() -> list[str]:
         for path in sorted(SOURCE.rglob("*.py"))
         for name, value in NUMBER.findall(path.read_text("utf-8"))
     ]
+
+
+def list_catalog() -> list[str]:
+    """Return a row for each model family and each provider that is known by name."""
+    return [f"{type(each).__qualname__} {each!r}" for each in (*MODEL_FAMILIES, *PROVIDERS)]
 
 
 def _list_of_class(place: str, value: type[Any]) -> Iterator[str]:
@@ -90,7 +103,7 @@ def describe(value: object) -> str:
 
 def main() -> None:
     """Write the table."""
-    TABLE.write_text("".join(f"{row}\n" for row in [*list_defaults(), *list_numbers()]), encoding="utf-8")
+    TABLE.write_text("".join(f"{row}\n" for row in list_rows()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """A tool call as it is shown to the person who decides about it."""
 
+import pytest
+
 from perdure.cli.approval_text import add_call_rows
 from perdure.cli.untrusted_text_frame import UntrustedTextFrame
 
@@ -76,3 +78,10 @@ def test_what_a_person_should_know_about_a_command_is_a_row():
     rows = show({"tool": "bash", "typed_target": {"note": "There is no sandbox."}, "arguments": {"command": "ls"}})
     assert '| note: "There is no sandbox."' in rows
     assert not [row for row in show({"tool": "x", "typed_target": None, "arguments": {}}) if "note" in row]
+
+
+@pytest.mark.parametrize(("length", "is_shown"), [(199, True), (200, True), (201, False)])
+def test_a_target_of_up_to_200_characters_is_shown_beside_the_argument_that_it_is(length, is_shown):
+    target = "x" * length
+    rows = show({"tool": "x", "target": target, "arguments": {"a": target}}, width=1000)
+    assert ("| target: the argument a" not in rows) == is_shown

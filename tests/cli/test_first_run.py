@@ -1,5 +1,7 @@
 """The first run without a key: the real weights of the package answer what a newcomer types, and the exit code is 0."""
 
+import os
+
 import pytest
 
 from perdure.models.local import llama_backend, local_model_builder
@@ -49,25 +51,35 @@ def small_window(monkeypatch):
     monkeypatch.setattr(local_model_builder, "MAX_DEFAULT_CONTEXT", 2048)
 
 
+MORE_PROMPTS = [
+    ("Was ist 12 * 12?", "calculate", "12 * 12 is 144"),
+    ("1/0", "calculate", "it divides by zero"),
+    ("fix the bug in app.py", "read_text", "(the first 600 of"),
+    ("Who are you?", "", "language model"),
+]
+"""Prompts of kinds that others represent in every run: the weights take seconds for each."""
+
+ONLY_LONG = pytest.mark.skipif(
+    os.environ.get("PERDURE_SEARCH") != "long", reason="one prompt of each kind: `make faults` has all"
+)
+
+
 @pytest.mark.usefixtures("small_window")
 @pytest.mark.parametrize(
     ("prompt", "tool", "answer"),
     [
         ("2+2", "calculate", "2+2 is 4"),
-        ("Was ist 12 * 12?", "calculate", "12 * 12 is 144"),
-        ("1/0", "calculate", "it divides by zero"),
         ("What time is it in Tokyo?", "now", "JST"),
         ("summarize README.md", "read_text", "It lists free berths."),
-        ("fix the bug in app.py", "read_text", "(the first 600 of"),
         ("Read nope.txt", "read_text", "there is no such file"),
         ("Write a file hello.txt that says hello", "write_text", "permission denied"),
         ("Write a haiku about the sea", "", ""),
         ("?", "", ""),
         ("What is the capital of France?", "", "Paris"),
-        ("Who are you?", "", "language model"),
         ("¿Cuál es la capital de España?", "", ""),
         ("今は何時ですか", "", ""),
         ("What is this?\n" + "def f(x): return x + 1\n" * 1000, "", "(I read only the first "),
+        *[pytest.param(*case, marks=[pytest.mark.faults, ONLY_LONG]) for case in MORE_PROMPTS],
     ],
 )
 def test_a_tool_is_called_where_it_helps_and_nowhere_else(perdure, project, monkeypatch, prompt, tool, answer):  # noqa: PLR0917

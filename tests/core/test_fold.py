@@ -629,3 +629,10 @@ def test_a_call_is_settled_by_its_result_whether_it_is_alone_or_one_of_several()
     assert [len(state.messages) for state in (one, several, half)] == [2, 2, 0]
     assert [list(state.results) for state in (one, several, half)] == [[], [], ["b"]]
     assert [len(state.unsettled_calls) for state in (one, several, half)] == [0, 0, 1]
+
+
+def test_the_calls_of_a_run_are_counted_from_none_on():
+    assert folded().tool_calls == 0
+    assert folded(*START, MessageAdded(reply("a", "b")), started("a")).tool_calls == 1
+    assert folded(*START, MessageAdded(reply("a", "b")), started("a"), started("b")).tool_calls == 2
+    assert folded(*START, MessageAdded(reply("a")), SubagentStarted("a", "scout", "Look.", run_id="r1")).tool_calls == 1

@@ -155,6 +155,17 @@ async def test_progress_in_pieces_is_told_without_the_value(place):
     assert {"sent": "{{key}}"} in told
 
 
+async def test_an_empty_text_is_progress_and_one_that_is_held_back_is_none():
+    @tool
+    def send(value: str, context: ToolContext) -> str:
+        for chunk in ("", value[:3], "", "x"):
+            context.emit(chunk)
+        return "sent"
+
+    recorder = await ran(credentialed(send, VAULT))
+    assert [each.data for each in recorder.of(ToolProgress)] == ["", "", "s3cx"]
+
+
 async def test_progress_from_several_threads_is_told_without_the_value():
     @tool
     def send(value: str, context: ToolContext) -> str:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.model import ToolSpec
-from perdure.models.demo_tool_choice import choose_tool, guess_arguments, restrict_tool_values
+from perdure.models.demo_tool_choice import _ArgumentClues, choose_tool, guess_arguments, restrict_tool_values
 from perdure.toolkits.basics import basic_tools
 
 TEXT, WHOLE, NUMBER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"}
@@ -193,6 +193,22 @@ def test_the_tools_own_words_are_no_arguments():
 
 def test_a_tool_without_parameters_needs_none():
     assert guess_arguments(ToolSpec("now", "", {}), "what time") == ({}, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "has_value"),
+    [
+        ("url", "get https://example.org/a now", True),
+        ("url", "get me a page", False),
+        ("city", "get https://example.org/a now", False),
+        ("expression", "2 + 3 of them", True),
+        ("city", "2 + 3 of them", False),
+        ("path", "what is in notes.txt", True),
+        ("city", "what is in notes.txt", False),
+    ],
+)
+def test_a_sentence_has_the_value_of_a_parameter_by_the_kind_of_both(name, sentence, has_value):
+    assert _ArgumentClues(sentence, frozenset()).has_value_for(spec(**{name: TEXT})) is has_value
 
 
 @given(st.text(max_size=300))

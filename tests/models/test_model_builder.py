@@ -414,3 +414,12 @@ def test_bedrock_takes_no_function_and_a_number_is_no_key():
         open_model("bedrock:nova", api_key=lambda: "k")
     with pytest.raises(ConfigError, match="api_key"):
         open_model("groq:llama", api_key=cast("str", 7))
+
+
+@pytest.mark.parametrize(("attempts", "is_allowed"), [(-1, False), (0, False), (1, True), (2, True), (True, False)])
+def test_a_request_is_sent_at_least_once(attempts, is_allowed):
+    if is_allowed:
+        open_model("openai:gpt-5", api_key="k", attempts=attempts)
+        return
+    with pytest.raises(ConfigError, match="attempts"):
+        open_model("openai:gpt-5", api_key="k", attempts=attempts)

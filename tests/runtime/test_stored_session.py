@@ -43,6 +43,7 @@ from perdure.core.event import (
 from perdure.core.event_erasure import NO_SUMMARY
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, ScriptedModel, call, calls
+from perdure.testing.store_contract_setup import store_session
 from perdure.toolkits.rewritten_task_list import StatedTask, Task, task_tools
 from tests.doubles import SECONDS, Held, crashed, log_of, of
 from tests.transcript import assert_valid
@@ -709,3 +710,18 @@ async def test_an_entry_of_a_call_without_all_results_is_no_message_yet():
     await crashed(store, "s", *events, MessageAdded(user("x"), run_id="r", path="child"))
     session = Agent(ScriptedModel(), store=store).session("s")
     assert [await session.find_message(seq) for seq in (2, 3, 4)] == [None, None, None]
+
+
+@pytest.mark.parametrize("session_id", ["a\nb", "a\x1b[2J"])
+async def test_no_run_creates_a_session_whose_id_has_control_characters(session_id):
+    store = MemoryStore()
+    with pytest.raises(ConfigError, match="session_id"):
+        await Agent(ScriptedModel("Hi."), store=store).session(session_id).run("x")
+    assert await store.info(session_id) is None
+
+
+async def test_a_session_that_has_such_an_id_already_is_run():
+    store = MemoryStore()
+    await store_session(store, "a\nb", "Hello.")
+    outcome = await Agent(ScriptedModel("Hi."), store=store).session("a\nb").run("x")
+    assert outcome.text == "Hi."

@@ -1,11 +1,12 @@
 """Mutants: small changes of the source that the tests have to notice."""
 
+import json
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from scripts import mutants
+from scripts import mutants, reached_lines
 from scripts.mutants import (
     ROOT,
     Finder,
@@ -168,7 +169,24 @@ def test_a_mutant_that_a_test_notices_is_killed_and_another_survives(project):
     assert format_trial(survived, source).splitlines()[1:] == ["    - def add(a, b=1):", "    + def add(a, b=2):"]
 
 
-def test_a_test_that_fails_anyway_kills_nothing(project):
+def test_tests_that_are_noted_to_reach_the_line_run_where_they_are_collected(project, monkeypatch):
+    monkeypatch.setattr(mutants, "FEW_TESTS", 0)
+    tests = ["tests/part/test_sums.py::test_it_adds", "tests/part/test_sums.py::test_it_is_broken"]
+    path = project / "tests" / "part" / "test_sums.py"
+    path.write_text(path.read_text("utf-8") + "\n\ndef test_it_is_broken():\n    assert False\n", encoding="utf-8")
+    digest = reached_lines.digest(project / "src/perdure/part/sums.py")
+    files = {"src/perdure/part/sums.py": {"digest": digest, "lines": {"2": [0, 1]}}}
+    notes = {"tests": [[tests[0], 0.2], [tests[1], 0.1]], "files": files}
+    (project / "build" / "reached").mkdir(parents=True)
+    (project / "build" / "reached" / "part.json").write_text(json.dumps(notes), encoding="utf-8")
+    default = next(each for each in find_mutants(project, ["part"]) if each.line == 1)
+    killed, survived = try_mutants([mutant_of(project, "== becomes !="), default], 1, project, quick=True)
+    assert (killed.verdict, killed.reason) == ("killed", tests[0])  # and not by the one that fails anyway
+    assert survived.verdict == "survived"
+
+
+def test_a_test_that_fails_anyway_kills_nothing(project, monkeypatch):
+    monkeypatch.setattr(mutants, "MOST_LEFT_OUT", 0)
     broken = project / "tests" / "part" / "test_sums.py"
     broken.write_text("def test_it_is_broken():\n    assert False\n", encoding="utf-8")
     (trial,) = try_mutants([mutant_of(project, "== becomes !=")], 1, project)

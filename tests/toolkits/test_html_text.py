@@ -79,3 +79,11 @@ def test_characters_that_nobody_sees_are_left_out():
 def test_a_deeply_nested_page_is_converted():
     assert text_of("<div>" * 50_000 + "deep").strip() == "deep"
     assert text_of("<ul><li>" * 2_000 + "deep").endswith("- deep")
+
+
+@pytest.mark.parametrize(
+    ("first", "last"), [(0x7F, 0x9F), (0x202A, 0x202E), (0x2060, 0x206F), (0xE0000, 0xE0FFF)], ids=hex
+)
+def test_each_character_that_is_not_seen_is_left_out_and_its_neighbours_are_not(first, last):
+    assert text_of(f"<p>a{chr(first)}{chr(last)}b</p>") == "ab"
+    assert text_of(f"<p>a{chr(last + 1)}b</p>") != "ab"

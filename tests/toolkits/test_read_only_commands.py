@@ -184,8 +184,21 @@ def test_git_contents_of_other_files_are_silent(folder):
     assert explain(folder, "git diff", insight=Insight(*map(str, range(3_000)))) != [""]
 
 
+@pytest.mark.parametrize(("count", "are_known"), [(1_999, True), (2_000, True), (2_001, False)])
+def test_the_files_that_git_shows_are_named_up_to_2000(folder, count, are_known):
+    (part,) = find_parts(folder, "git diff", insight=Insight(*map(str, range(count))))
+    assert part.reads_only
+    assert (part.reads is not None and f"{folder}/7" in part.reads) == are_known
+
+
 def test_a_list_of_checksums_may_name_any_file(folder):
     assert explain(folder, "sha256sum -c sums", "md5sum --check sums") == ["", ""]
+
+
+@pytest.mark.parametrize("name", ["grep", "egrep", "fgrep", "rg"])
+def test_an_option_with_another_value_leaves_the_pattern_to_the_first_operand(folder, name):
+    assert explain(folder, f"{name} -m 1 /etc/x in/a") != [""]
+    assert explain(folder, f"{name} -m 1 x /etc/passwd") == [""]
 
 
 @pytest.mark.parametrize("name", ["grep", "egrep", "fgrep", "rg"])

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.directives import Command, CommandFailed, Mentions, Rewrite, ShortCircuit, apply_directives
+from perdure.context.directives.apply import _replace_text
 from perdure.core.error import ConfigError
 from perdure.core.event import HookInvoked, SkillLoaded
 from perdure.core.message import Image, Message, Text, assistant, user
@@ -156,3 +157,9 @@ async def test_no_text_raises_and_what_was_typed_is_kept(tmp_path_factory, text)
     assert bool(said.original_text) == (said.parts != user(text).parts)
     plain = await apply_directives(user(text))
     assert plain.messages == (user(text),)
+
+
+def test_the_text_of_a_command_comes_before_images_where_there_was_no_text():
+    image = Image(b"x", "image/png")
+    assert _replace_text((image, image), "new") == (Text("new"), image, image)
+    assert _replace_text((image, Text("a"), image, Text("b")), "new") == (image, Text("new"), image)

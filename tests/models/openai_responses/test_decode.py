@@ -17,6 +17,7 @@ from perdure.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCall
 from perdure.core.message import StopReason, Text, Thinking, ToolCall, Usage
 from perdure.core.model import sanitize_reply
 from perdure.models.openai_responses import WIRE
+from perdure.models.openai_responses.output_item_builder import OutputItemBuilder
 from tests.models.openai_responses.speaking import PROFILE, completed, event, heard, reply, stream
 
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": '{"a":1}'}
@@ -329,3 +330,9 @@ def test_a_whole_answer_is_known_by_its_first_byte_whatever_it_calls_itself() ->
     decoder = WIRE.decoder(PROFILE, "text/event-stream")
     assert [*decoder.feed(data[:1]), *decoder.feed(data[1:])] == []
     assert next(iter(decoder.end())) == TextDelta("hi")
+
+
+def test_reasoning_that_was_not_streamed_is_announced_when_its_item_is_complete():
+    item = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}
+    assert list(OutputItemBuilder(2, "reasoning", {}).finish_item(item)) == [ThinkingDelta("Hm.", index=2)]
+    assert list(OutputItemBuilder(2, "reasoning", {}).finish_item({"type": "reasoning", "summary": []})) == []
