@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, Limits, Skip, ToolContext, after, before, tool, tool_from_schema
+from perdure import Agent, Limits, Permissions, Skip, ToolContext, after, allow, before, tool, tool_from_schema
 from perdure.core.event import ErrorRaised, MessageAdded, ToolFinished, ToolProgress, ToolsChanged, ToolStarted
 from perdure.core.message import Image, Status, StopReason, Text, ToolCall, ToolResult, parts_to_text
 from perdure.core.outcome import Outcome
@@ -778,3 +778,23 @@ async def test_what_a_tool_says_in_a_reply_with_words_keeps_the_words():
     outcome: Outcome[Any] = await Agent(model, tools=[look]).run("Go")
     assert outcome.messages[1].text == "I look."
     assert isinstance(MessageAdded(outcome.messages[1]).message.parts[1], ToolCall)
+
+
+async def test_a_call_whose_arguments_no_person_could_be_shown_does_not_run_although_nothing_is_left_to_ask():
+    ran: list[float] = []
+
+    @tool(permission=True)
+    async def sail(speed: float) -> str:
+        """Sail."""
+        ran.append(speed)
+        return "sailing"
+
+    def spoil(_call, arguments):
+        arguments["speed"] = float("nan")  # a number for Python, and none in JSON
+
+    model = ScriptedModel(call("sail", speed=4.0), "It was refused.")
+    outcome = await Agent(model, tools=[before(sail, spoil)], permission=Permissions(allow())).run("Sail.")
+    assert ran == []
+    (result,) = outcome.messages[2].tool_results
+    assert "invalid arguments for 'sail'" in result.text
+    assert outcome.text == "It was refused."
