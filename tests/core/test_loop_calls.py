@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -781,18 +782,18 @@ async def test_what_a_tool_says_in_a_reply_with_words_keeps_the_words():
 
 
 async def test_a_call_whose_arguments_no_person_could_be_shown_does_not_run_although_nothing_is_left_to_ask():
-    ran: list[float] = []
+    ran: list[object] = []
 
     @tool(permission=True)
-    async def sail(speed: float) -> str:
+    async def sail(speed: float, trip: UUID) -> str:
         """Sail."""
-        ran.append(speed)
+        ran.append((speed, trip))
         return "sailing"
 
     def spoil(_call, arguments):
-        arguments["speed"] = float("nan")  # a number for Python, and none in JSON
+        arguments.update(speed=float("nan"), trip=UUID(int=4))  # together, no JSON has them
 
-    model = ScriptedModel(call("sail", speed=4.0), "It was refused.")
+    model = ScriptedModel(call("sail", speed=4.0, trip=str(UUID(int=4))), "It was refused.")
     outcome = await Agent(model, tools=[before(sail, spoil)], permission=Permissions(allow())).run("Sail.")
     assert ran == []
     (result,) = outcome.messages[2].tool_results
