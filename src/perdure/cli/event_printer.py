@@ -90,29 +90,34 @@ class TextEventPrinter:
         self._streamed = False
 
     def _print_notice(self, event: Event) -> None:
-        """Print events that explain a delay or a change: retries, failovers, guardrails, errors."""
-        match event:
-            case RetryScheduled():
-                self._print_line(f"{event.error}: {event.message}; trying again in {event.delay_seconds:.1f} s")
-            case FailedOver():
-                self._print_line(f"{event.failed} failed ({event.error}); asking {event.next}")
-            case GuardrailTripped():
-                self._print_line(f"guardrail {event.guardrail} tripped ({event.count} times): {event.action}")
-            case ErrorRaised() if not event.where.startswith("tool "):  # those are printed with their results
-                self._print_line(f"{event.where}: {event.error}: {event.message}")
-            case Lagged():
-                self._print_line(f"{event.missed} events were not shown: output is too slow")
-            case SkillLoaded(name=name, source="user"):
-                self._print_line(f"skill {name} is loaded")
-            case Compacted(upto=upto):
-                self._print_line(f"the first {upto} messages are summarised for the model; the session keeps them")
-            case ValueKept() if line := format_tasks_or_notes(event):
-                self._print_line(line)
-            case _:
-                pass
+        if line := describe_notice(event):
+            self._print_line(line)
 
     def _print_line(self, text: str) -> None:
         self._screen.note(to_one_line(text, line_width(sys.stderr) or MAX_LINE))
+
+
+def describe_notice(event: Event) -> str:
+    """Return a line about an event that explains a delay or a change, such as a retry or an error; empty for others."""
+    match event:
+        case RetryScheduled():
+            return f"{event.error}: {event.message}; trying again in {event.delay_seconds:.1f} s"
+        case FailedOver():
+            return f"{event.failed} failed ({event.error}); asking {event.next}"
+        case GuardrailTripped():
+            return f"guardrail {event.guardrail} tripped ({event.count} times): {event.action}"
+        case ErrorRaised() if not event.where.startswith("tool "):  # those are printed with their results
+            return f"{event.where}: {event.error}: {event.message}"
+        case Lagged():
+            return f"{event.missed} events were not shown: output is too slow"
+        case SkillLoaded(name=name, source="user"):
+            return f"skill {name} is loaded"
+        case Compacted(upto=upto):
+            return f"the first {upto} messages are summarised for the model; the session keeps them"
+        case ValueKept():
+            return format_tasks_or_notes(event)
+        case _:
+            return ""
 
 
 def format_result(result: ToolResult) -> str:

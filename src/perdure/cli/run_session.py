@@ -16,7 +16,7 @@ from perdure.core.permission import as_question_gate, later
 from perdure.runtime.session import Session
 from perdure.stores import open_store
 
-from .agent_assembly import AgentParts, collect_agent_parts, resolve_store
+from .agent_assembly import AgentParts, check_sandbox_for_yolo, collect_agent_parts, resolve_store
 from .event_printer import JsonEventPrinter, TextEventPrinter
 from .line_input import LineReader
 from .perdure_home import build_session_not_found, describe_open_question, format_session_arguments
@@ -59,6 +59,8 @@ async def _run_attended(order: CommandOptions, screen: TerminalOutput, interrupt
     equipment = collect_agent_parts(
         order.agent if order.prompt is not None else await restore_agent_options(order.agent, order.session_id)
     )
+    if order.yolo:
+        check_sandbox_for_yolo(equipment.options["extensions"])
     if order.yes:
         risk = describe_missing_sandbox(equipment.options["extensions"])
         danger = f", commands too, and they run without a sandbox: {risk}" if risk else ""
@@ -72,17 +74,17 @@ async def _run_attended(order: CommandOptions, screen: TerminalOutput, interrupt
             screen.note(headings.pop(0))
         report(event)
         slots(event)
-        if question is not None and _can_ask_permission(event):
+        if question is not None and can_ask_permission(event):
             question.allow_asking(event)
 
     patience = 0.0 if question is None else float("inf")  # a person may take their time
-    gate = equipment.build_gate(question, yes=order.yes, wait=order.later)
+    gate = equipment.build_gate(question, yes=order.yes or order.yolo, wait=order.later)
     async with interrupts.wrap_agent(equipment.build_agent(permission=gate, answer_timeout_seconds=patience)) as agent:
         session = agent.session(order.session_id)
         slots = _build_question_handler(session, screen, order, keyboard if question is not None else None)
         code = 0
         for begin in await _plan_runs(session, order, equipment):
-            outcome = None if interrupts.is_interrupted else await _show_run(session, begin, show, interrupts)
+            outcome = None if interrupts.is_interrupted else await show_run(session, begin, show, interrupts)
             code = code or _report_outcome(outcome, interrupts, order.agent.store)
             if interrupts.is_interrupted:
                 break
@@ -93,7 +95,7 @@ async def _run_attended(order: CommandOptions, screen: TerminalOutput, interrupt
         return code
 
 
-def _can_ask_permission(event: Event) -> bool:
+def can_ask_permission(event: Event) -> bool:
     """Return True if a permission question can be shown now: this event asked it, or an earlier run left it open."""
     return isinstance(event, RunResumed) or (isinstance(event, QuestionAsked) and event.about == "permission")
 
@@ -145,7 +147,7 @@ async def _plan_runs(session: Session, order: CommandOptions, equipment: AgentPa
             begins.append(_build_resume(session, asked=bool(state.open_questions), unpark=order.unpark))
     if order.prompt is not None:
         prompt = user(order.prompt, metadata=order.agent.build_prompt_metadata(get_project_path()))
-        begins.append(lambda: session.run(prompt, **equipment.build_overrides(order)))
+        begins.append(lambda: session.run(prompt, output=order.schema, **equipment.build_overrides(order)))
     return begins
 
 
@@ -158,7 +160,7 @@ def _build_resume(session: Session, *, asked: bool, unpark: bool) -> StartRun:
     return lambda: session.resume(unpark=unpark)
 
 
-async def _show_run(session: Session, begin: StartRun, show: Show, interrupts: SignalHandler) -> Outcome[Any] | None:
+async def show_run(session: Session, begin: StartRun, show: Show, interrupts: SignalHandler) -> Outcome[Any] | None:
     """Show a run until it ends, and return its outcome; `None` when it was stopped before it began."""
     subscription = session.subscribe(backpressure=True)  # a slow terminal slows the run, and misses nothing
     run = asyncio.ensure_future(begin())

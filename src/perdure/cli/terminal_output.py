@@ -168,6 +168,11 @@ def can_ask_user() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def is_terminal() -> bool:
+    """Return True if standard input, output and error are all a terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()
+
+
 class TerminalSize(NamedTuple):
     """Columns and rows of a terminal."""
 
