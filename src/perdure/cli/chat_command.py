@@ -8,8 +8,14 @@ import click
 from perdure.core.error import ConfigError
 
 from .perdure_home import store_option
-from .run import add_agent_options, add_run_options, choose_session, offer_trust_at_terminal, split_tool_names
-from .run import take_agent_options
+from .run import (
+    add_agent_options,
+    add_run_options,
+    choose_session,
+    offer_trust_at_terminal,
+    split_tool_names,
+    take_agent_options,
+)
 from .terminal_output import is_terminal
 
 INSTALL = "pip install 'perdure[chat]'"
@@ -27,7 +33,7 @@ INSTALL = "pip install 'perdure[chat]'"
 @store_option
 @click.pass_context
 def chat(context: click.Context, /, *, last: bool, plain: bool, **options: Any) -> None:
-    """Chat with an agent. It is what `perdure` does without a command.
+    r"""Chat with an agent. It is what `perdure` does without a command.
 
     The agent is that of perdure run: it has its tools, project instructions, skills and permissions. Everything is
     saved as it happens: after a crash, or when you leave while it works, --continue goes on with the open run.

@@ -97,7 +97,7 @@ class TextEventPrinter:
         self._screen.note(to_one_line(text, line_width(sys.stderr) or MAX_LINE))
 
 
-def describe_notice(event: Event) -> str:
+def describe_notice(event: Event) -> str:  # noqa: PLR0911 - one for each kind of event
     """Return a line about an event that explains a delay or a change, such as a retry or an error; empty for others."""
     match event:
         case RetryScheduled():

@@ -51,7 +51,7 @@ async def _chat(order: CommandOptions) -> int:
     agent = parts.build_agent(permission=gate, answer_timeout_seconds=float("inf"))
     async with agent:
         session = agent.session(order.session_id)
-        chat = _PlainChat(session, parts, order, screen, keyboard, question)
+        chat = _PlainChat(session, parts, order, screen, question=question, keyboard=keyboard)
         await chat.run()
     if not parts.store.startswith("memory:"):
         screen.note(f"go on with: perdure --session {shorten_id(session.session_id)}")
@@ -62,7 +62,7 @@ class _PlainChat:
     """Reads prompts from the terminal, and prints the events of the runs that answer them."""
 
     def __init__(
-        self, session: Session[Any], parts: AgentParts, order: CommandOptions, screen: TerminalOutput,
+        self, session: Session[Any], parts: AgentParts, order: CommandOptions, screen: TerminalOutput, *,
         keyboard: LineReader, question: TerminalPermissionPrompt,
     ) -> None:  # fmt: skip
         self._session = session

@@ -74,7 +74,7 @@ def add_run_options(command: Any) -> Any:
             "--allow", multiple=True, metavar="TOOL[(TARGET)]",
             help="Allow such calls without asking, as in --allow 'bash(git *)'. Can be repeated.",
         ),
-        click.option("--tools", metavar="NAMES", help="Offer only these tools, separated by commas; \"\" for none."),
+        click.option("--tools", metavar="NAMES", help='Offer only these tools, separated by commas; "" for none.'),
         click.option("--role", metavar="NAME", help="Role of the agent: NAME.md in the folder roles."),
         click.option(
             "--model", "-m", metavar="PROVIDER:MODEL", help="Model to ask.  [default: PERDURE_MODEL, or see above]"

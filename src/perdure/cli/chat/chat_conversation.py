@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from perdure.cli.agent_assembly import AgentParts
 from perdure.cli.project_context import describe_unused_skills
@@ -12,12 +12,15 @@ from perdure.cli.session_choice import get_project_path
 from perdure.core.error import PerdureError, SessionBusy, ShuttingDown
 from perdure.core.event import Event, RunEnded, TurnEnded
 from perdure.core.fanout import Subscription
-from perdure.core.message import user
+from perdure.core.message import StopReason, assistant, user
 from perdure.core.outcome import Outcome
 from perdure.runtime.agent import Agent
 from perdure.runtime.overrides import Overrides
 from perdure.runtime.session import Session
 from perdure.runtime.session_report import SessionUsage
+
+CUT_OFF: Final = "(The user cancelled the reply here.)"
+"""Ends a partial reply that is kept in the conversation."""
 
 Show = Callable[[Event], Awaitable[None]]
 """Function that shows an event of the session."""
@@ -126,6 +129,7 @@ class ChatConversation:
             while self._has_steered and outcome is not None and outcome.status in {"done", "stopped"}:
                 self._has_steered = False
                 outcome = await self.session.wake(**self.overrides)
+            await self._keep_partial_reply(outcome)
             self._report(outcome)
         except ShuttingDown:
             pass
@@ -135,6 +139,18 @@ class ChatConversation:
             self._note(f"error: {error}")
         except Exception as error:  # noqa: BLE001 - the chat goes on after any error of a run
             self._note(f"error: unexpected error; please report it: {type(error).__name__}: {error}")
+
+    async def _keep_partial_reply(self, outcome: Outcome[Any] | None) -> None:
+        """Add the beginning of a reply that was cancelled to the conversation, so that the next prompt can refer to it.
+
+        The log has it in any case; the model would not be sent it again. A reply with calls is left out: they have no
+        results.
+        """
+        if outcome is None or outcome.status != "cancelled" or outcome.message is None:
+            return
+        partial = outcome.message
+        if partial.stop == StopReason.CANCELLED and partial.text.strip() and not partial.tool_calls:
+            await self.session.import_messages([assistant(f"{partial.text}\n\n{CUT_OFF}")])
 
     def _report(self, outcome: Outcome[Any] | None) -> None:
         if outcome is None:

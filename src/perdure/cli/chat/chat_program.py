@@ -139,6 +139,8 @@ class ChatProgram:
         if messages:
             self.screen.note(f"session {shorten_id(session.session_id)}, {len(messages)} messages; the last of them:")
             self.view.show_stored(_get_last_prompts(messages))
+        if (reply := (await session.read_state()).unsettled_reply) is not None:  # its calls have no results yet
+            self.view.show_stored([reply])
         await self.resume()
 
     async def resume(self, *, unpark: bool = False) -> bool:

@@ -31,7 +31,8 @@ class ChatTerminalOutput(TerminalOutput):
         self.note_rows(text.rstrip("\n"))
 
     def end_line(self) -> None:
-        """Do nothing: every row above the input is complete."""
+        """Print an empty row: the rows above are complete, and what follows has nothing to do with them."""
+        self._window.print_rows([""])
 
     def note(self, text: str) -> None:
         """Print a note of the chat: its rows are wrapped, and all but the first are indented."""

@@ -185,7 +185,7 @@ class ChatWindow:
     def _build_keys(self) -> KeyBindings:
         keys = KeyBindings()
         asking, typing = has_focus(self._answer_input), has_focus(self._input)
-        busy = Condition(lambda: self.is_busy())
+        busy = Condition(lambda: bool(self.is_busy()))  # it is set later
         keys.add("enter", filter=typing)(self._submit)
         keys.add("enter", filter=asking)(self._give_answer)
         keys.add("c-j", filter=typing)(lambda event: event.current_buffer.insert_text("\n"))

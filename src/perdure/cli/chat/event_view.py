@@ -84,7 +84,8 @@ class ChatEventView:
                 self._show_message(message)
             case ReplyDiscarded(reason=reason):
                 self._finish_reply()
-                self._note(f"the reply broke off ({reason})")
+                if reason != "CancelledError":  # that it was cancelled is said at the end of the run
+                    self._note(to_one_line(f"the reply broke off ({reason})"))
             case ToolStarted(call_id=call_id, name=name):
                 self._running[call_id] = describe_call(name, self._arguments.get(call_id, ""))
                 self._show_running()

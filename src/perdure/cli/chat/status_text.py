@@ -19,11 +19,10 @@ def format_status(
 
     Kept longest are the state, the tokens and the cost.
     """
-    spent = format_usage(usage)
-    parts = {"state": state, "spent": spent, "model": to_one_line(model), "session": to_one_line(session)}
-    for dropped in ((), ("session",), ("session", "model"), ("session", "model", "spent")):
-        kept = [text for name, text in parts.items() if text and name not in dropped]
-        line = separator.join(kept)
+    spent, name, number = format_usage(usage), to_one_line(model), to_one_line(session)
+    choices = ((state, spent, name, number), (state, spent, name), (state, spent), (state, format_usage_briefly(usage)))
+    for parts in choices:
+        line = separator.join([each for each in parts if each])
         if len(line) < columns:
             return line
     return state
@@ -38,6 +37,16 @@ def format_usage(usage: "SessionUsage | None") -> str:
     cached = f", {share:.0%} cached" if tokens.cache_read_tokens else ""
     cost = "" if usage.cost_usd is None else f" {format_cost(usage.cost_usd)}"
     return f"{shorten_count(tokens.input_tokens)} in{cached}, {shorten_count(tokens.output_tokens)} out{cost}"
+
+
+def format_usage_briefly(usage: "SessionUsage | None") -> str:
+    """Return tokens in and out, the cached share and the cost, for a narrow terminal."""
+    if usage is None or not usage.turns:
+        return ""
+    tokens = usage.usage
+    share = f" {tokens.cache_read_tokens / max(tokens.input_tokens, 1):.0%}" if tokens.cache_read_tokens else ""
+    cost = "" if usage.cost_usd is None else f" {format_cost(usage.cost_usd)}"
+    return f"{shorten_count(tokens.input_tokens)}/{shorten_count(tokens.output_tokens)}{share}{cost}"
 
 
 def format_cost(cost_usd: float) -> str:

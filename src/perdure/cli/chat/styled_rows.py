@@ -65,8 +65,8 @@ class RowRenderer:
         rows: list[str] = []
         for line in lines:
             style = _ADDED if line.startswith("+") else _REMOVED if line.startswith("-") else None
-            for row in wrap_text(escape_controls(line).expandtabs(4), self._width, len(indent)):
-                rows.append(indent + self._paint(row, style))
+            wrapped = wrap_text(escape_controls(line).expandtabs(4), self._width, len(indent))
+            rows += [indent + self._paint(row, style) for row in wrapped]
         return rows
 
     def render_lines(self, lines: Iterable[str], indent: str) -> list[str]:
