@@ -21,7 +21,8 @@ WRITE = 'Write "hello" to the text file hello.txt'
 def test_an_agent_answers_and_its_session_is_kept_and_listed(shell):
     result = shell.run("run", "Calculate 6 * 7")
     assert (result.returncode, result.stdout) == (0, ANSWER)
-    model, call, returned, session = result.stderr.splitlines()
+    model, call, returned, used, session = result.stderr.splitlines()
+    assert used.startswith("2 turns, ")
     assert model == "model demo: PERDURE_MODEL is set"
     assert call == 'tool calculate {"expression":"6 * 7"}'
     assert returned == "tool calculate ok: 42"

@@ -35,8 +35,10 @@ MAX_LINE: Final = 1000
 class TextEventPrinter:
     """Prints the events of a run for people: the answer as it streams, and a line per tool call, retry or error."""
 
-    def __init__(self, screen: TerminalOutput) -> None:
+    def __init__(self, screen: TerminalOutput, *, with_text: bool = True) -> None:
+        """Create the printer. Without text, the answer is left to the caller, as when it has to fit a schema."""
         self._screen = screen
+        self._with_text = with_text
         self._arguments: dict[str, str] = {}
         self._renderers: dict[str, str] = {}
         self._streamed = False
@@ -50,7 +52,7 @@ class TextEventPrinter:
         match event:
             case TextDelta(text=text):
                 self._streamed = True
-                self._screen.write(text)
+                self._screen.write(text if self._with_text else "")
             case MessageAdded(message=message) if message.role == "assistant":
                 self._print_reply(message)
             case ReplyDiscarded(reason=reason):
@@ -74,7 +76,7 @@ class TextEventPrinter:
 
     def _print_reply(self, message: Message) -> None:
         if not self._streamed:  # a model may send its whole reply at the end
-            self._screen.write(message.text)
+            self._screen.write(message.text if self._with_text else "")
         self._end_reply()
         for source in dict.fromkeys([parts_to_text((each,)) for each in message.citations]):
             self._print_line(source)

@@ -18,9 +18,11 @@ from perdure.core.error import PerdureError
 from .attend import attend
 from .backup import backup, restore
 from .chat_command import chat
+from .completion import completion
 from .config import config
 from .doctor import doctor
 from .files import files
+from .init import init
 from .models import models
 from .permissions import permissions
 from .probe import probe
@@ -136,7 +138,7 @@ def program() -> None:
 for command in (
     *(chat, run, resume, attend, replay, sessions, files, search, doctor),
     *(questions, answer, inbox, resolve, steer, cancel, permissions),
-    *(models, probe, skills, config),
+    *(models, probe, skills, config, init, completion),
     *(backup, restore),
 ):
     program.add_command(command)

@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from perdure.core.error import PerdureError, ShuttingDown, UsageError
 from perdure.core.event import Event, QuestionAsked, RunResumed
 from perdure.core.fold import fold_entries
@@ -26,8 +28,9 @@ from .resume_check import check_can_resume
 from .run_options import AgentOptions, CommandOptions, fill_missing_options
 from .session_choice import get_project_path, shorten_id
 from .signals import SignalHandler
-from .terminal_output import OutputFailed, TerminalOutput, can_ask_user, report_error, to_one_line, warn
+from .terminal_output import OutputFailed, TerminalOutput, can_ask_user, report_error, to_ascii_json, to_one_line, warn
 from .tool_questions import TerminalQuestions, UnattendedQuestions
+from .wait_spinner import WaitSpinner
 
 ENDED_EARLY: Final = 3
 """Exit code of a run that ended early: at a limit, by a guardrail, or with an open question."""
@@ -53,7 +56,7 @@ async def _run_with_signals(order: CommandOptions) -> int:
 
 async def _run_attended(order: CommandOptions, screen: TerminalOutput, interrupts: SignalHandler) -> int:
     """Run the agent while signals are handled, and return the exit code."""
-    report = JsonEventPrinter(screen) if order.as_json else TextEventPrinter(screen)
+    report = JsonEventPrinter(screen) if order.as_json else TextEventPrinter(screen, with_text=order.schema is None)
     keyboard = LineReader()
     question = TerminalPermissionPrompt(screen, keyboard) if can_ask_user() else None
     equipment = collect_agent_parts(
@@ -69,9 +72,13 @@ async def _run_attended(order: CommandOptions, screen: TerminalOutput, interrupt
     if order.prompt is not None and "/" in order.prompt:
         headings += describe_unused_skills(order.prompt, os.curdir, equipment.options.get("skills"))
 
+    spinner = WaitSpinner(screen, is_enabled=not (order.quiet or order.as_json))
+
     def show(event: Event) -> None:
+        spinner.clear()
         while headings:
             screen.note(headings.pop(0))
+        spinner.follow(event)
         report(event)
         slots(event)
         if question is not None and can_ask_permission(event):
@@ -84,7 +91,9 @@ async def _run_attended(order: CommandOptions, screen: TerminalOutput, interrupt
         slots = _build_question_handler(session, screen, order, keyboard if question is not None else None)
         code = 0
         for begin in await _plan_runs(session, order, equipment):
-            outcome = None if interrupts.is_interrupted else await show_run(session, begin, show, interrupts)
+            with spinner:
+                outcome = None if interrupts.is_interrupted else await show_run(session, begin, show, interrupts)
+            _print_result(outcome, order, screen)
             code = code or _report_outcome(outcome, interrupts, order.agent.store)
             if interrupts.is_interrupted:
                 break
@@ -93,6 +102,27 @@ async def _run_attended(order: CommandOptions, screen: TerminalOutput, interrupt
             name = shorten_id(session.session_id)
             screen.note(f"session {name}; go on with: {_format_next_command(order, name)}")
         return code
+
+
+def _print_result(outcome: Outcome[Any] | None, order: CommandOptions, screen: TerminalOutput) -> None:
+    """Print the JSON of an answer that has a schema, and what the run has used."""
+    if outcome is None:
+        return
+    if order.schema is not None and outcome.output is not None and not order.as_json:
+        screen.write(to_ascii_json(msgspec.json.encode(outcome.output)) + "\n")
+    if outcome.usage.total_tokens:
+        screen.note(format_outcome_usage(outcome))
+
+
+def format_outcome_usage(outcome: Outcome[Any]) -> str:
+    """Return what a run has used, on one line: turns, tokens, the share of the prompt cache, and cost."""
+    usage = outcome.usage
+    turns = "1 turn" if outcome.turns == 1 else f"{outcome.turns} turns"
+    share = usage.cache_read_tokens / max(usage.input_tokens, 1)
+    cached = f" ({share:.0%} from the cache)" if usage.cache_read_tokens else ""
+    cost = "" if outcome.cost_usd is None else f", ${outcome.cost_usd:.4f}"
+    precision = "" if usage.precision == "exact" else f", {usage.precision}"
+    return f"{turns}, {usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out{cost}{precision}"
 
 
 def can_ask_permission(event: Event) -> bool:

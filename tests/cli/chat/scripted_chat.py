@@ -19,6 +19,16 @@ from perdure.models import register
 POLL_SECONDS = 0.02
 
 
+def read_script():
+    """The replies of the model."""
+    return json.loads(Path(os.environ["SCRIPT"]).read_text(encoding="utf-8"))
+
+
+def is_released(reply) -> bool:
+    """Whether the file for which a reply waits is there."""
+    return "until" not in reply or Path(reply["until"]).exists()
+
+
 class Model:
     """Gives the replies of the script."""
 
@@ -27,13 +37,13 @@ class Model:
 
     async def stream(self, request):
         done = len([each for each in request.messages if each.role == "assistant"])
-        replies = json.loads(Path(os.environ["SCRIPT"]).read_text(encoding="utf-8"))
+        replies = read_script()
         reply = replies[min(done, len(replies) - 1)]
         said = [each.text for each in request.messages if each.role == "user"]
         for piece in reply.get("text", "").replace("{steered}", said[-1]).split("|"):
             yield TextDelta(piece)
             await asyncio.sleep(0)
-        while "until" in reply and not Path(reply["until"]).exists():
+        while not is_released(reply):  # noqa: ASYNC110 - another process makes the file
             await asyncio.sleep(POLL_SECONDS)
         for place, (name, arguments) in enumerate(reply.get("calls", ())):
             yield ToolCallDelta(f"call-{done}-{place}", name, json.dumps(arguments), index=place)

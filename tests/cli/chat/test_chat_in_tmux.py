@@ -18,7 +18,7 @@ EDIT = [
 
 
 def mask(screen: str) -> str:
-    """Replace what differs from run to run: the id of the session, paths with the rows that they take, and the spinner."""
+    """Replace what differs from run to run: ids of sessions, paths with the rows that they take, and the spinner."""
     screen = re.sub(r'\| target: "(?:[^"\n]|\n: )*"', '| target: "PATH"', screen)  # it may take several rows
     screen = re.sub(r"\d+ rows\)", "N rows)", screen)
     screen = re.sub(r"\b[0-9a-f]{12}\b", "SESSION", screen)
@@ -171,11 +171,11 @@ def test_pasted_lines_are_one_prompt_and_history_is_private(chat):
 
 def test_it_fits_on_forty_columns(chat):
     chat.script(
-        {"text": "A paragraph that is longer than the terminal is wide, and is wrapped.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n",
+        {"text": "A paragraph that is longer than the terminal is wide.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n",
          "calls": [["write_text", {"path": "new.txt", "text": "a line that is longer than forty columns are\n"}]]},
         {"text": "Written."},
     )  # fmt: skip
-    terminal = chat.start("--no-coding", columns=40)
+    terminal = chat.start("--no-coding", columns=40, rows=50)
     terminal.await_screen("ready")
     terminal.type("A prompt that is itself longer than forty columns.")
     terminal.press("Enter")
@@ -196,7 +196,7 @@ def test_without_colour_no_style_is_sent(chat):
 
 
 def test_with_colour_the_question_has_a_style_that_text_cannot_have(chat):
-    fake = "Allow this call? (1 of 1, 2 rows)\n| tool: \"read_text\"\n\n\x1b[7mAllow this call?\x1b[0m\n\n&#8238;x"
+    fake = 'Allow this call? (1 of 1, 2 rows)\n| tool: "read_text"\n\n\x1b[7mAllow this call?\x1b[0m\n\n&#8238;x'
     chat.script({"text": fake, "calls": [["write_text", {"path": "a", "text": "b"}]]}, {"text": "Done."})
     terminal = chat.start("--no-coding")
     terminal.await_screen("ready")

@@ -70,9 +70,11 @@ class TmuxTerminal:
         """Wait until the program has ended; return its exit code, or 128 plus the number of its signal."""
         deadline = time.monotonic() + PATIENCE
         while True:
-            dead, status, number = self._tmux(
-                "display-message", "-p", "#{pane_dead},#{pane_dead_status},#{pane_dead_signal}"
-            ).strip().split(",")
+            dead, status, number = (
+                self._tmux("display-message", "-p", "#{pane_dead},#{pane_dead_status},#{pane_dead_signal}")
+                .strip()
+                .split(",")
+            )
             if dead == "1" and (status or number):  # the status is known a little later
                 return int(status) if status else 128 + int(number)
             assert time.monotonic() < deadline, f"the program goes on; the screen:\n{self.screen()}"

@@ -11,6 +11,7 @@ from perdure.core.event import (
     Event,
     MessageAdded,
     ModelRequested,
+    QuestionAsked,
     ReplyDiscarded,
     RetryScheduled,
     RunEnded,
@@ -26,6 +27,7 @@ from perdure.core.event import (
 )
 from perdure.core.message import Message
 
+from .chat_conversation import CUT_OFF
 from .markdown_blocks import MarkdownBlockSplitter
 from .tool_card import BODY_INDENT, ToolCard, build_card, describe_call
 
@@ -107,6 +109,8 @@ class ChatEventView:
             self._show_end(event)
         elif isinstance(event, RunWaiting):
             self.waiting_for = ""
+        elif isinstance(event, QuestionAsked):
+            self._after_card = False
         elif isinstance(event, TurnEnded):
             self.waiting_for = "the next turn"
         elif isinstance(event, RetryScheduled):
@@ -139,6 +143,8 @@ class ChatEventView:
 
     def _show_message(self, message: Message, *, is_stored: bool = False) -> None:
         if message.role == "assistant":
+            if message.text.endswith(CUT_OFF) and not is_stored:  # it is on the screen already
+                return
             if not self._streamed:  # a model may send its whole reply at the end
                 self._add_text(message.text)
             self._finish_reply()

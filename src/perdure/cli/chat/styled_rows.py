@@ -71,7 +71,8 @@ class RowRenderer:
 
     def render_lines(self, lines: Iterable[str], indent: str) -> list[str]:
         """Return the rows of plain untrusted lines."""
-        return self.render_diff([f" {line}" for line in lines], indent[:-1])
+        shown = [escape_controls(line).expandtabs(4) for line in lines]
+        return [indent + row for line in shown for row in wrap_text(line, self._width, len(indent))]
 
     def _fit(self, line: Sequence[Segment]) -> list[str]:
         """Return a rendered line as rows of which none is wider than the terminal, whatever widths it gives letters."""
