@@ -1,4 +1,4 @@
-"""`perdure init`: create the files of a project, each with comments: instructions, configuration, a skill and a test."""
+"""`perdure init`: create the files of a project: instructions, configuration, a sample skill and a sample test."""
 
 # ruff: noqa: PTH103, PTH112, PTH118, PTH120, PTH123 - pathlib would cost every start milliseconds
 import os

@@ -107,7 +107,7 @@ def _report_exception(error: Exception) -> int:
 
 
 def _usage_message(error: click.ClickException) -> str:
-    message = error.format_message().rstrip(".")
+    message = error.format_message().rstrip(".?")
     context = error.ctx if isinstance(error, click.UsageError) else None
     hint = f"; see '{context.command_path} --help'" if context else ""
     return f"{message[:1].lower()}{message[1:]}{hint}"

@@ -66,7 +66,7 @@ def add_run_options(command: Any) -> Any:
         click.option("--limit-cost", type=above_zero, metavar="USD", help="End the run when it has cost this much."),
         click.option("--limit-tokens", type=positive, metavar="N", help="End the run after N tokens, in and out."),
         click.option(
-            "--limit-turns", "--max-turns", "max_turns", type=positive, metavar="N",
+            "--max-turns", "--limit-turns", "max_turns", type=positive, metavar="N",
             help="End the run after N replies of the model.",
         ),
         click.option("--yolo", is_flag=True, help="Like --yes, but only if commands run in a sandbox."),

@@ -240,3 +240,47 @@ def test_a_terminal_without_a_cursor_gets_plain_lines(chat):
     terminal.type("/quit")
     terminal.press("Enter")
     assert terminal.await_end() == 0
+
+
+def test_every_command_says_what_it_does(chat):
+    skill = chat.project / ".agents" / "skills" / "knots"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: knots\ndescription: How to tie.\n---\nTie a bowline.\n")
+    (chat.project / "roles").mkdir()
+    (chat.project / "roles" / "mate.md").write_text("---\nname: mate\ndescription: Knows the ship.\n---\nBe brief.\n")
+    chat.script({"text": "First."}, {"text": "Second."})
+    terminal = chat.start("--session", "plan", rows=60)
+    terminal.await_screen("ready")
+    terminal.type("Begin.")
+    terminal.press("Enter")
+    terminal.await_screen("First.", "ready |")
+    for command, answer in {
+        "/help": "| /model: show or change the model",
+        "/tools": "| calculate: ",
+        "/skills": "- there are no skills",
+        "/role": "| mate: Knows the ship.",
+        "/role mate": "- the next run has the role mate",
+        "/role cook": "error: ",
+        "/model demo": "- the next model is demo",
+        "/model nobody:x": "error: unknown model provider 'nobody'",
+        "/model scripted:y": "- the next model is scripted:y",
+        "/permissions": "| none: there are no rules and no grants",
+        "/permissions revoke g": "error: there is no grant 'g'",
+        "/compact": "too short to compact",
+        "/undo": "- there is nothing to undo",
+        "/show": "error: there is no such tool result",
+        "/copy": "- 6 characters were sent to the clipboard",
+        "/walk": "error: there is no command or skill /walk",
+        "/session": "- session plan, ",
+        "/fork 1": "- this is a fork, ",
+    }.items():
+        terminal.type(f"{command} " if " " not in command else command)
+        terminal.press("Enter")
+        terminal.await_screen(answer)
+    terminal.await_screen("> Begin.\nready")  # the prompt that was left out can be changed and sent
+    terminal.press("Enter")
+    terminal.await_screen("First.\n>", "ready |")
+    terminal.type("/quit ")
+    terminal.press("Enter")
+    assert terminal.await_end() == 0
+    assert "go on with: perdure --session" in terminal.screen()

@@ -1,6 +1,7 @@
 """A terminal in tmux: a program runs in it, keys are sent to it, and its screen is read. Every wait is bounded."""
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -24,10 +25,11 @@ class TmuxTerminal:
     def start(self, columns: int, rows: int) -> None:
         """Start the program; its last screen stays when it ends."""
         term = self._environment["TERM"]  # tmux sets another one in the terminal
-        quoted = "exec " + shlex.join([*(["env", "TERM=dumb"] if term == "dumb" else []), *self._command])
+        command = shlex.join([*(["env", "TERM=dumb"] if term == "dumb" else []), *self._command])
+        quoted = f"{command}; echo exit $?; exec cat"
         self._tmux(
             "new-session", "-d", "-x", str(columns), "-y", str(rows), quoted,
-            ";", "set-option", "-g", "remain-on-exit", "on", ";", "set-option", "-g", "set-clipboard", "on",
+            ";", "set-option", "-g", "set-clipboard", "on",
         )  # fmt: skip
 
     def screen(self, *options: str) -> str:
@@ -63,22 +65,16 @@ class TmuxTerminal:
 
     def kill_program(self) -> None:
         """Kill the program as by a power cut, and wait until it is gone."""
-        os.kill(int(self._tmux("display-message", "-p", "#{pane_pid}")), signal.SIGKILL)
-        self.await_end()
+        shell = self._tmux("display-message", "-p", "#{pane_pid}").strip()
+        (program,) = Path(f"/proc/{shell}/task/{shell}/children").read_text(encoding="ascii").split()
+        os.kill(int(program), signal.SIGKILL)
+        assert self.await_end() == 128 + signal.SIGKILL
 
     def await_end(self) -> int:
-        """Wait until the program has ended; return its exit code, or 128 plus the number of its signal."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            dead, status, number = (
-                self._tmux("display-message", "-p", "#{pane_dead},#{pane_dead_status},#{pane_dead_signal}")
-                .strip()
-                .split(",")
-            )
-            if dead == "1" and (status or number):  # the status is known a little later
-                return int(status) if status else 128 + int(number)
-            assert time.monotonic() < deadline, f"the program goes on; the screen:\n{self.screen()}"
-            time.sleep(POLL_SECONDS)
+        """Wait until the program has ended, and return its exit code, which the shell around it prints."""
+        found = re.search(r"(?m)^exit (\d+)$", self.await_screen("\nexit "))
+        assert found is not None
+        return int(found[1])
 
     def close(self) -> None:
         """End the server and the program in it."""

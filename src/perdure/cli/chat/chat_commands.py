@@ -208,7 +208,8 @@ class ChatCommands:
                 await self._find_end_before(left_out.run_id),
                 left_out.message.original_text or left_out.message.text,
             )
-        await self._program.open_session(await session.fork(at=at))
+        is_empty = at == 0  # nothing is left of the session
+        await self._program.open_session(self._chat.agent.session() if is_empty else await session.fork(at=at))
         self._note(f"this is a fork, {shorten_id(self._chat.session.session_id)}; files are as they were")
         self._program.window.set_input(text)
 

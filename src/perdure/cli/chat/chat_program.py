@@ -77,6 +77,8 @@ class ChatProgram:
         self._conversation: ChatConversation | None = None
         self._questions: TerminalQuestions | None = None
         self._resumed_with_permission_question = False
+        self._is_open = asyncio.Event()
+        """Set once the first session is open: what is typed before waits for it."""
         self._ticks = 0
         self._working: set[asyncio.Task[None]] = set()
 
@@ -131,6 +133,8 @@ class ChatProgram:
             self.screen.note("--yes: every tool call is made without asking")
         self.screen.note("type a prompt; /help lists the commands, Esc cancels, Ctrl-C twice leaves")
         await self.open_session(self.conversation.session)
+        self._is_open.set()
+        self.window.redraw()
 
     async def open_session(self, session: Session[Any]) -> None:
         """Make a session the current one: show the end of its conversation, and go on with an open run."""
@@ -216,6 +220,7 @@ class ChatProgram:
         text = text.strip("\n")
         if not text.strip():
             return
+        await self._is_open.wait()
         try:
             if self._commands is not None and await self._commands.call(text):
                 return
@@ -241,7 +246,7 @@ class ChatProgram:
 
     def _format_status(self) -> str:
         conversation = self._conversation
-        if conversation is None:
+        if conversation is None or not (self._is_open.is_set() or conversation.is_running):
             return "starting"
         state = "ready"
         if conversation.is_running:

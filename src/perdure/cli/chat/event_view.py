@@ -84,6 +84,8 @@ class ChatEventView:
                 self.waiting_for = f"the model {to_one_line(model)}".rstrip()
             case MessageAdded(message=message):
                 self._show_message(message)
+            case ReplyDiscarded(aside=True):
+                pass  # it was no part of the conversation
             case ReplyDiscarded(reason=reason):
                 self._finish_reply()
                 if reason != "CancelledError":  # that it was cancelled is said at the end of the run

@@ -92,7 +92,8 @@ def list_mentionable_files(folder: str) -> list[str]:
     """Return the files below a folder that `@file` can name, as relative paths: without what git ignores."""
     from itertools import islice
 
-    from perdure.files.jail import FileRefused, Jail
+    from perdure.files.confined_folder import FileRefused
+    from perdure.files.jail import Jail
     from perdure.files.tree_walk import walk_files
 
     try:

@@ -79,6 +79,8 @@ class RowRenderer:
         room = self._width - len(INDENT)
         cleaned = [(_replace_invisible(each.text), each.style) for each in line if not each.control]
         text = "".join([piece for piece, _ in cleaned])
+        if not text.strip():
+            return [""]
         if measure_text(text) > room:
             return [INDENT + row for row in wrap_text(text.rstrip(), self._width, len(INDENT))]
         return [INDENT + "".join([self._paint(piece, style) for piece, style in cleaned]).rstrip()]
