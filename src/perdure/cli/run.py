@@ -227,13 +227,13 @@ def _read_schema(given: str | None) -> dict[str, Any] | None:
 
     try:
         text = given if given.lstrip().startswith("{") else _read_file(given)
-        schema: Any = msgspec.json.decode(text)
+        schema = msgspec.json.decode(text, type=dict[str, Any])
     except (OSError, UnicodeDecodeError) as error:
         raise click.UsageError(f"--schema {given!r} cannot be read: {error}; give JSON, or a file of it") from error
+    except msgspec.ValidationError as error:
+        raise click.UsageError(f"--schema {given!r} is no JSON Schema; give an object") from error
     except msgspec.DecodeError as error:
         raise click.UsageError(f"--schema {given!r} is not JSON: {error}") from error
-    if not isinstance(schema, dict):
-        raise click.UsageError(f"--schema {given!r} is no JSON Schema; give an object")
     return schema
 
 

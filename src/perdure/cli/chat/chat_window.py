@@ -188,14 +188,14 @@ class ChatWindow:
         busy = Condition(lambda: bool(self.is_busy()))  # it is set later
         keys.add("enter", filter=typing)(self._submit)
         keys.add("enter", filter=asking)(self._give_answer)
-        keys.add("c-j", filter=typing)(lambda event: event.current_buffer.insert_text("\n"))
-        keys.add("escape", "enter", filter=typing)(lambda event: event.current_buffer.insert_text("\n"))
-        keys.add("escape", filter=busy, eager=True)(lambda _: self.on_escape())
+        keys.add("c-j", filter=typing)(_begin_line)
+        keys.add("escape", "enter", filter=typing)(_begin_line)
+        keys.add("escape", filter=busy, eager=True)(_ignoring_event(self._call_on_escape))
         keys.add("tab", filter=typing)(self._complete)
-        keys.add("c-o")(lambda _: self.on_unfold())
+        keys.add("c-o")(_ignoring_event(self._call_on_unfold))
         keys.add("c-c", eager=True)(self._interrupt)
-        keys.add("c-d", filter=asking)(lambda _: self._resolve_answer(None))
-        keys.add("c-d", filter=typing & Condition(lambda: not self._input.text))(lambda _: self.close())
+        keys.add("c-d", filter=asking)(_ignoring_event(lambda: self._resolve_answer(None)))
+        keys.add("c-d", filter=typing & Condition(lambda: not self._input.text))(_ignoring_event(self.close))
         self._input.on_text_changed += self._forget_interrupt
         self._answer_input.on_text_changed += self._forget_interrupt
         return keys
@@ -227,6 +227,12 @@ class ChatWindow:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(text)
 
+    def _call_on_escape(self) -> None:
+        self.on_escape()
+
+    def _call_on_unfold(self) -> None:
+        self.on_unfold()
+
     def _interrupt(self, event: KeyPressEvent) -> None:
         """Handle Ctrl-C: the first clears what is typed and says how to leave, the second leaves."""
         if self._leaves_at_interrupt:
@@ -239,3 +245,16 @@ class ChatWindow:
     def _forget_interrupt(self, buffer: Buffer) -> None:
         if buffer.text:
             self._leaves_at_interrupt = False
+
+
+def _begin_line(event: KeyPressEvent) -> None:
+    event.current_buffer.insert_text("\n")
+
+
+def _ignoring_event(work: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
+    """Return a handler for a key that calls a function without the event."""
+
+    def handle(_: KeyPressEvent) -> None:
+        work()
+
+    return handle

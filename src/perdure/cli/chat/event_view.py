@@ -84,19 +84,10 @@ class ChatEventView:
                 self.waiting_for = f"the model {to_one_line(model)}".rstrip()
             case MessageAdded(message=message):
                 self._show_message(message)
-            case ReplyDiscarded(aside=True):
-                pass  # it was no part of the conversation
-            case ReplyDiscarded(reason=reason):
-                self._finish_reply()
-                if reason != "CancelledError":  # that it was cancelled is said at the end of the run
-                    self._note(to_one_line(f"the reply broke off ({reason})"))
-            case ToolStarted(call_id=call_id, name=name):
-                self._running[call_id] = describe_call(name, self._arguments.get(call_id, ""))
-                self._show_running()
-            case ToolProgress(call_id=call_id, name=name, data=data) if isinstance(data, str):
-                last = data.strip().rsplit("\n", 1)[-1]
-                self._running[call_id] = f"{describe_call(name, self._arguments.get(call_id, ''))}: {last}"
-                self._show_running()
+            case ReplyDiscarded():
+                self._show_discarded(event)
+            case ToolStarted() | ToolProgress():
+                self._show_running(event)
             case ToolFinished():
                 await self._show_result(event)
             case _:
@@ -119,6 +110,13 @@ class ChatEventView:
             self.waiting_for = f"the next attempt, after {to_one_line(event.error)}"
         if line := describe_notice(event):
             self._note(to_one_line(line))
+
+    def _show_discarded(self, event: ReplyDiscarded) -> None:
+        if event.aside:  # it was no part of the conversation
+            return
+        self._finish_reply()
+        if event.reason != "CancelledError":  # that it was cancelled is said at the end of the run
+            self._note(to_one_line(f"the reply broke off ({event.reason})"))
 
     def _show_end(self, event: RunEnded) -> None:
         if event.status == "cancelled":
@@ -188,7 +186,12 @@ class ChatEventView:
 
     # -- tools ---------------------------------------------------------------------------------------------------------
 
-    def _show_running(self) -> None:
+    def _show_running(self, event: ToolStarted | ToolProgress) -> None:
+        """Show which calls are in progress; of one that reports text, the last line."""
+        about = describe_call(event.name, self._arguments.get(event.call_id, ""))
+        if isinstance(event, ToolProgress) and isinstance(event.data, str):
+            about = f"{about}: {event.data.strip().rsplit(chr(10), 1)[-1]}"
+        self._running[event.call_id] = about
         self.waiting_for = "; ".join([to_one_line(each) for each in self._running.values()])
         self._window.redraw()
 
