@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.cli.chat.conftest import check_screen
+from tests.coming_from.shows import shows
 
 pytestmark = [pytest.mark.needs("tmux"), pytest.mark.packages("prompt_toolkit", "rich")]
 
@@ -88,6 +89,7 @@ def test_escape_cancels_and_keeps_the_partial_turn(chat):
     assert "The first half, and" in seen
 
 
+@shows("glue", "package cmd/glue/tui")
 def test_a_killed_chat_goes_on_with_its_run_and_its_question(chat):
     chat.script({"calls": [["write_text", {"path": "new.txt", "text": "hello\n"}]]}, {"text": "Written."})
     first = chat.start("--no-coding")
