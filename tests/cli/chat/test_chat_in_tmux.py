@@ -286,3 +286,13 @@ def test_every_command_says_what_it_does(chat):
     terminal.press("Enter")
     assert terminal.await_end() == 0
     assert "go on with: perdure --session" in terminal.screen()
+
+
+def test_with_yolo_nothing_is_asked(chat):
+    chat.script({"calls": [["write_text", {"path": "new.txt", "text": "hello"}]]}, {"text": "Written."})
+    terminal = chat.start("--no-coding", "--yolo")
+    terminal.await_screen("every tool call is made without asking", "ready")
+    terminal.type("Write it.")
+    terminal.press("Enter")
+    assert "Allow this call?" not in terminal.await_screen("Written.", "ready |")
+    assert (chat.project / "new.txt").read_text() == "hello"

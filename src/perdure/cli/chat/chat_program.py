@@ -2,16 +2,15 @@
 
 import asyncio
 import logging
-import os
-import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from perdure.cli.agent_assembly import AgentParts, collect_agent_parts
+from perdure.cli.agent_assembly import AgentParts, check_sandbox_for_yolo, collect_agent_parts
 from perdure.cli.perdure_home import format_session_arguments, get_home_file_path
 from perdure.cli.permission_prompt import TerminalPermissionPrompt
+from perdure.cli.project_context import describe_missing_sandbox
 from perdure.cli.run_options import CommandOptions
 from perdure.cli.run_session import restore_agent_options
 from perdure.cli.session_choice import shorten_id
@@ -50,10 +49,12 @@ def run_chat(order: CommandOptions) -> int:
 async def _run_with_signals(order: CommandOptions) -> int:
     wish = order.agent if order.session_id is None else await restore_agent_options(order.agent, order.session_id)
     parts = collect_agent_parts(wish)
+    if order.yolo:
+        check_sandbox_for_yolo(parts.options["extensions"])
     order = replace(order, agent=wish)
     with SignalHandler(lambda _: None) as interrupts:
         program = ChatProgram(order, parts, interrupts)
-        gate = parts.build_gate(program.permission, yes=order.yes)
+        gate = parts.build_gate(program.permission, yes=order.yes or order.yolo)
         built = parts.build_agent(permission=gate, answer_timeout_seconds=float("inf"))
         async with interrupts.wrap_agent(built) as agent:
             return interrupts.exit_with(await program.run(agent))
@@ -129,8 +130,10 @@ class ChatProgram:
         self.screen.note(f"model {model.model}{f': {model.reason}' if model.reason else ''}")
         for each in self._parts.notes:
             self.screen.note(to_one_line(each))
-        if self._order.yes:
-            self.screen.note("--yes: every tool call is made without asking")
+        if self._order.yes or self._order.yolo:
+            risk = describe_missing_sandbox(self._parts.options["extensions"])
+            danger = f", commands too, and they run without a sandbox: {risk}" if risk else ""
+            self.screen.note(f"every tool call is made without asking{danger}")
         self.screen.note("type a prompt; /help lists the commands, Esc cancels, Ctrl-C twice leaves")
         await self.open_session(self.conversation.session)
         self._is_open.set()
@@ -292,8 +295,3 @@ def _get_last_prompts(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the end of a conversation: the last prompts, and everything after the first of them."""
     prompts = [place for place, each in enumerate(messages) if each.role == "user" and not each.origin]
     return messages[prompts[-_SHOWN_PROMPTS] if len(prompts) >= _SHOWN_PROMPTS else 0 :]
-
-
-def check_terminal() -> bool:
-    """Return True if the terminal can draw the chat; on one that cannot move its cursor, it is plain lines."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in {"", "dumb", "unknown"}
