@@ -85,8 +85,7 @@ def build_completion_script(shell: str) -> str:
     """Return the script that makes a shell ask `perdure` for completions."""
     from click.shell_completion import ShellComplete, get_completion_class
 
-    from .main import program
-
+    program = click.get_current_context().find_root().command
     found = get_completion_class(shell)
     assert found is not None  # noqa: S101 - click has these three
     return ShellComplete.source(found(program, {}, "perdure", _VARIABLE)).strip()  # without looking at a version
