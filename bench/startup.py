@@ -6,6 +6,7 @@ Bytecode is compiled before anything is measured, as it is on every start of a p
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires
 
@@ -22,10 +23,55 @@ BELOW = "import asyncio, msgspec"
 BARE = "pass"
 
 
+HELP = "import sys; sys.argv[1:] = ['--help']; from perdure.cli.main import main; main()"
+FIRST_REQUEST = """
+import os, sys
+from perdure.models import register
+
+class Model:
+    def __init__(self, name): pass
+    async def stream(self, request):
+        os._exit(0)
+        yield
+
+register('stop', Model)
+sys.argv[1:] = ['run', '--model', 'stop:x', '--store', 'memory:', 'hi']
+from perdure.cli.main import main
+main()
+"""
+"""`perdure run` up to its first request to the model, where the process ends."""
+FIRST_PROMPT = """
+import os, pty, sys
+ours, theirs = pty.openpty()
+if os.fork():
+    os.close(theirs)
+    seen = b''
+    while b'ready' not in seen:
+        seen += os.read(ours, 65536)
+    os.close(ours)
+    os.wait()
+else:
+    os.setsid()
+    for number in (0, 1, 2):
+        os.dup2(theirs, number)
+    os.environ.update(TERM='xterm', PERDURE_MODEL='demo')
+    os.execv(sys.executable, [sys.executable, '-m', 'perdure', '--store', 'memory:'])
+"""
+"""The chat up to its first prompt, at a terminal that is closed then; the interpreter around it is included."""
+
+
 def cpu_ms(code: str) -> float:
-    """The CPU time of a fresh interpreter that runs this code, from its start to its end."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    process = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    """The CPU time of a fresh interpreter that runs this code, from its start to its end, its children included."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PERDURE"))}
+    with tempfile.TemporaryDirectory() as home:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], env={**environment, "PERDURE_HOME": home}, cwd=home, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL if code == FIRST_REQUEST else None,
+        )  # fmt: skip
+        return _wait_ms(process, code)
+
+
+def _wait_ms(process: "subprocess.Popen[bytes]", code: str) -> float:
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
@@ -60,8 +106,8 @@ def distributions(name: str) -> set[str]:
 
 
 def figures(effort: Effort) -> Iterator[Figure]:
-    """Imports, in CPU time over a bare interpreter, and the number of distributions."""
-    took = over_bare_ms((PACKAGE, NAMES, LOOP, BELOW), effort.starts)
+    """Imports and commands, in CPU time over a bare interpreter, and the number of distributions."""
+    took = over_bare_ms((PACKAGE, NAMES, LOOP, BELOW, HELP, FIRST_REQUEST, FIRST_PROMPT), effort.starts)
     for code, explanation in (
         (PACKAGE, "the package alone; names are imported on first use"),
         (NAMES, "the import of every program; asyncio is most of it"),
@@ -84,6 +130,18 @@ def figures(effort: Effort) -> Iterator[Figure]:
         budget=30,
         detail=f"`{BELOW}` {took[BELOW]:.0f}",
     )
+    for name, code, budget, explanation in (
+        ("`perdure --help`", HELP, 150, "the whole command"),
+        ("`perdure run` to its first request", FIRST_REQUEST, 350, "with the agent assembled, and a session in memory"),
+        (
+            "the chat to its first prompt",
+            FIRST_PROMPT,
+            500,
+            "at a terminal that is closed then, so its end is included",
+        ),
+    ):
+        about = f"CPU of a fresh interpreter over a bare one, the best of {effort.starts}; {explanation}"
+        yield Figure(name, took[code], "ms", about, budget=budget)
     brought = distributions("perdure")
     yield Figure(
         "distributions installed",

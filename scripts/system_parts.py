@@ -64,6 +64,7 @@ PARTS: dict[str, Part] = {
     "pgbouncer": Part(package="pgbouncer", present=lambda: pgbouncer_program() is not None),
     "postgres": Part(package="postgresql", present=lambda: postgres_folder() is not None),
     "ripgrep": Part(package="ripgrep", present=on_path("rg")),
+    "tmux": Part(package="tmux", present=on_path("tmux")),
 }
 """By the name that tests use."""
 

@@ -161,6 +161,10 @@ def test_nothing_in_the_package_imports_its_public_face():
 OPENERS = frozenset({"open", "os.open", "io.open", "os.fdopen", "open_code"})
 OPENING_METHODS = frozenset({"read_text", "read_bytes", "write_text", "write_bytes"})
 OWN_FILES = {
+    "cli.chat.input_history": "the history of typed prompts",
+    "cli.completion": "the completion script of a shell",
+    "cli.init": "files in a folder that the user names on the command line",
+    "cli.run": "a JSON Schema that the user names on the command line",
     "cli.mcp_files": "the folder of a list of servers that the user changes",
     "cli.mcp_serve": "the tokens that the user names on the command line",
     "cli.terminal_output": "the null device",

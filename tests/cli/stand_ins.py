@@ -98,6 +98,11 @@ class Model:
                 raise ProviderDown("nobody answers at \x1b[31mexample")
             case "bug":
                 raise ValueError("a mistake")
+            case "json":
+                yield TextDelta('{"sum": 42}')
+                yield ReplyFinished()
+            case "silent":
+                await asyncio.Event().wait()
             case "at-once":
                 yield ReplyFinished(message=assistant([Text("all at once")]))
             case "hostile":

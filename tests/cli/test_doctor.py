@@ -26,7 +26,7 @@ def test_everything_is_looked_at(perdure):
     result = perdure("doctor")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
-    assert {line.split()[0] for line in lines} <= {"ok", "warn"}
+    assert {line.split()[0] for line in lines} <= {"PASS", "WARN"}
     names = [line[6:].partition(":")[0] for line in lines]
     assert names[:5] == ["python", "perdure", "msgspec", "jsonschema-rs", "click"]
     assert names[5:8] == ["apsw", "event loop", "store"]
@@ -59,7 +59,7 @@ def test_a_store_that_others_may_read_is_warned_about(perdure, tmp_path):
     (tmp_path / "home" / "sessions.db").chmod(0o644)
     result = perdure("doctor")
     assert result.exit_code == 0
-    assert "warn  store: other users may read " in result.stdout
+    assert "WARN  store: other users may read " in result.stdout
 
 
 def test_a_home_that_cannot_be_made_is_a_failure(found, monkeypatch, tmp_path):
@@ -127,4 +127,4 @@ def test_it_says_whether_commands_have_a_sandbox(found, monkeypatch):
 
 def test_an_encoding_without_most_letters_is_warned_about(shell):
     result = shell.run("doctor", environment={"PYTHONIOENCODING": "latin-1"})
-    assert "warn  terminal: nothing at a terminal, TERM=xterm, 120 columns, iso8859-1; set LANG" in result.stdout
+    assert "WARN  terminal: nothing at a terminal, TERM=xterm, 120 columns, iso8859-1; set LANG" in result.stdout

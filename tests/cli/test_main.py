@@ -38,7 +38,7 @@ def test_it_tells_what_it_can_do(perdure, arguments):
     ("arguments", "code", "message"),
     [
         (["walk"], 2, "no such command 'walk'; see 'perdure --help'"),
-        (["run", "--walk"], 2, "no such option '--walk'; see 'perdure run --help'"),
+        (["run", "--xyzzy"], 2, "no such option '--xyzzy'; see 'perdure run --help'"),
         (["run", "one", "two"], 2, "got unexpected extra argument (two); see 'perdure run --help'"),
         (["run", "a\0b"], 2, "argument 2, 'a\\x00b', is not UTF-8 text; pass it through standard input"),
         (["run", "\udcff"], 2, "argument 2, '\\udcff', is not UTF-8 text; pass it through standard input"),

@@ -21,7 +21,8 @@ WRITE = 'Write "hello" to the text file hello.txt'
 def test_an_agent_answers_and_its_session_is_kept_and_listed(shell):
     result = shell.run("run", "Calculate 6 * 7")
     assert (result.returncode, result.stdout) == (0, ANSWER)
-    model, call, returned, session = result.stderr.splitlines()
+    model, call, returned, used, session = result.stderr.splitlines()
+    assert used.startswith("2 turns, ")
     assert model == "model demo: PERDURE_MODEL is set"
     assert call == 'tool calculate {"expression":"6 * 7"}'
     assert returned == "tool calculate ok: 42"
@@ -348,3 +349,55 @@ def test_a_slash_name_that_does_nothing_is_told(perdure, tmp_path):
     assert "skill knots is loaded" in perdure("run", "--context", "/knots please").stderr
     assert "there is no skill 'nots', so /nots is sent as it is" in perdure("run", "--context", "/nots please").stderr
     assert "skill" not in perdure("run", "what is in /etc and /tmp").stderr
+
+
+def test_an_answer_can_be_held_to_a_schema(shell):
+    schema = '{"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}'
+    result = shell.run("run", "-q", "--model", "odd:json", "--schema", schema, "go", program=STAND_INS)
+    assert (result.returncode, result.stdout, result.stderr) == (0, '{"sum":42}\n', "")
+    (shell.folder / "sum.json").write_text(schema)
+    again = shell.run("run", "-q", "--model", "odd:json", "--schema", "sum.json", "go", program=STAND_INS)
+    assert again.stdout == result.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [("missing.json", "cannot be read"), ("{", "is not JSON"), ("list.json", "is no JSON Schema; give an object")],
+)
+def test_a_schema_that_is_none_is_an_error(perdure, tmp_path, given, problem):
+    (tmp_path / "list.json").write_text("[1]")
+    result = perdure("run", "--schema", given, "go")
+    assert result.exit_code == 2
+    assert problem in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [("--limit-turns", "1", "max_turns"), ("--limit-tokens", "1", "token_budget")],
+)
+def test_a_limit_ends_the_run(perdure, option, value, reason):
+    result = perdure("run", option, value, "Calculate 6 * 7")
+    assert result.exit_code == 3
+    assert f"the run ended early (limit: {reason})" in result.stderr
+
+
+def test_only_the_named_tools_are_offered(perdure):
+    assert "calculate" not in perdure("run", "--tools", "now", "Calculate 6 * 7").stderr
+    assert "tool calculate ok: 42" in perdure("run", "--tools", "now, calculate", "Calculate 6 * 7").stderr
+
+
+def test_a_call_that_is_allowed_is_not_asked_about(perdure, tmp_path):
+    prompt = 'Write the text "hello" to the path "a.txt"'
+    assert "denied" in perdure("run", prompt).stderr
+    result = perdure("run", "--allow", "write_text(**/a.txt)", prompt)
+    assert "tool write_text ok" in result.stderr
+    bad = perdure("run", "--allow", "write(", prompt)
+    assert (bad.exit_code, bad.stderr.startswith("error: --allow 'write(': give the name of a tool")) == (2, True)
+
+
+def test_yolo_needs_a_sandbox(perdure, monkeypatch):
+    monkeypatch.setattr("perdure.cli.agent_assembly.describe_missing_sandbox", lambda _: "no bwrap")
+    result = perdure("run", "--yolo", "Calculate 6 * 7")
+    assert (result.exit_code, "--yolo is for commands that run in a sandbox" in result.stderr) == (2, True)
+    monkeypatch.setattr("perdure.cli.agent_assembly.describe_missing_sandbox", lambda _: "")
+    assert perdure("run", "--yolo", "Calculate 6 * 7").exit_code == 0

@@ -4,7 +4,9 @@ What a project suggests and cannot be used is reported and left out, except its 
 """
 
 import os
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,11 +14,14 @@ from msgspec.structs import replace
 from perdure.context.agent_role import Role
 from perdure.context.compaction import Compaction
 from perdure.context.directives import Mentions
+from perdure.core.error import ConfigError
 from perdure.core.permission import Gate, Handler, Permissions, allow, allow_all, later
+from perdure.core.rule import Rule
 from perdure.core.stop_conditions import Limits
 from perdure.core.tool import Tool
 from perdure.interaction.grant_file import GrantFile
 from perdure.runtime.agent import Agent
+from perdure.runtime.extension import Extension
 from perdure.runtime.overrides import Overrides
 from perdure.toolkits.basics import basic_tools
 
@@ -26,6 +31,7 @@ from .perdure_home import check_store_folder, grants_path, resolve_store_spec
 from .project_context import (
     build_coding_extension,
     build_context_extensions,
+    describe_missing_sandbox,
     is_in_repository,
     load_project_instructions,
     load_project_roles,
@@ -40,6 +46,8 @@ if TYPE_CHECKING:
 
     from .run_options import AgentOptions, CommandOptions
 
+_ALLOWED: Final = re.compile(r"([^\s()]+)(?:\((.+)\))?", re.DOTALL)
+
 
 class AgentParts(Struct, frozen=True, kw_only=True, eq=False):
     """Everything needed to build the agent of `perdure run`: its model, `Agent` options, and notes for the user."""
@@ -52,6 +60,8 @@ class AgentParts(Struct, frozen=True, kw_only=True, eq=False):
     """The configuration file in use, if any."""
     notes: tuple[str, ...] = ()
     """Notes for the user about what was found and left out."""
+    allowed: tuple[Rule, ...] = ()
+    """Rules of `--allow`, which come after those of the configuration."""
 
     @property
     def store(self) -> str:
@@ -63,10 +73,15 @@ class AgentParts(Struct, frozen=True, kw_only=True, eq=False):
         """Build the agent; keyword arguments are further options of `Agent`."""
         return Agent(**{**self.options, **more})
 
+    def list_rules(self) -> Sequence[Rule]:
+        """Return the permission rules of the configuration file, and those of `--allow`."""
+        table = None if self.config is None else self.config.tables.permissions
+        return [*(() if table is None else table.rules), *self.allowed]
+
     def build_gate(self, handler: Handler | None, *, yes: bool = False, wait: bool = False) -> Gate:
         """Build the gate that decides whether a tool call may run. Configured denials apply even with `yes`."""
         table = None if self.config is None else self.config.tables.permissions
-        rules = () if table is None else table.rules
+        rules = self.list_rules()
         if yes:
             denied = [rule for rule in rules if rule.policy == "deny"]
             return Permissions(*denied, allow()) if denied else allow_all
@@ -87,8 +102,8 @@ class AgentParts(Struct, frozen=True, kw_only=True, eq=False):
             given["instructions"] = order.instructions
         if order.agent.role:
             given["role"] = order.agent.role
-        if order.max_turns is not None:
-            given["limits"] = replace(self.options.get("limits", Limits()), max_turns=order.max_turns)
+        if limits := order.list_limits():
+            given["limits"] = replace(self.options.get("limits", Limits()), **limits)
         return given
 
 
@@ -136,7 +151,27 @@ def _assemble(wish: "AgentOptions", config: "Config | None", workdir: str) -> Ag
         servers = try_to_load(lambda: _load_mcp_extension(here, config), "MCP servers are left out", notes)
         parts["extensions"] = [*parts["extensions"], *([] if servers is None else [servers])]
     parts |= {"roles": roles, "store": store}
-    return AgentParts(choice=choice, options=parts, config=config, notes=tuple(notes))
+    allowed = tuple([parse_allow_option(each) for each in wish.allow])
+    return AgentParts(choice=choice, options=parts, config=config, notes=tuple(notes), allowed=allowed)
+
+
+def parse_allow_option(text: str) -> Rule:
+    """Parse the value of `--allow`: a pattern for the tool's name, and in parentheses one for its target, if any.
+
+    Raises `ConfigError` for any other text.
+    """
+    found = _ALLOWED.fullmatch(text.strip())
+    if found is None:
+        raise ConfigError(f"--allow {text!r}: give the name of a tool, or TOOL(TARGET), such as 'bash(git status)'")
+    return allow(found[1], target=found[2] or "*")
+
+
+def check_sandbox_for_yolo(extensions: Sequence[Extension]) -> None:
+    """Raise `ConfigError` if commands of the agent would run without a sandbox, which `--yolo` requires."""
+    if problem := describe_missing_sandbox(extensions):
+        raise ConfigError(
+            f"--yolo is for commands that run in a sandbox, and here is none: {problem}; use --allow for single tools"
+        )
 
 
 def _has_coding_tools(wish: "AgentOptions", config: "Config | None", here: str, *, otherwise: bool) -> bool:

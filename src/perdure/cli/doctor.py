@@ -20,6 +20,9 @@ SAFE_SQLITE: Final = (3, 51, 3)
 MAX_COUNTED_SESSIONS: Final = 10_000
 """Limit on the sessions of the store that are counted."""
 
+_SANDBOX: Final = "install bubblewrap, or allow single commands with --allow"
+_LABELS: Final = {"ok": "PASS", "warn": "WARN", "fail": "FAIL"}
+
 
 class CheckResult(NamedTuple):
     """Result of one check of `perdure doctor`: its name, status, finding and advice."""
@@ -34,7 +37,14 @@ class CheckResult(NamedTuple):
 @click.option("--json", "as_json", is_flag=True, help="Print each check as a line of JSON.")
 @click.pass_context
 def doctor(context: click.Context, *, as_json: bool) -> None:
-    """Check that everything Perdure needs is installed and usable. The exit code is 1 if not."""
+    r"""Check that everything Perdure needs is installed and usable. The exit code is 1 if not.
+
+    Each line is PASS, WARN or FAIL, what was found, and what to do.
+
+    \b
+    perdure doctor
+    perdure doctor --json
+    """
     import msgspec
 
     screen = TerminalOutput()
@@ -56,6 +66,7 @@ def run_checks() -> Iterator[CheckResult]:
     yield _check_sqlite()
     yield _check_event_loop()
     yield from _check_store(get_home_file_path("sessions.db"))
+    yield _check_chat()
     yield _check_commands()
     yield from _check_models()
     yield _check_terminal()
@@ -63,7 +74,7 @@ def run_checks() -> Iterator[CheckResult]:
 
 def _format_check(check: CheckResult) -> str:
     advice = f"; {check.advice}" if check.advice else ""
-    return to_one_line(f"{check.status:4}  {check.name}: {check.finding}{advice}")
+    return to_one_line(f"{_LABELS[check.status]}  {check.name}: {check.finding}{advice}")
 
 
 def _check_python() -> CheckResult:
@@ -126,7 +137,7 @@ def _check_store(path: str) -> Iterator[CheckResult]:
     try:
         count = len(run_with_store(f"sqlite:{path}", lambda store: store.list(limit=MAX_COUNTED_SESSIONS)))
     except PerdureError as error:
-        yield CheckResult("store", "fail", str(error))
+        yield CheckResult("store", "fail", str(error), "restore a backup with perdure restore, or set PERDURE_HOME")
     else:
         yield CheckResult(
             "store", "ok", f"{path}, sessions kept: {count}{' or more' if count == MAX_COUNTED_SESSIONS else ''}"
@@ -154,9 +165,18 @@ def _check_models() -> Iterator[CheckResult]:
             try:
                 open_model(offer.name)
             except PerdureError as error:
-                yield CheckResult(f"model {offer.name}", "warn", str(error))
+                yield CheckResult(f"model {offer.name}", "warn", str(error), "perdure models explains each provider")
             else:
                 yield CheckResult(f"model {offer.name}", "ok", "can be used")
+
+
+def _check_chat() -> CheckResult:
+    """Check that the packages of the chat are installed."""
+    missing = [name for name in ("prompt_toolkit", "rich") if _installed_version(name) is None]
+    if missing:
+        advice = "pip install 'perdure[chat]'; until then, perdure chat --plain"
+        return CheckResult("chat", "warn", f"{' and '.join(missing)} are not installed", advice)
+    return CheckResult("chat", "ok", "can be used: perdure")
 
 
 def _check_commands() -> CheckResult:
@@ -169,7 +189,7 @@ def _check_commands() -> CheckResult:
     if not has_parser():
         return CheckResult("commands", "ok", "agents run none", "to let them: pip install 'perdure[shell]'")
     if problem := find_bubblewrap()[1]:
-        return CheckResult("commands", "warn", f"no sandbox, so that each command is asked about: {problem}")
+        return CheckResult("commands", "warn", f"no sandbox, so that each command is asked about: {problem}", _SANDBOX)
     return CheckResult("commands", "ok", "run in a sandbox (bubblewrap)")
 
 

@@ -35,8 +35,10 @@ MAX_LINE: Final = 1000
 class TextEventPrinter:
     """Prints the events of a run for people: the answer as it streams, and a line per tool call, retry or error."""
 
-    def __init__(self, screen: TerminalOutput) -> None:
+    def __init__(self, screen: TerminalOutput, *, with_text: bool = True) -> None:
+        """Create the printer. Without text, the answer is left to the caller, as when it has to fit a schema."""
         self._screen = screen
+        self._with_text = with_text
         self._arguments: dict[str, str] = {}
         self._renderers: dict[str, str] = {}
         self._streamed = False
@@ -50,7 +52,7 @@ class TextEventPrinter:
         match event:
             case TextDelta(text=text):
                 self._streamed = True
-                self._screen.write(text)
+                self._screen.write(text if self._with_text else "")
             case MessageAdded(message=message) if message.role == "assistant":
                 self._print_reply(message)
             case ReplyDiscarded(reason=reason):
@@ -74,7 +76,7 @@ class TextEventPrinter:
 
     def _print_reply(self, message: Message) -> None:
         if not self._streamed:  # a model may send its whole reply at the end
-            self._screen.write(message.text)
+            self._screen.write(message.text if self._with_text else "")
         self._end_reply()
         for source in dict.fromkeys([parts_to_text((each,)) for each in message.citations]):
             self._print_line(source)
@@ -90,29 +92,34 @@ class TextEventPrinter:
         self._streamed = False
 
     def _print_notice(self, event: Event) -> None:
-        """Print events that explain a delay or a change: retries, failovers, guardrails, errors."""
-        match event:
-            case RetryScheduled():
-                self._print_line(f"{event.error}: {event.message}; trying again in {event.delay_seconds:.1f} s")
-            case FailedOver():
-                self._print_line(f"{event.failed} failed ({event.error}); asking {event.next}")
-            case GuardrailTripped():
-                self._print_line(f"guardrail {event.guardrail} tripped ({event.count} times): {event.action}")
-            case ErrorRaised() if not event.where.startswith("tool "):  # those are printed with their results
-                self._print_line(f"{event.where}: {event.error}: {event.message}")
-            case Lagged():
-                self._print_line(f"{event.missed} events were not shown: output is too slow")
-            case SkillLoaded(name=name, source="user"):
-                self._print_line(f"skill {name} is loaded")
-            case Compacted(upto=upto):
-                self._print_line(f"the first {upto} messages are summarised for the model; the session keeps them")
-            case ValueKept() if line := format_tasks_or_notes(event):
-                self._print_line(line)
-            case _:
-                pass
+        if line := describe_notice(event):
+            self._print_line(line)
 
     def _print_line(self, text: str) -> None:
         self._screen.note(to_one_line(text, line_width(sys.stderr) or MAX_LINE))
+
+
+def describe_notice(event: Event) -> str:  # noqa: PLR0911 - one for each kind of event
+    """Return a line about an event that explains a delay or a change, such as a retry or an error; empty for others."""
+    match event:
+        case RetryScheduled():
+            return f"{event.error}: {event.message}; trying again in {event.delay_seconds:.1f} s"
+        case FailedOver():
+            return f"{event.failed} failed ({event.error}); asking {event.next}"
+        case GuardrailTripped():
+            return f"guardrail {event.guardrail} tripped ({event.count} times): {event.action}"
+        case ErrorRaised() if not event.where.startswith("tool "):  # those are printed with their results
+            return f"{event.where}: {event.error}: {event.message}"
+        case Lagged():
+            return f"{event.missed} events were not shown: output is too slow"
+        case SkillLoaded(name=name, source="user"):
+            return f"skill {name} is loaded"
+        case Compacted(upto=upto):
+            return f"the first {upto} messages are summarised for the model; the session keeps them"
+        case ValueKept():
+            return format_tasks_or_notes(event)
+        case _:
+            return ""
 
 
 def format_result(result: ToolResult) -> str:

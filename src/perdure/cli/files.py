@@ -61,7 +61,7 @@ def changes(
 
     async def read(history: "FileHistory") -> "tuple[list[FileChange], list[CommandEntry], list[str]]":
         found = await history.changes(run_id)
-        return found, await history.commands(run_id), [await _build_diff(history, each) for each in found if diff]
+        return found, await history.commands(run_id), [await build_diff(history, each) for each in found if diff]
 
     changed, commands, diffs = _use_history(store, session_id, None, read, snapshots)
     entries: list[FileChange | CommandEntry] = sorted([*changed, *commands], key=lambda each: each.seq)
@@ -117,7 +117,7 @@ def _restore(
     async def restore(history: "FileHistory") -> "tuple[list[RestoredFile], list[CommandEntry]]":
         work = history.undo if way == "undo" else history.redo
         done = await work(run_id, dry_run=dry_run, overwrite=overwrite)
-        return done, await _list_commands_since(history, done) if way == "undo" else []
+        return done, await list_commands_since(history, done) if way == "undo" else []
 
     done, commands = _use_history(store, session_id, workdir, restore, snapshots)
     screen = TerminalOutput()
@@ -137,7 +137,7 @@ def _restore(
     return _CONFLICT if _has_failed(done) else 0
 
 
-async def _list_commands_since(history: "FileHistory", done: "Sequence[RestoredFile]") -> "list[CommandEntry]":
+async def list_commands_since(history: "FileHistory", done: "Sequence[RestoredFile]") -> "list[CommandEntry]":
     """Return the commands of the run that was undone, and of later ones; of all runs if nothing was undone."""
     run_id = done[0].run_id if done else ""
     first = min([each.seq for each in await history.changes(run_id)], default=0)
@@ -153,16 +153,23 @@ def _use_history(
     snapshots: str | None,
 ) -> T:  # fmt: skip
     async def with_history(session: "Session") -> T:
-        from perdure.file_history import FileHistory
-        from perdure.hosts import SnapshotFolder
-
-        folder = SnapshotFolder(snapshots or snapshots_path(resolve_store_spec(store)))
-        return await work(FileHistory(session, folder, workdir=workdir))
+        return await work(open_file_history(session, resolve_store_spec(store), snapshots, workdir))
 
     return run_with_session(store, session_id, with_history)
 
 
-async def _build_diff(history: "FileHistory", change: "FileChange") -> str:
+def open_file_history(
+    session: "Session[Any]", store: str, snapshots: str | None = None, workdir: str | None = None
+) -> "FileHistory":
+    """Return the file history of a session; its contents are in `snapshots`, or in the folder for its store."""
+    from perdure.file_history import FileHistory
+    from perdure.hosts import SnapshotFolder
+
+    return FileHistory(session, SnapshotFolder(snapshots or snapshots_path(store)), workdir=workdir)
+
+
+async def build_diff(history: "FileHistory", change: "FileChange") -> str:
+    """Return a change as a unified diff; if its contents are not there any more, a line that says so."""
     import difflib
 
     try:

@@ -17,9 +17,12 @@ from perdure.core.error import PerdureError
 
 from .attend import attend
 from .backup import backup, restore
+from .chat_command import chat
+from .completion import completion
 from .config import config
 from .doctor import doctor
 from .files import files
+from .init import init
 from .mcp import mcp
 from .models import models
 from .permissions import permissions
@@ -32,7 +35,7 @@ from .search import search
 from .session_interaction_commands import answer, cancel, inbox, questions, resolve, steer
 from .sessions import sessions
 from .skills import skills
-from .terminal_output import OutputFailed, discard_output, repair_standard_streams, report_error
+from .terminal_output import OutputFailed, discard_output, is_terminal, repair_standard_streams, report_error
 from .trace import trace
 
 INTERRUPTED = 130
@@ -41,6 +44,7 @@ BROKEN_PIPE = 141
 """Exit code when the reader of standard output has gone: 128 plus SIGPIPE, as in shells."""
 CANNOT_WRITE = 74
 UNEXPECTED_ERROR = 70
+_OWN_OPTIONS = frozenset({"-h", "--help", "--version"})
 
 
 class Program(click.Group):
@@ -54,9 +58,19 @@ class Program(click.Group):
 
         def work() -> Any:
             check_arguments(given)
-            return super(Program, self).main(given or ["--help"], prog_name or "perdure", **extra)
+            return super(Program, self).main(add_default_command(given), prog_name or "perdure", **extra)
 
         sys.exit(run_and_report_error(work))
+
+
+def add_default_command(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with the command that is meant if they name none: the chat, or help without a terminal."""
+    first = arguments[0] if arguments else ""
+    if first in _OWN_OPTIONS or (first and not first.startswith("-")):
+        return [*arguments]
+    if not first and not is_terminal():
+        return ["--help"]
+    return ["chat", *arguments]
 
 
 def run_and_report_error(work: Callable[[], Any]) -> int:
@@ -96,7 +110,7 @@ def _report_exception(error: Exception) -> int:
 
 
 def _usage_message(error: click.ClickException) -> str:
-    message = error.format_message().rstrip(".")
+    message = error.format_message().rstrip(".?")
     context = error.ctx if isinstance(error, click.UsageError) else None
     hint = f"; see '{context.command_path} --help'" if context else ""
     return f"{message[:1].lower()}{message[1:]}{hint}"
@@ -112,16 +126,22 @@ def check_arguments(arguments: Sequence[str]) -> None:
 @click.group("perdure", cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="perdure", message="%(prog)s %(version)s")
 def program() -> None:
-    """Run agents whose sessions are saved turn by turn.
+    r"""Run agents whose sessions are saved turn by turn.
 
-    Try: perdure run "What is 17 * 23? Use the calculator."
+    Without a command, `perdure` is a chat at the terminal; its options are those of perdure chat.
+
+    \b
+    perdure                        chat with an agent in this folder
+    perdure --continue             go on with the last session of this project
+    perdure run "Explain @app.py"  answer one prompt
+    git diff | perdure run "Write a commit message"
     """
 
 
 for command in (
-    *(run, resume, attend, replay, trace, sessions, files, search, doctor),
+    *(chat, run, resume, attend, replay, trace, sessions, files, search, doctor),
     *(questions, answer, inbox, resolve, steer, cancel, permissions),
-    *(models, probe, skills, mcp, config, review),
+    *(models, probe, skills, mcp, config, review, init, completion),
     *(backup, restore),
 ):
     program.add_command(command)

@@ -57,6 +57,39 @@ def add_agent_options(command: Any) -> Any:
     return command
 
 
+def add_run_options(command: Any) -> Any:
+    """Decorate a click command with the options of new runs: model, role, tools, approvals and limits."""
+    positive = click.IntRange(min=1)
+    above_zero = click.FloatRange(min=0, min_open=True)
+    for option in (
+        click.option("--limit-tool-calls", type=positive, metavar="N", help="End the run after N tool calls."),
+        click.option("--limit-seconds", type=above_zero, metavar="S", help="End the run after S seconds."),
+        click.option("--limit-cost", type=above_zero, metavar="USD", help="End the run when it has cost this much."),
+        click.option("--limit-tokens", type=positive, metavar="N", help="End the run after N tokens, in and out."),
+        click.option(
+            "--max-turns", "--limit-turns", "max_turns", type=positive, metavar="N",
+            help="End the run after N replies of the model.",
+        ),
+        click.option("--yolo", is_flag=True, help="Like --yes, but only if commands run in a sandbox."),
+        click.option(
+            "--allow", multiple=True, metavar="TOOL[(TARGET)]",
+            help="Allow such calls without asking, as in --allow 'bash(git *)'. Can be repeated.",
+        ),
+        click.option("--tools", metavar="NAMES", help='Offer only these tools, separated by commas; "" for none.'),
+        click.option("--role", metavar="NAME", help="Role of the agent: NAME.md in the folder roles."),
+        click.option(
+            "--model", "-m", metavar="PROVIDER:MODEL", help="Model to ask.  [default: PERDURE_MODEL, or see above]"
+        ),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def split_tool_names(given: str | None) -> tuple[str, ...] | None:
+    """Return the names of `--tools`, which are separated by commas; `None` if it was not given."""
+    return None if given is None else tuple([each.strip() for each in given.split(",") if each.strip()])
+
+
 def take_agent_options(options: dict[str, Any]) -> "AgentOptions":
     """Remove the options about the agent from a command's `options`, and return them as `AgentOptions`."""
     from .run_options import AgentOptions
@@ -68,10 +101,9 @@ def take_agent_options(options: dict[str, Any]) -> "AgentOptions":
 @click.argument("prompt", required=False)
 @click.option("--session", "-s", "session_id", metavar="ID", help="Session to continue or create.")
 @click.option("--continue", "--last", "-c", "last", is_flag=True, help="Continue the last session of this project.")
-@click.option("--model", "-m", metavar="PROVIDER:MODEL", help="Model to ask.  [default: PERDURE_MODEL, or see above]")
 @click.option("--instructions", "-i", metavar="TEXT", help="System instructions for this run.")
-@click.option("--role", metavar="NAME", help="Role of the agent: NAME.md in the folder roles.")
-@click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="End the run after N replies of the model.")
+@click.option("--schema", metavar="FILE|JSON", help="JSON Schema of the answer, which is printed as JSON.")
+@add_run_options
 @click.option("--resume", is_flag=True, help="First finish the last run of the session, if it was cut off.")
 @add_agent_options
 @add_display_options
@@ -110,14 +142,16 @@ def run(context: click.Context, /, *, prompt: str | None, **options: Any) -> Non
     from .run_session import run_session
 
     last = options.pop("last")
+    options["tools"] = split_tool_names(options["tools"])
+    options["schema"] = _read_schema(options["schema"])
     if last and options["session_id"] is not None:
         raise click.UsageError("--continue and --session exclude each other; give one of them")
     if options["resume"] and options["session_id"] is None and not last:
         raise click.UsageError("--resume needs a session; name it with --session, or use --continue")
     only_resume = options["resume"] and prompt is None
     where, wish = dict(options), take_agent_options(options)
-    _offer_trust(wish)
-    options["session_id"] = _choose_session(options["session_id"], where, last=last)
+    offer_trust_at_terminal(wish)
+    options["session_id"] = choose_session(options["session_id"], where, last=last)
     context.exit(
         run_session(CommandOptions(prompt=None if only_resume else _read_prompt(prompt), agent=wish, **options))
     )
@@ -140,11 +174,11 @@ def resume(context: click.Context, /, session_id: str, **options: Any) -> None:
     from .run_session import run_session
 
     wish = take_agent_options(options)
-    _offer_trust(wish)
+    offer_trust_at_terminal(wish)
     context.exit(run_session(CommandOptions(session_id=session_id, resume=True, agent=wish, **options)))
 
 
-def _choose_session(given: str | None, options: dict[str, Any], *, last: bool) -> str | None:
+def choose_session(given: str | None, options: dict[str, Any], *, last: bool) -> str | None:
     """Return the id of the session to run in; `None` for a new one."""
     if given is None and not last:
         return None
@@ -153,8 +187,8 @@ def _choose_session(given: str | None, options: dict[str, Any], *, last: bool) -
     return resolve_session(None, options) if last else complete_session_id(given, options)
 
 
-def _offer_trust(options: "AgentOptions") -> None:
-    """Ask at the terminal whether a configuration file that needs trust is trusted."""
+def offer_trust_at_terminal(options: "AgentOptions") -> None:
+    """Ask the user whether a configuration file that needs trust is trusted; without a terminal, do nothing."""
     if can_ask_user():
         from .find_config import offer_trust
 
@@ -184,6 +218,29 @@ def _decode_input(data: bytes) -> str:
         return data.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise click.UsageError(f"standard input is not UTF-8 text ({error.reason} at byte {error.start})") from error
+
+
+def _read_schema(given: str | None) -> dict[str, Any] | None:
+    """Return the JSON Schema that `--schema` gives, as JSON or as the path of a file. Raises `UsageError`."""
+    if given is None:
+        return None
+    import msgspec
+
+    try:
+        text = given if given.lstrip().startswith("{") else _read_file(given)
+        schema = msgspec.json.decode(text, type=dict[str, Any])
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"--schema {given!r} cannot be read: {error}; give JSON, or a file of it") from error
+    except msgspec.ValidationError as error:
+        raise click.UsageError(f"--schema {given!r} is no JSON Schema; give an object") from error
+    except msgspec.DecodeError as error:
+        raise click.UsageError(f"--schema {given!r} is not JSON: {error}") from error
+    return schema
+
+
+def _read_file(path: str) -> str:
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib would cost every start milliseconds
+        return file.read(MOST_BYTES)
 
 
 def _fence_text(text: str) -> str:

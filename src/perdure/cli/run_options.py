@@ -39,6 +39,8 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     """True to give the agent tools for files and commands; `None` to do so in a repository, for a large model."""
     store: str | None = None
     """The store that keeps sessions."""
+    allow: tuple[str, ...] = ()
+    """Tool calls that need no approval, as `TOOL` or `TOOL(TARGET)`."""
     previous_model: str = ""
     """The model of the run that is resumed: its context window decides when `context` is `None`."""
 
@@ -74,6 +76,20 @@ class CommandOptions(Struct, frozen=True, kw_only=True):
     """System instructions for this run."""
     max_turns: int | None = None
     """Limit on the model's replies in this run."""
+    limit_tokens: int | None = None
+    """Limit on the input and output tokens of this run."""
+    limit_cost: float | None = None
+    """Limit on the cost of this run, in US dollars."""
+    limit_seconds: float | None = None
+    """Limit on the duration of this run, without the time in which it waits for an answer."""
+    limit_tool_calls: int | None = None
+    """Limit on the tool calls of this run."""
+    tools: tuple[str, ...] | None = None
+    """Names of the only tools that are offered."""
+    schema: dict[str, Any] | None = None
+    """JSON Schema that the answer has to fit."""
+    yolo: bool = False
+    """Allow every tool call, provided that commands run in a sandbox."""
     as_json: bool = False
     quiet: bool = False
     raw: bool = False
@@ -83,6 +99,18 @@ class CommandOptions(Struct, frozen=True, kw_only=True):
     """Leave questions open when there is no terminal to ask at."""
     trace: str | None = None
     """Path of the file to which a trace of the runs is written."""
+
+    def list_limits(self) -> dict[str, Any]:
+        """Return the limits that were given, by their names in `Limits`."""
+        given = {
+            "max_turns": self.max_turns,
+            "token_budget": self.limit_tokens,
+            "max_cost_usd": self.limit_cost,
+            "timeout_seconds": self.limit_seconds,
+            "max_tool_calls": self.limit_tool_calls,
+            "allowed_tools": self.tools,
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class _StoredOptions(Struct, frozen=True):

@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from perdure.core.error import PerdureError, ShuttingDown, UsageError
 from perdure.core.event import Event, QuestionAsked, RunResumed
 from perdure.core.fold import fold_entries
@@ -17,7 +19,7 @@ from perdure.core.permission import as_question_gate, later
 from perdure.runtime.session import Session
 from perdure.stores import open_store
 
-from .agent_assembly import AgentParts, collect_agent_parts, resolve_store
+from .agent_assembly import AgentParts, check_sandbox_for_yolo, collect_agent_parts, resolve_store
 from .event_printer import JsonEventPrinter, TextEventPrinter
 from .line_input import LineReader
 from .perdure_home import build_session_not_found, describe_open_question, format_session_arguments
@@ -28,8 +30,9 @@ from .run_options import AgentOptions, CommandOptions, fill_missing_options
 from .run_trace import RunTrace
 from .session_choice import get_project_path, shorten_id
 from .signals import SignalHandler
-from .terminal_output import OutputFailed, TerminalOutput, can_ask_user, report_error, to_one_line, warn
+from .terminal_output import OutputFailed, TerminalOutput, can_ask_user, report_error, to_ascii_json, to_one_line, warn
 from .tool_questions import TerminalQuestions, UnattendedQuestions
+from .wait_spinner import WaitSpinner
 
 ENDED_EARLY: Final = 3
 """Exit code of a run that ended early: at a limit, by a guardrail, or with an open question."""
@@ -55,12 +58,14 @@ async def _run_with_signals(order: CommandOptions) -> int:
 
 async def _run_attended(order: CommandOptions, screen: TerminalOutput, interrupts: SignalHandler) -> int:
     """Run the agent while signals are handled, and return the exit code."""
-    report = JsonEventPrinter(screen) if order.as_json else TextEventPrinter(screen)
+    report = JsonEventPrinter(screen) if order.as_json else TextEventPrinter(screen, with_text=order.schema is None)
     keyboard = LineReader()
     question = TerminalPermissionPrompt(screen, keyboard) if can_ask_user() else None
     equipment = collect_agent_parts(
         order.agent if order.prompt is not None else await restore_agent_options(order.agent, order.session_id)
     )
+    if order.yolo:
+        check_sandbox_for_yolo(equipment.options["extensions"])
     if order.yes:
         risk = describe_missing_sandbox(equipment.options["extensions"])
         danger = f", commands too, and they run without a sandbox: {risk}" if risk else ""
@@ -69,16 +74,20 @@ async def _run_attended(order: CommandOptions, screen: TerminalOutput, interrupt
     if order.prompt is not None and "/" in order.prompt:
         headings += describe_unused_skills(order.prompt, os.curdir, equipment.options.get("skills"))
 
+    spinner = WaitSpinner(screen, is_enabled=not (order.quiet or order.as_json))
+
     def show(event: Event) -> None:
+        spinner.clear()
         while headings:
             screen.note(headings.pop(0))
+        spinner.follow(event)
         report(event)
         slots(event)
-        if question is not None and _can_ask_permission(event):
+        if question is not None and can_ask_permission(event):
             question.allow_asking(event)
 
     patience = 0.0 if question is None else float("inf")  # a person may take their time
-    gate = equipment.build_gate(question, yes=order.yes, wait=order.later)
+    gate = equipment.build_gate(question, yes=order.yes or order.yolo, wait=order.later)
     trace = None if order.trace is None else RunTrace(order.trace)
     traced = {} if trace is None else {"extensions": [*equipment.options["extensions"], trace.extension]}
     async with (
@@ -91,7 +100,9 @@ async def _run_attended(order: CommandOptions, screen: TerminalOutput, interrupt
         slots = _build_question_handler(session, screen, order, keyboard if question is not None else None)
         code = 0
         for begin in await _plan_runs(session, order, equipment):
-            outcome = None if interrupts.is_interrupted else await _show_run(session, begin, show, interrupts)
+            with spinner:
+                outcome = None if interrupts.is_interrupted else await show_run(session, begin, show, interrupts)
+            _print_result(outcome, order, screen)
             code = code or _report_outcome(outcome, interrupts, order.agent.store)
             if interrupts.is_interrupted:
                 break
@@ -102,7 +113,28 @@ async def _run_attended(order: CommandOptions, screen: TerminalOutput, interrupt
         return code
 
 
-def _can_ask_permission(event: Event) -> bool:
+def _print_result(outcome: Outcome[Any] | None, order: CommandOptions, screen: TerminalOutput) -> None:
+    """Print the JSON of an answer that has a schema, and what the run has used."""
+    if outcome is None:
+        return
+    if order.schema is not None and outcome.output is not None and not order.as_json:
+        screen.write(to_ascii_json(msgspec.json.encode(outcome.output)) + "\n")
+    if outcome.usage.total_tokens:
+        screen.note(format_outcome_usage(outcome))
+
+
+def format_outcome_usage(outcome: Outcome[Any]) -> str:
+    """Return what a run has used, on one line: turns, tokens, the share of the prompt cache, and cost."""
+    usage = outcome.usage
+    turns = "1 turn" if outcome.turns == 1 else f"{outcome.turns} turns"
+    share = usage.cache_read_tokens / max(usage.input_tokens, 1)
+    cached = f" ({share:.0%} from the cache)" if usage.cache_read_tokens else ""
+    cost = "" if outcome.cost_usd is None else f", ${outcome.cost_usd:.4f}"
+    precision = "" if usage.precision == "exact" else f", {usage.precision}"
+    return f"{turns}, {usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out{cost}{precision}"
+
+
+def can_ask_permission(event: Event) -> bool:
     """Return True if a permission question can be shown now: this event asked it, or an earlier run left it open."""
     return isinstance(event, RunResumed) or (isinstance(event, QuestionAsked) and event.about == "permission")
 
@@ -154,7 +186,7 @@ async def _plan_runs(session: Session, order: CommandOptions, equipment: AgentPa
             begins.append(_build_resume(session, asked=bool(state.open_questions), unpark=order.unpark))
     if order.prompt is not None:
         prompt = user(order.prompt, metadata=order.agent.build_prompt_metadata(get_project_path()))
-        begins.append(lambda: session.run(prompt, **equipment.build_overrides(order)))
+        begins.append(lambda: session.run(prompt, output=order.schema, **equipment.build_overrides(order)))
     return begins
 
 
@@ -167,7 +199,7 @@ def _build_resume(session: Session, *, asked: bool, unpark: bool) -> StartRun:
     return lambda: session.resume(unpark=unpark)
 
 
-async def _show_run(session: Session, begin: StartRun, show: Show, interrupts: SignalHandler) -> Outcome[Any] | None:
+async def show_run(session: Session, begin: StartRun, show: Show, interrupts: SignalHandler) -> Outcome[Any] | None:
     """Show a run until it ends, and return its outcome; `None` when it was stopped before it began."""
     subscription = session.subscribe(backpressure=True)  # a slow terminal slows the run, and misses nothing
     run = asyncio.ensure_future(begin())

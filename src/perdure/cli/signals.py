@@ -53,6 +53,10 @@ class SignalHandler:
         """Wait until a signal asks the process to shut down."""
         await self._shutdown.wait()
 
+    def begin_shutdown(self) -> None:
+        """End all runs as a signal would: they are left for the next process to resume."""
+        self._shutdown.begin()
+
     def on_interrupt(self, stop: Callable[[], Awaitable[None]]) -> None:
         """Register `stop` to be called on Ctrl-C; call it now if Ctrl-C was already pressed."""
         self._stop = stop

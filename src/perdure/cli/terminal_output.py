@@ -121,6 +121,11 @@ class TerminalOutput:
         self._quiet = quiet
         self._at_line_start = True
 
+    @property
+    def is_at_line_start(self) -> bool:
+        """True unless the last text on standard output did not end its line."""
+        return self._at_line_start
+
     def write(self, text: str) -> None:
         """Write text to standard output and flush it. Raises `OutputFailed`."""
         if not text:
@@ -166,6 +171,11 @@ def report_error(text: str) -> None:
 def can_ask_user() -> bool:
     """Return True if the user can be asked: standard input and standard error are a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def is_terminal() -> bool:
+    """Return True if standard input, output and error are all a terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()
 
 
 class TerminalSize(NamedTuple):
@@ -214,6 +224,11 @@ def _write_error(text: str, end: str = "\n") -> None:
 def uses_styles() -> bool:
     """Return True if text on standard error may have styles: it is a terminal, and NO_COLOR is not set."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and "NO_COLOR" not in os.environ
+
+
+def uses_cursor() -> bool:
+    """Return True if a row on standard error can be drawn over: it is a terminal that can move its cursor."""
+    return sys.stderr.isatty() and os.environ.get("TERM", "") not in {"", "dumb", "unknown"}
 
 
 def _dim(text: str) -> str:

@@ -142,6 +142,11 @@ def wrap_text(line: str, width: int | None, taken: int = 0) -> list[str]:
     return [*rows, row]
 
 
+def measure_text(text: str) -> int:
+    """Return the columns that a text may take: where terminals differ about a character, the larger width."""
+    return len(text) if text.isascii() else sum(map(_measure, text))
+
+
 def split_pages(rows: Sequence[str], height: int) -> list[Sequence[str]]:
     """Split rows into pages for a terminal with `height` rows, leaving room for a question."""
     size = max(height - 5, 5)

@@ -1,0 +1,163 @@
+"""The conversation of a chat: begins, steers, cancels and resumes the runs of one session after another."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from perdure.cli.agent_assembly import AgentParts
+from perdure.cli.project_context import describe_unused_skills
+from perdure.cli.resume_check import check_can_resume
+from perdure.cli.run_options import CommandOptions
+from perdure.cli.session_choice import get_project_path
+from perdure.core.error import PerdureError, SessionBusy, ShuttingDown
+from perdure.core.event import Event, RunEnded, TurnEnded
+from perdure.core.fanout import Subscription
+from perdure.core.message import StopReason, assistant, user
+from perdure.core.outcome import Outcome
+from perdure.runtime.agent import Agent
+from perdure.runtime.overrides import Overrides
+from perdure.runtime.session import Session
+from perdure.runtime.session_report import SessionUsage
+
+CUT_OFF: Final = "(The user cancelled the reply here.)"
+"""Ends a partial reply that is kept in the conversation."""
+
+Show = Callable[[Event], Awaitable[None]]
+"""Function that shows an event of the session."""
+
+
+class ChatConversation:
+    """Drives one session through the `Session` interface, and passes its events on.
+
+    It knows nothing of the terminal.
+    """
+
+    def __init__(
+        self, agent: Agent[Any], parts: AgentParts, order: CommandOptions, show: Show, note: Callable[[str], None]
+    ) -> None:
+        self.agent = agent
+        self.parts = parts
+        self.overrides: Overrides[Any] = parts.build_overrides(order)
+        """Options of the next run, such as its model and role."""
+        self.session: Session[Any] = agent.session(order.session_id)
+        self.usage: SessionUsage | None = None
+        """Tokens and cost of the session so far."""
+        self.on_session_changed: Callable[[], None] = lambda: None
+        self._order = order
+        self._show = show
+        self._note = note
+        self._task: asyncio.Task[None] | None = None
+        self._subscription: Subscription[Any] | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._has_steered = False
+
+    @property
+    def is_running(self) -> bool:
+        """True while a run is in progress, or waits for an answer."""
+        return self._task is not None and not self._task.done()
+
+    async def open(self, session: Session[Any]) -> None:
+        """Make a session the current one, and show its events from now on."""
+        await self._stop_following()
+        self.session = session
+        self._subscription = session.subscribe(backpressure=True)  # a slow terminal slows the run, and misses nothing
+        self._following = asyncio.ensure_future(self._follow(self._subscription))
+        self.usage = await session.usage()
+        self.on_session_changed()
+
+    async def _follow(self, subscription: Subscription[Any]) -> None:
+        async for entry in subscription:
+            await self._show(entry.event)
+            if isinstance(entry.event, (TurnEnded, RunEnded)) and not entry.event.path:
+                self.usage = await self.session.usage()
+
+    async def _stop_following(self) -> None:
+        if self._subscription is not None and self._following is not None:
+            self._subscription.close()
+            await asyncio.wait((self._following,))
+
+    # -- runs ----------------------------------------------------------------------------------------------------------
+
+    async def send(self, text: str) -> bool:
+        """Begin a run with a prompt; while one is in progress, steer it instead. Return True if it was steered."""
+        if self.is_running:
+            self._has_steered = True
+            await self.session.steer(text)
+            return True
+        if "/" in text:
+            for line in describe_unused_skills(text, ".", self.agent.all_skills()):
+                self._note(line)
+        prompt = user(text, metadata=self._order.agent.build_prompt_metadata(get_project_path()))
+        self._begin(lambda: self.session.run(prompt, **self.overrides))
+        return False
+
+    async def resume(self, *, unpark: bool = False) -> bool:
+        """Go on with the last run of the session, if it was cut off or waits; return False if it has ended.
+
+        Raises `UsageError` if the chat must not continue it.
+        """
+        state = await self.session.read_state()
+        if self.is_running or state.run is None or not (state.is_interrupted or (unpark and state.is_parked)):
+            return False
+        await check_can_resume(self.agent, self.session.store, self.session.session_id, state, self._order.agent.store)
+        self._begin(lambda: self.session.resume(unpark=unpark))
+        return True
+
+    async def cancel(self) -> bool:
+        """Cancel the run in progress; what was written so far is kept. Return False if there is none."""
+        self._has_steered = False
+        return self.is_running and await self.session.cancel()
+
+    async def wait(self) -> None:
+        """Wait until the run in progress is over, and all of its events were shown."""
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+
+    async def close(self) -> None:
+        """Wait for the run, and stop showing events."""
+        await self.wait()
+        await self._stop_following()
+
+    def _begin(self, start: Callable[[], Awaitable[Outcome[Any] | None]]) -> None:
+        self._has_steered = False
+        self._task = asyncio.ensure_future(self._perform(start))
+
+    async def _perform(self, start: Callable[[], Awaitable[Outcome[Any] | None]]) -> None:
+        """Await a run, and runs for messages that came too late for it; report what went wrong."""
+        try:
+            outcome = await start()
+            while self._has_steered and outcome is not None and outcome.status in {"done", "stopped"}:
+                self._has_steered = False
+                outcome = await self.session.wake(**self.overrides)
+            await self._keep_partial_reply(outcome)
+            self._report(outcome)
+        except ShuttingDown:
+            pass
+        except SessionBusy as error:
+            self._note(f"error: {error}; wait for it, or begin another session with /session NAME")
+        except PerdureError as error:
+            self._note(f"error: {error}")
+        except Exception as error:  # noqa: BLE001 - the chat goes on after any error of a run
+            self._note(f"error: unexpected error; please report it: {type(error).__name__}: {error}")
+
+    async def _keep_partial_reply(self, outcome: Outcome[Any] | None) -> None:
+        """Add the beginning of a reply that was cancelled to the conversation, so that the next prompt can refer to it.
+
+        The log has it in any case; the model would not be sent it again. A reply with calls is left out: they have no
+        results.
+        """
+        if outcome is None or outcome.status != "cancelled" or outcome.message is None:
+            return
+        partial = outcome.message
+        if partial.stop == StopReason.CANCELLED and partial.text.strip() and not partial.tool_calls:
+            await self.session.import_messages([assistant(f"{partial.text}\n\n{CUT_OFF}")])
+
+    def _report(self, outcome: Outcome[Any] | None) -> None:
+        if outcome is None:
+            return
+        if outcome.error is not None:
+            self._note(f"error: {outcome.error}")
+        elif outcome.status == "parked":
+            self._note("the run was parked, because it crashed again and again; /resume goes on with it")
+        elif outcome.status == "waiting" and outcome.questions:
+            self._note("the run waits for an answer; /resume asks again")

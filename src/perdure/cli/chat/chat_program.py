@@ -1,0 +1,297 @@
+"""Run the chat: put the window, the conversation, questions and commands together, until the user leaves."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from perdure.cli.agent_assembly import AgentParts, check_sandbox_for_yolo, collect_agent_parts
+from perdure.cli.perdure_home import format_session_arguments, get_home_file_path
+from perdure.cli.permission_prompt import TerminalPermissionPrompt
+from perdure.cli.project_context import describe_missing_sandbox
+from perdure.cli.run_options import CommandOptions
+from perdure.cli.run_session import restore_agent_options
+from perdure.cli.session_choice import shorten_id
+from perdure.cli.signals import SignalHandler
+from perdure.cli.terminal_output import TerminalOutput, to_one_line
+from perdure.cli.tool_questions import TerminalQuestions
+from perdure.core.error import PerdureError
+from perdure.core.event import Event, QuestionAsked, RunResumed, ToolFinished
+from perdure.core.message import Message
+from perdure.core.rule import Rule
+from perdure.runtime.agent import Agent
+from perdure.runtime.session import Session
+
+from .chat_commands import COMMANDS, ChatCommands
+from .chat_conversation import ChatConversation
+from .chat_terminal import ChatKeyboard, ChatTerminalOutput
+from .chat_window import ChatWindow
+from .event_view import ChatEventView
+from .input_completion import ChatCompleter
+from .input_history import open_input_history
+from .status_text import SPINNER, format_status
+
+HISTORY: Final = "chat_history"
+"""Name of the file in `~/.perdure` with the prompts that were typed."""
+_TICK_SECONDS: Final = 0.25
+_SHOWN_PROMPTS: Final = 2
+"""Prompts of a stored conversation that are shown, with their answers, when it is opened."""
+
+
+def run_chat(order: CommandOptions) -> int:
+    """Run the chat at the terminal until the user leaves, and return the exit code."""
+    logging.getLogger().addHandler(logging.NullHandler())  # what matters is shown, without tracebacks
+    return asyncio.run(_run_with_signals(order))
+
+
+async def _run_with_signals(order: CommandOptions) -> int:
+    wish = order.agent if order.session_id is None else await restore_agent_options(order.agent, order.session_id)
+    parts = collect_agent_parts(wish)
+    if order.yolo:
+        check_sandbox_for_yolo(parts.options["extensions"])
+    order = replace(order, agent=wish)
+    with SignalHandler(lambda _: None) as interrupts:
+        program = ChatProgram(order, parts, interrupts)
+        gate = parts.build_gate(program.permission, yes=order.yes or order.yolo)
+        built = parts.build_agent(permission=gate, answer_timeout_seconds=float("inf"))
+        async with interrupts.wrap_agent(built) as agent:
+            return interrupts.exit_with(await program.run(agent))
+
+
+class ChatProgram:
+    """The chat at a terminal: its window, its conversation, and what connects them."""
+
+    def __init__(self, order: CommandOptions, parts: AgentParts, interrupts: SignalHandler) -> None:
+        self._order = order
+        self._parts = parts
+        self._interrupts = interrupts
+        self._commands: ChatCommands | None = None
+        self._completer = ChatCompleter(COMMANDS, self._list_skills, self._list_arguments)
+        self.window = ChatWindow(self._completer, open_input_history(get_home_file_path(HISTORY)), self._format_status)
+        self.screen = ChatTerminalOutput(self.window)
+        self.keyboard = ChatKeyboard(self.window, self.screen)
+        self.permission = TerminalPermissionPrompt(self.screen, self.keyboard)
+        """The handler that asks for permission in the chat."""
+        self.view = ChatEventView(self.window, self.screen.note, self._load_diff)
+        self._conversation: ChatConversation | None = None
+        self._questions: TerminalQuestions | None = None
+        self._resumed_with_permission_question = False
+        self._is_open = asyncio.Event()
+        """Set once the first session is open: what is typed before waits for it."""
+        self._ticks = 0
+        self._working: set[asyncio.Task[None]] = set()
+
+    @property
+    def conversation(self) -> ChatConversation:
+        """The conversation, once `run` has begun it."""
+        assert self._conversation is not None  # noqa: S101 - `run` sets it first
+        return self._conversation
+
+    @property
+    def store(self) -> str:
+        """The store of the sessions, such as `sqlite:PATH`."""
+        return self._parts.store
+
+    @property
+    def model_name(self) -> str:
+        """Name of the model that was chosen at the start."""
+        return self._parts.choice.model
+
+    @property
+    def rules(self) -> Sequence[Rule]:
+        """The permission rules of the configuration and of the command line."""
+        return self._parts.list_rules()
+
+    async def run(self, agent: Agent[Any]) -> int:
+        """Show the chat until the user leaves or the process is asked to end, and return the exit code."""
+        conversation = ChatConversation(agent, self._parts, self._order, self._show, self.screen.note)
+        self._conversation = conversation
+        conversation.on_session_changed = self._connect_questions
+        self._commands = ChatCommands(self, conversation)
+        window = self.window
+        window.on_submit, window.on_escape, window.on_unfold = self._submit, self._escape, self._unfold
+        window.is_busy = lambda: conversation.is_running
+        shown = asyncio.ensure_future(window.run())
+        background = [asyncio.ensure_future(self._tick()), asyncio.ensure_future(self._close_on_signal())]
+        try:
+            await self._begin()
+            await shown
+        finally:
+            for task in (*background, *self._working):
+                task.cancel()
+            await self._leave()
+        return 0
+
+    async def _begin(self) -> None:
+        """Print the heading and the notes, open the session, and go on with a run that was cut off."""
+        model = self._parts.choice
+        self.screen.note(f"model {model.model}{f': {model.reason}' if model.reason else ''}")
+        for each in self._parts.notes:
+            self.screen.note(to_one_line(each))
+        if self._order.yes or self._order.yolo:
+            risk = describe_missing_sandbox(self._parts.options["extensions"])
+            danger = f", commands too, and they run without a sandbox: {risk}" if risk else ""
+            self.screen.note(f"every tool call is made without asking{danger}")
+        self.screen.note("type a prompt; /help lists the commands, Esc cancels, Ctrl-C twice leaves")
+        await self.open_session(self.conversation.session)
+        self._is_open.set()
+        self.window.redraw()
+
+    async def open_session(self, session: Session[Any]) -> None:
+        """Make a session the current one: show the end of its conversation, and go on with an open run."""
+        await self.conversation.open(session)
+        messages = await session.messages()
+        if messages:
+            self.screen.note(f"session {shorten_id(session.session_id)}, {len(messages)} messages; the last of them:")
+            self.view.show_stored(_get_last_prompts(messages))
+        if (reply := (await session.read_state()).unsettled_reply) is not None:  # its calls have no results yet
+            self.view.show_stored([reply])
+        await self.resume()
+
+    async def resume(self, *, unpark: bool = False) -> bool:
+        """Go on with the run of the session that was cut off, its questions included; return False if there is none."""
+        state = await self.conversation.session.read_state()
+        self._resumed_with_permission_question = any(each.about == "permission" for each in state.open_questions)
+        try:
+            is_resumed = await self.conversation.resume(unpark=unpark)
+        except PerdureError as error:
+            self.screen.note(f"its last run was cut off, and is not continued: {error}")
+            return False
+        if is_resumed:
+            self.screen.note("its last run was cut off: it goes on now; Esc cancels it")
+        return is_resumed
+
+    async def _leave(self) -> None:
+        """Leave a run in progress for the next process, and say how to go on."""
+        conversation = self.conversation
+        was_running = conversation.is_running
+        if was_running:
+            self._interrupts.begin_shutdown()
+        if self._questions is not None:
+            self._questions.cancel_all()
+        await conversation.close()
+        session = conversation.session
+        if self._parts.store.startswith("memory:") or await session.info() is None:
+            return
+        named = format_session_arguments(shorten_id(session.session_id), self._order.agent.store)
+        what = "its run is not finished; " if was_running else ""
+        TerminalOutput().note(f"{what}go on with: perdure --session {named}")
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    async def _show(self, event: Event) -> None:
+        await self.view.show(event)
+        if self._questions is not None:
+            self._questions(event)
+        if isinstance(event, QuestionAsked) and event.about == "permission":
+            self.permission.allow_asking(event)
+        elif isinstance(event, RunResumed) and self._resumed_with_permission_question:
+            self._resumed_with_permission_question = False
+            self.permission.allow_asking(event)
+
+    def _connect_questions(self) -> None:
+        """Ask the questions of the tools of the current session, and no longer those of the one before."""
+        if self._questions is not None:
+            self._questions.cancel_all()
+        self._questions = TerminalQuestions(self.conversation.session.display, self.keyboard, self.screen)
+
+    async def _load_diff(self, event: ToolFinished) -> str:
+        """Return the change that a call has made to a file, as a diff; empty if it made none, or it is not known."""
+        if event.name not in {"edit", "write"} or event.result.is_error or self._parts.store.startswith("memory:"):
+            return ""
+        from perdure.cli.files import build_diff, open_file_history
+
+        history = open_file_history(self.conversation.session, self._parts.store)
+        changes = [each for each in await history.changes(event.run_id) if each.call_id == event.call_id]
+        return "".join([await build_diff(history, each) for each in changes])
+
+    # -- keys ----------------------------------------------------------------------------------------------------------
+
+    def _submit(self, text: str) -> None:
+        self.start(self._handle(text))
+
+    def start(self, work: Any) -> None:
+        """Run a coroutine of the chat beside the window."""
+        task = asyncio.ensure_future(work)
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+
+    async def _handle(self, text: str) -> None:
+        """Handle what was typed: a command, a steering message, or a prompt."""
+        text = text.strip("\n")
+        if not text.strip():
+            return
+        await self._is_open.wait()
+        try:
+            if self._commands is not None and await self._commands.call(text):
+                return
+            is_steering = self.conversation.is_running
+            self.view.show_prompt(text, "the model gets it before its next turn" if is_steering else "")
+            if is_steering:
+                self.view.typed.append(text)
+            await self.conversation.send(text)
+        except PerdureError as error:
+            self.screen.note(f"error: {error}")
+
+    def _escape(self) -> None:
+        self.start(self._cancel())
+
+    async def _cancel(self) -> None:
+        await self.conversation.cancel()
+
+    def _unfold(self) -> None:
+        if not self.view.unfold():
+            self.screen.note("there is no tool call to show yet")
+
+    # -- the status line -----------------------------------------------------------------------------------------------
+
+    def _format_status(self) -> str:
+        conversation = self._conversation
+        if conversation is None or not (self._is_open.is_set() or conversation.is_running):
+            return "starting"
+        state = "ready"
+        if conversation.is_running:
+            turned = SPINNER[self._ticks % len(SPINNER)]
+            state = f"{turned} waiting for {self.view.waiting_for or 'the model'}"
+        if self.keyboard.lock.locked():
+            state = "waiting for your answer"
+        model = conversation.overrides.get("model", self._parts.choice.model)
+        return format_status(
+            state=state,
+            model=model if isinstance(model, str) else self._parts.choice.model,
+            session=shorten_id(conversation.session.session_id),
+            usage=conversation.usage,
+            columns=self.window.columns,
+        )
+
+    async def _tick(self) -> None:
+        """Turn the spinner while a run is in progress; draw the status line once more when it has ended."""
+        was_running = False
+        while True:
+            is_running = self.conversation.is_running
+            if is_running or was_running:
+                self._ticks += 1
+                self.window.redraw()
+            was_running = is_running
+            await asyncio.sleep(_TICK_SECONDS)
+
+    async def _close_on_signal(self) -> None:
+        await self._interrupts.wait_for_shutdown()
+        self.window.close()
+
+    # -- completion ----------------------------------------------------------------------------------------------------
+
+    def _list_skills(self) -> dict[str, str]:
+        skills = None if self._conversation is None else self._conversation.agent.all_skills()
+        return {} if skills is None else {name: skills.get(name).description for name in skills.names}
+
+    def _list_arguments(self, command: str) -> Sequence[str]:
+        return [] if self._commands is None else self._commands.list_arguments(command)
+
+
+def _get_last_prompts(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the end of a conversation: the last prompts, and everything after the first of them."""
+    prompts = [place for place, each in enumerate(messages) if each.role == "user" and not each.origin]
+    return messages[prompts[-_SHOWN_PROMPTS] if len(prompts) >= _SHOWN_PROMPTS else 0 :]

@@ -1,0 +1,70 @@
+"""The terminal of a chat for code that asks questions: rows go above the input, answers are typed into it.
+
+So the chat asks for permission, and shows the questions of tools, with the same code as `perdure run`.
+"""
+
+import sys
+from typing import TYPE_CHECKING
+
+from perdure.cli.line_input import LineReader
+from perdure.cli.terminal_output import TerminalOutput, escape_controls, indent_lines, measure_terminal
+from perdure.cli.untrusted_text_frame import wrap_text
+
+if TYPE_CHECKING:
+    from .chat_window import ChatWindow
+
+NOTE_MARK = "- "
+"""Begins a row that the chat itself says."""
+
+
+class ChatTerminalOutput(TerminalOutput):
+    """Terminal output of a chat: complete rows are printed above the input, an incomplete one is the question."""
+
+    def __init__(self, window: "ChatWindow") -> None:
+        super().__init__()
+        self._window = window
+        self.question = ""
+        """The text after the last line break: the question that `ChatKeyboard` asks next."""
+
+    def write(self, text: str) -> None:
+        """Print text above the input, with control characters made visible."""
+        self.note_rows(text.rstrip("\n"))
+
+    def end_line(self) -> None:
+        """Print an empty row: the rows above are complete, and what follows has nothing to do with them."""
+        self._window.print_rows([""])
+
+    def note(self, text: str) -> None:
+        """Print a note of the chat: its rows are wrapped, and all but the first are indented."""
+        width = measure_terminal(sys.stdout).columns - 1
+        lines = indent_lines(escape_controls(text)).split("\n")
+        rows = [row for line in lines for row in wrap_text(line, width, len(NOTE_MARK))]
+        self._window.print_rows([(" " * len(NOTE_MARK) if at else NOTE_MARK) + row for at, row in enumerate(rows)])
+
+    def note_rows(self, text: str) -> None:
+        """Print rows that are framed already."""
+        self._window.print_rows(escape_controls(text).split("\n"))
+
+    def write_question(self, text: str) -> None:
+        """Print the complete rows of a question, and keep the rest of it for the row with the cursor."""
+        *rows, self.question = f"{self.question}{text}".split("\n")
+        if rows:
+            self._window.print_rows(rows)
+
+
+class ChatKeyboard(LineReader):
+    """Reads answers from the input of a chat."""
+
+    def __init__(self, window: "ChatWindow", screen: ChatTerminalOutput) -> None:
+        super().__init__()
+        self._window = window
+        self._screen = screen
+
+    async def read_line(self) -> str | None:
+        """Wait for the answer to the question that was written last; `None` for Ctrl-D. It is printed with it."""
+        question, self._screen.question = self._screen.question, ""
+        line = await self._window.read_answer(question)
+        width = measure_terminal(sys.stdout).columns - 1
+        first, *rest = wrap_text(escape_controls(f"{question}{line or ''}"), width - 2)
+        self._window.print_rows([first, *[f"  {row}" for row in rest]])
+        return line

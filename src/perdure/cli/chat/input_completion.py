@@ -1,0 +1,107 @@
+"""Complete what is typed into the chat: `/command`, `/skill`, arguments of commands, and `@file`."""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+MAX_FILES: Final = 5000
+"""Files of the working folder among which `@file` searches."""
+MAX_OFFERED: Final = 50
+_MENTION: Final = re.compile(r"(?:^|[\s(\[{<\"'])@([^\s\"`@]*)$")
+_COMMAND: Final = re.compile(r"/([\w-]*)$")
+_ARGUMENT: Final = re.compile(r"/([\w-]+) +(\S*)$")
+
+
+class ChatCompleter(Completer):
+    """Completes commands, skills and files. The list of files is made when an `@` is typed, and kept until the next."""
+
+    def __init__(
+        self,
+        commands: Mapping[str, str],
+        list_skills: Callable[[], Mapping[str, str]],
+        list_arguments: Callable[[str], Sequence[str]],
+        folder: str = os.curdir,
+    ) -> None:
+        self._commands = commands
+        self._list_skills = list_skills
+        self._list_arguments = list_arguments
+        self._folder = folder
+        self._files: Sequence[str] = ()
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """Yield what the text before the cursor can be completed to, the best first."""
+        del complete_event
+        text = document.text_before_cursor
+        if found := _MENTION.search(text):
+            yield from self._complete_file(found[1])
+        elif found := _COMMAND.fullmatch(text):
+            for name, about in {**self._list_skills(), **self._commands}.items():
+                if name.startswith(found[1].lower()):
+                    yield Completion(name, -len(found[1]), display=f"/{name}", display_meta=about)
+        elif found := _ARGUMENT.fullmatch(text):
+            for name in self._list_arguments(found[1]):
+                if name.startswith(found[2]):
+                    yield Completion(name, -len(found[2]))
+
+    def _complete_file(self, typed: str) -> Iterable[Completion]:
+        if not typed or not self._files:
+            self._files = list_mentionable_files(self._folder)
+        for path in rank_paths(self._files, typed)[:MAX_OFFERED]:
+            quoted = f'"{path}"' if re.search(r"\s", path) else path
+            yield Completion(quoted, -len(typed), display=path)
+
+
+def rank_paths(paths: Iterable[str], typed: str) -> list[str]:
+    """Return the paths that match what was typed: those that begin so first, then by name, then by any part.
+
+    Letters may also be typed with others left out, as in `smn` for `src/main.py`.
+    """
+    wanted = typed.lower()
+    ranked: list[tuple[int, int, str]] = []
+    for path in paths:
+        low = path.lower()
+        name = low.rsplit("/", 1)[-1]
+        if low.startswith(wanted):
+            rank = 0
+        elif name.startswith(wanted):
+            rank = 1
+        elif wanted in low:
+            rank = 2
+        elif _has_letters_in_order(low, wanted):
+            rank = 3
+        else:
+            continue
+        ranked.append((rank, len(path), path))
+    return [path for _, _, path in sorted(ranked)]
+
+
+def _has_letters_in_order(text: str, letters: str) -> bool:
+    place = 0
+    for letter in letters:
+        place = text.find(letter, place) + 1
+        if not place:
+            return False
+    return True
+
+
+def list_mentionable_files(folder: str) -> list[str]:
+    """Return the files below a folder that `@file` can name, as relative paths: without what git ignores."""
+    from itertools import islice
+
+    from perdure.files.confined_folder import FileRefused
+    from perdure.files.jail import Jail
+    from perdure.files.tree_walk import walk_files
+
+    try:
+        jail = Jail(folder)
+    except (FileRefused, OSError, ValueError):
+        return []
+    try:
+        names = ["/".join(steps) for steps in islice(walk_files(jail, ()), MAX_FILES)]
+    finally:
+        jail.close()
+    return sorted([each for each in names if each.isprintable() and '"' not in each and "`" not in each])

@@ -1,0 +1,82 @@
+"""Tool cards of the chat: one row that names the call, and its result below, folded if it is long.
+
+The heading begins in the first column with a mark of ours. Everything that a tool or a model wrote is indented.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+
+from perdure.cli.terminal_output import to_one_line
+from perdure.cli.untrusted_text_frame import quote_unless_plain, wrap_text
+from perdure.core.message import Status, ToolResult
+
+MARK: Final = "* "
+"""Begins the heading of a card."""
+BODY_INDENT: Final = "    "
+"""Begins each row of a result."""
+FOLDED_HEAD: Final = 4
+"""Lines at the beginning of a long result that are shown."""
+FOLDED_TAIL: Final = 4
+"""Lines at the end of a long result that are shown."""
+FOLDED_DIFF: Final = 16
+"""Lines of a long diff that are shown."""
+_TELLING: Final = ("command", "path", "file", "pattern", "url", "query", "expression", "question", "name")
+"""Arguments that say most about a call, the most telling one first."""
+
+
+class ToolCard(NamedTuple):
+    """A tool call with its result, as the chat shows it."""
+
+    number: int
+    """Number of the card in this chat, by which `/show` unfolds it."""
+    heading: str
+    """What was called, and how it ended: not sanitised."""
+    lines: Sequence[str]
+    """The lines of the result, or of the diff: not sanitised."""
+    is_diff: bool = False
+
+    def format_heading(self, columns: int) -> str:
+        """Return the heading as one row."""
+        return cut_row(f"{MARK}{to_one_line(self.heading)}", columns)
+
+    def fold(self) -> tuple[Sequence[str], Sequence[str], int]:
+        """Return the lines at the beginning and at the end that are shown, and the number of those between them."""
+        limit = FOLDED_DIFF if self.is_diff else FOLDED_HEAD + FOLDED_TAIL
+        if len(self.lines) <= limit + 1:
+            return self.lines, (), 0
+        head, tail = (limit, 0) if self.is_diff else (FOLDED_HEAD, FOLDED_TAIL)
+        return self.lines[:head], self.lines[len(self.lines) - tail :], len(self.lines) - head - tail
+
+
+def build_card(number: int, result: ToolResult, arguments: str, seconds: float, diff: str = "") -> ToolCard:
+    """Build the card of a finished call; with a diff, that is shown instead of the result."""
+    status = "" if result.status == Status.OK else f" ({result.status})"
+    took = f" ({seconds:.0f} s)" if seconds >= 1 else ""
+    heading = f"{describe_call(result.name, arguments)}{status}{took}"
+    text = diff or result.text
+    return ToolCard(number, heading, text.rstrip("\n").split("\n") if text.strip() else (), is_diff=bool(diff))
+
+
+def describe_call(name: str, arguments: str) -> str:
+    """Return a call in a few words: the tool, and the argument that says most."""
+    try:
+        given: object = msgspec.json.decode(arguments or "{}")
+    except (msgspec.DecodeError, RecursionError):
+        given = arguments
+    telling = ""
+    if isinstance(given, Mapping):
+        values = cast("Mapping[str, Any]", given)
+        named = [values[key] for key in _TELLING if isinstance(values.get(key), str)]
+        texts = [each for each in values.values() if isinstance(each, str)]
+        telling = (named or texts or [arguments if values else ""])[0]
+    else:
+        telling = arguments
+    return f"{quote_unless_plain(name)} {telling}".rstrip()
+
+
+def cut_row(text: str, columns: int) -> str:
+    """Cut a row before the last column of the terminal, and end it with `…` then."""
+    first, *more = wrap_text(text, max(columns, 20) - 1)
+    return f"{wrap_text(text, max(columns, 20) - 3)[0]}…" if more else first

@@ -1,0 +1,80 @@
+"""`perdure chat`, which is also `perdure` without a command: a chat with an agent at the terminal."""
+
+import os
+from typing import Any
+
+import click
+
+from perdure.core.error import ConfigError
+
+from .perdure_home import store_option
+from .run import (
+    add_agent_options,
+    add_run_options,
+    choose_session,
+    offer_trust_at_terminal,
+    split_tool_names,
+    take_agent_options,
+)
+from .terminal_output import is_terminal
+
+INSTALL = "pip install 'perdure[chat]'"
+"""Command that installs what the chat needs."""
+
+
+@click.command()
+@click.option("--session", "-s", "session_id", metavar="ID", help="Session to go on with or create.")
+@click.option("--continue", "--last", "-c", "last", is_flag=True, help="Go on with the last session of this project.")
+@click.option("--instructions", "-i", metavar="TEXT", help="System instructions.")
+@add_run_options
+@add_agent_options
+@click.option("--yes", is_flag=True, help="Allow every tool call without asking.")
+@click.option("--plain", is_flag=True, help="Print plain lines, as on a terminal that cannot move its cursor.")
+@store_option
+@click.pass_context
+def chat(context: click.Context, /, *, last: bool, plain: bool, **options: Any) -> None:
+    r"""Chat with an agent. It is what `perdure` does without a command.
+
+    The agent is that of perdure run: it has its tools, project instructions, skills and permissions. Everything is
+    saved as it happens: after a crash, or when you leave while it works, --continue goes on with the open run.
+
+    Enter sends, Ctrl-J begins a new line, Esc cancels the run and keeps what was written, and what you type while the
+    agent works steers it. /help lists the commands; @PATH attaches a file; Tab completes.
+
+    \b
+    perdure
+    perdure --continue
+    perdure --session plan --model anthropic:claude-sonnet-4-5
+    perdure --coding --allow 'bash(git *)' --limit-cost 2
+    """
+    if last and options["session_id"] is not None:
+        raise click.UsageError("--continue and --session exclude each other; give one of them")
+    if not is_terminal():
+        raise click.UsageError('the chat needs a terminal; use perdure run "…" in scripts')
+    from .run_options import CommandOptions
+
+    where = dict(options)
+    options["tools"] = split_tool_names(options["tools"])
+    wish = take_agent_options(options)
+    offer_trust_at_terminal(wish)
+    options["session_id"] = choose_session(options["session_id"], where, last=last)
+    order = CommandOptions(agent=wish, **options)
+    if plain or os.environ.get("TERM", "") in {"", "dumb", "unknown"}:
+        from .plain_chat import run_plain_chat
+
+        context.exit(run_plain_chat(order))
+    _check_packages()
+    from .chat.chat_program import run_chat
+
+    context.exit(run_chat(order))
+
+
+def _check_packages() -> None:
+    """Raise `ConfigError` if the packages of the chat are not installed."""
+    from importlib.util import find_spec
+
+    missing = [name for name in ("prompt_toolkit", "rich") if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"the chat needs {' and '.join(missing)}: {INSTALL}; without it, use perdure chat --plain, or perdure run"
+        )

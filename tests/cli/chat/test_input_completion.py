@@ -1,0 +1,48 @@
+"""Completion of commands, skills, arguments and files."""
+
+import pytest
+
+pytestmark = pytest.mark.packages("prompt_toolkit")
+
+
+@pytest.fixture
+def complete(tmp_path):
+    """Completes a text in a folder with a few files."""
+    from prompt_toolkit.completion import CompleteEvent
+    from prompt_toolkit.document import Document
+
+    from perdure.cli.chat.input_completion import ChatCompleter
+
+    for path in ("src/main.py", "src/a b.py", "docs/main.md", ".gitignore", "build/x.py", "evil\x1b[2J.txt"):
+        file = tmp_path / path
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("build\n" if path == ".gitignore" else "x")
+    completer = ChatCompleter(
+        {"help": "", "model": ""}, lambda: {"haiku": "Write one."}, lambda _: ["one"], str(tmp_path)
+    )
+
+    def run(text: str) -> list[str]:
+        return [each.text for each in completer.get_completions(Document(text), CompleteEvent())]
+
+    return run
+
+
+def test_commands_and_skills_are_completed_at_the_beginning(complete):
+    assert complete("/h") == ["haiku", "help"]
+    assert complete("see /h") == []
+    assert complete("/model o") == ["one"]
+
+
+def test_files_are_completed_without_what_git_ignores_or_a_terminal_obeys(complete):
+    assert {*complete("@")} == {"docs/main.md", "src/main.py", '"src/a b.py"', ".gitignore"}
+    assert "build/x.py" not in complete("@")
+    assert not any("\x1b" in each for each in complete("@"))
+    assert complete("look at @main") == ["src/main.py", "docs/main.md"]
+    assert complete("@srmn") == ["src/main.py"]
+    assert complete("mail@main") == []
+
+
+def test_a_folder_that_is_gone_has_no_files():
+    from perdure.cli.chat.input_completion import list_mentionable_files
+
+    assert list_mentionable_files("/no/such/folder") == []

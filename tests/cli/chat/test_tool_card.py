@@ -1,0 +1,45 @@
+"""Tool cards: what a call says of itself in one row, and how a long result is folded."""
+
+import pytest
+
+from perdure.cli.chat.tool_card import build_card, cut_row, describe_call
+from perdure.core.message import Status, Text, ToolResult
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ('{"text": "long", "path": "a.py"}', "run a.py"),
+        ('{"count": 3, "word": "x"}', "run x"),
+        ('{"count": 3}', 'run {"count": 3}'),
+        ("{}", "run"),
+        ("", "run"),
+        ("no JSON", "run no JSON"),
+        ("[1]", "run [1]"),
+    ],
+)
+def test_a_call_is_named_with_its_most_telling_argument(arguments, shown):
+    assert describe_call("run", arguments) == shown
+
+
+def test_a_hostile_name_is_quoted_and_a_heading_is_one_row():
+    result = ToolResult("c", "a\n| tool: x", (Text("ok"),), Status.ERROR)
+    heading = build_card(1, result, '{"path": "x\\ny"}', 2.4).format_heading(80)
+    assert heading == '* "a\\n| tool: x" x␊y (error) (2 s)'
+    assert cut_row("日" * 30, 20) == "日" * 8 + "…"
+
+
+@pytest.mark.parametrize(("count", "hidden"), [(0, 0), (9, 0), (10, 2), (500, 492)])
+def test_a_long_result_shows_its_beginning_and_its_end(count, hidden):
+    text = "".join([f"{number}\n" for number in range(count)])
+    card = build_card(1, ToolResult("c", "run", (Text(text),)), "{}", 0.0)
+    head, tail, left_out = card.fold()
+    assert left_out == hidden
+    assert len(head) + len(tail) + left_out == count
+    assert not hidden or (head[0], tail[-1]) == ("0", str(count - 1))
+
+
+def test_a_diff_shows_its_beginning():
+    diff = "".join([f"+{number}\n" for number in range(40)])
+    card = build_card(1, ToolResult("c", "edit", (Text("edited"),)), "{}", 0.0, diff)
+    assert (card.is_diff, [len(part) for part in card.fold()[:2]], card.fold()[2]) == (True, [16, 0], 24)

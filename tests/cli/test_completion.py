@@ -1,0 +1,46 @@
+"""`perdure completion`: scripts for three shells, installed where each looks for them."""
+
+import json
+
+import pytest
+
+PLACES = {
+    "bash": "person/.local/share/bash-completion/completions/perdure",
+    "zsh": "person/.zfunc/_perdure",
+    "fish": "person/.config/fish/completions/perdure.fish",
+}
+
+
+@pytest.fixture(autouse=True)
+def no_folders(monkeypatch):
+    """No variable names another folder."""
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "ZDOTDIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("shell", PLACES)
+def test_a_script_is_installed_where_the_shell_looks_for_it(perdure, tmp_path, monkeypatch, shell):
+    monkeypatch.setenv("SHELL", f"/bin/{shell}")
+    assert perdure("completion", "install").exit_code == 0
+    assert "_PERDURE_COMPLETE" in (tmp_path / PLACES[shell]).read_text()
+    again = json.loads(perdure("completion", "install", shell, "--json").stdout)
+    assert again == {"shell": shell, "path": str(tmp_path / PLACES[shell])}
+    assert perdure("completion", "show", shell).stdout == (tmp_path / PLACES[shell]).read_text()
+
+
+def test_the_command_answers_the_script(shell):
+    environment = {
+        **shell.environment,
+        "_PERDURE_COMPLETE": "bash_complete",
+        "COMP_WORDS": "perdure ru",
+        "COMP_CWORD": "1",
+    }
+    assert shell.run(environment=environment).stdout == "plain,run\n"
+
+
+def test_another_shell_has_to_be_named(perdure, monkeypatch):
+    monkeypatch.setenv("SHELL", "/bin/tcsh")
+    result = perdure("completion", "install")
+    assert (result.exit_code, result.stderr) == (
+        2, "error: the variable SHELL names 'tcsh'; name one of bash, zsh, fish\n",
+    )  # fmt: skip
