@@ -42,7 +42,6 @@ from .project_context import (
 
 if TYPE_CHECKING:
     from perdure.config import Config
-    from perdure.runtime.extension import Extension
 
     from .run_options import AgentOptions, CommandOptions
 
