@@ -274,6 +274,17 @@ def test_a_long_step_is_too_long_for_a_quick_program():
     interpreter.close()
 
 
+@pytest.mark.parametrize("line", ["datetime.datetime.now()", "f = nothing"])
+def test_a_step_of_many_short_parts_is_too_long_for_a_quick_program(line):
+    interpreter = Interpreter(ProgramLimits(50, 20_000_000, 10, 100))
+    code = f"import datetime\nfor i in range(9000):\n  try:\n    {line}\n  except NameError:\n    pass"
+    program = RunningProgram(interpreter, code, [], seed="s", is_quick=True)
+    with pytest.raises(StepTooLong):
+        program.advance_through([None, 1.7e9] if "now" in line else [None])
+    program.stop()
+    interpreter.close()
+
+
 # -- programs and plain calls ------------------------------------------------------------------------------------------
 
 values = st.recursive(
