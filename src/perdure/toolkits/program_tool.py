@@ -77,7 +77,9 @@ def build_program_tool(
             return ToolOutput(text, is_error=True, labels=driver.labels)
         finally:
             driver.program.stop()
-        return ToolOutput(_describe_value(driver.program, value, max_output_characters), labels=driver.labels)
+        describe = partial(_describe_value, driver.program, value, max_output_characters)
+        text = describe() if driver.program.is_quick else await THREAD_POOL.run(describe, (), {})
+        return ToolOutput(text, labels=driver.labels)
 
     return tool(
         run_program,
@@ -95,10 +97,17 @@ def can_be_called(tool: Tool[..., Any], excluded: Collection[str]) -> bool:
     return not ends and tool.name not in _UNCALLABLE_NAMES and tool.name not in excluded
 
 
-def describe_program_functions(tools: Toolbox, is_callable: Callable[[Tool[..., Any]], bool]) -> Toolbox:
-    """Return a toolbox in which the description of `run_program` has the signatures of the tools it can call."""
-    stubs = build_stubs(name_program_functions([each for each in tools if is_callable(each)]))
-    text = f"{_DESCRIPTION}\n\n```python\n{stubs}\n```" if stubs else _DESCRIPTION
+def describe_program_functions(
+    tools: Toolbox, is_callable: Callable[[Tool[..., Any]], bool], *, with_prompts: bool
+) -> Toolbox:
+    """Return a toolbox in which the description of `run_program` has the signatures of the tools it can call.
+
+    With `with_prompts` it also has their lines for the instructions, where those of hidden tools are not.
+    """
+    functions = name_program_functions([each for each in tools if is_callable(each)])
+    prompts = [each.prompt for each in functions.values() if each.prompt and with_prompts]
+    parts = [_DESCRIPTION, *([f"```python\n{build_stubs(functions)}\n```"] if functions else []), *prompts]
+    text = "\n\n".join(parts)
     return Toolbox([replace(each, description=text) if each.name == PROGRAM_TOOL else each for each in tools])
 
 
