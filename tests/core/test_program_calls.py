@@ -115,6 +115,43 @@ async def test_what_a_program_has_read_counts_for_its_next_calls():
     assert asked == [("untrusted",)]
 
 
+async def test_what_a_program_has_read_counts_also_if_the_host_runs_it():
+    till, sent = Till(), list[str]()
+
+    @tool(sends=True)
+    async def send() -> str:
+        """Send."""
+        sent.append("it")
+        return "sent"
+
+    @tool(effect="read", labels=["private"])
+    async def mail() -> str:
+        """Read mail."""
+        return "secret"
+
+    tools = [send, mail, program([("mail", "{}")], [("look", "{}")], [("send", "{}")])]
+    result = await agent_of(till, tools=tools).session("s").call("run_them", {})
+    assert "denied: permission denied" in result.text
+    assert not sent
+
+
+async def test_a_subagent_of_a_program_that_waits_for_an_answer_goes_on():
+    till, store = Till(), open_store("memory:")
+    outcome: Any = None
+    for step in range(2):
+        child_model = ScriptedModel("Child is done.") if step else ScriptedModel(call("pay", amount=7))
+        child = Agent(child_model, name="helper", description="Help.", tools=till.tools)
+        tools = [child.as_tool(), till.tools[1], program([("look", "{}")], [("helper", '{"task":"Go"}')])]
+        model = ScriptedModel("Done.") if step else ScriptedModel(call("run_them"))
+        agent = Agent(model, tools=tools, store=store, permission=Permissions(ask("pay"), handler=later))
+        session = agent.session("s")
+        outcome = await (session.resume() if step else session.run("Go"))
+        if not step:
+            assert await session.answer(outcome.questions[0].ask_id, True)
+    assert told(outcome) == "ok: seen; ok: Child is done."
+    assert till.paid == [7]
+
+
 async def test_calls_count_towards_the_limit_of_the_run():
     till = Till()
     agent = agent_of(till, [pay(1)], [pay(2)], [pay(3)], limits=Limits(max_tool_calls=3))
