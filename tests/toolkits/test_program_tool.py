@@ -104,6 +104,7 @@ async def test_a_program_that_fails_says_in_which_line():
         ("x = echo('a')\nx['b']", "write `await` before each call"),
         ("await echo('a', 'b')", "TypeError: echo() takes 1 arguments"),
         ("await echo('a', text='b')", "two values for 'text'"),
+        ("await echo('a' * 1_000_001)", "ValueError: echo: 1,000,012 characters of arguments"),
         ("await steal()", "name 'steal' is not defined"),
         ("f = steal", "name 'steal' is not defined"),
         ("import time\ntime.sleep(1)", "a program cannot sleep"),

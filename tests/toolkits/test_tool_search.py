@@ -125,7 +125,7 @@ async def test_a_tool_that_is_not_allowed_cannot_be_loaded_or_called():
     allowed = [f"tool_{n}" for n in range(25)]
     agent = agent_of(
         call("load_tools", names=["tool_29"]), call("tool_29"), "Done.",
-        limits=Limits(allowed_tools=["load_tools", *allowed]),
+        limits=Limits(allowed_tools=("load_tools", *allowed)),
     )  # fmt: skip
     await agent.session("s").run("Go")
     assert offered(agent) == ["load_tools"]

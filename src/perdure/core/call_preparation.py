@@ -61,7 +61,7 @@ async def prepare_calls(run: Run, calls: Sequence[ToolCall]) -> list[PreparedCal
 
 
 def _count_reserved_calls(run: Run, calls: Sequence[ToolCall]) -> int:
-    """Return the number of calls of the reply that come later, and were let through: they are counted when they start.
+    """Return the number of other calls of the reply that may still start, and are counted only then.
 
     There are none, unless a program of the reply makes the calls.
     """

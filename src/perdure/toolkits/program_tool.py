@@ -43,6 +43,8 @@ PROGRAM_TIME_NAME: Final = f"{RESERVED_PREFIX}program_time"
 """The name of the stored value with the time that the last program was given."""
 _STEPS_BETWEEN_YIELDS: Final = 8
 """Steps after which a program whose calls never wait yields to other tasks."""
+MAX_ARGUMENT_CHARACTERS: Final = 1_000_000
+"""Length of the arguments of one call: a program can make texts that no model could write, and each call is stored."""
 _HANDOFF_PREFIX: Final = "hand_over_to_"
 _UNCALLABLE_NAMES: Final = frozenset({PROGRAM_TOOL, "load_tools"})
 """Tools about what the model is sent, which a program does not see."""
@@ -167,9 +169,15 @@ class _ProgramDriver:
         made: list[tuple[FunctionCall, str]] = []
         for each in wanted:
             try:
-                made.append((each, to_text(self._bind_arguments(each))))
+                text = to_text(self._bind_arguments(each))
             except TypeError as error:
                 answers[each.number] = CallRaised("TypeError", str(error))
+                continue
+            if len(text) <= MAX_ARGUMENT_CHARACTERS:
+                made.append((each, text))
+            else:
+                most = f"{len(text):,} characters of arguments: a call may have {MAX_ARGUMENT_CHARACTERS:,}"
+                answers[each.number] = CallRaised("ValueError", f"{each.name}: {most}")
         results = await self._calls.make([(self._functions[each.name].name, text) for each, text in made])
         for (each, _), result in zip(made, results, strict=True):
             if result.labels:
