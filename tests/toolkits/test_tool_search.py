@@ -79,6 +79,14 @@ async def test_loaded_tools_are_sent_after_the_others_in_the_order_of_loading():
     assert of(events, ViewChanged)
 
 
+async def test_the_result_of_loading_hundreds_of_tools_has_their_names_alone():
+    agent = agent_of(call("load_tools", names=[f"tool_{n}" for n in range(300)]), "Done.", tools=many(300))
+    await agent.session("s").run("Go")
+    assert len(offered(agent)) == 301
+    assert results(agent)[0].text.endswith("tool_298, tool_299.")
+    assert len(results(agent)[0].text) < 4_000
+
+
 async def test_a_query_loads_the_tools_that_match_it_best():
     agent = agent_of(call("load_tools", query="weather forecasts"), call("get_forecast", city="Kiel"), "Done.")
     await agent.session("s").run("Go")
