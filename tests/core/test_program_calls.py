@@ -20,7 +20,7 @@ from perdure.core.program_call_id import build_program_call_id, find_program_cal
 from perdure.core.program_calls import ProgramCalls
 from perdure.core.tool import ToolOutput
 from perdure.stores import open_store
-from perdure.testing import FakeClock, ScriptedModel, call
+from perdure.testing import FakeClock, ScriptedModel, call, calls
 from tests.doubles import Held, crashed, log_of, of
 
 
@@ -115,6 +115,43 @@ async def test_what_a_program_has_read_counts_for_its_next_calls():
     assert asked == [("untrusted",)]
 
 
+async def test_what_a_program_has_read_counts_also_if_the_host_runs_it():
+    till, sent = Till(), list[str]()
+
+    @tool(sends=True)
+    async def send() -> str:
+        """Send."""
+        sent.append("it")
+        return "sent"
+
+    @tool(effect="read", labels=["private"])
+    async def mail() -> str:
+        """Read mail."""
+        return "secret"
+
+    tools = [send, mail, program([("mail", "{}")], [("look", "{}")], [("send", "{}")])]
+    result = await agent_of(till, tools=tools).session("s").call("run_them", {})
+    assert "denied: permission denied" in result.text
+    assert not sent
+
+
+async def test_a_subagent_of_a_program_that_waits_for_an_answer_goes_on():
+    till, store = Till(), open_store("memory:")
+    outcome: Any = None
+    for step in range(2):
+        child_model = ScriptedModel("Child is done.") if step else ScriptedModel(call("pay", amount=7))
+        child = Agent(child_model, name="helper", description="Help.", tools=till.tools)
+        tools = [child.as_tool(), till.tools[1], program([("look", "{}")], [("helper", '{"task":"Go"}')])]
+        model = ScriptedModel("Done.") if step else ScriptedModel(call("run_them"))
+        agent = Agent(model, tools=tools, store=store, permission=Permissions(ask("pay"), handler=later))
+        session = agent.session("s")
+        outcome = await (session.resume() if step else session.run("Go"))
+        if not step:
+            assert await session.answer(outcome.questions[0].ask_id, True)
+    assert told(outcome) == "ok: seen; ok: Child is done."
+    assert till.paid == [7]
+
+
 async def test_calls_count_towards_the_limit_of_the_run():
     till = Till()
     agent = agent_of(till, [pay(1)], [pay(2)], [pay(3)], limits=Limits(max_tool_calls=3))
@@ -122,6 +159,17 @@ async def test_calls_count_towards_the_limit_of_the_run():
     assert (till.paid, outcome.status, outcome.reason) == ([1, 2], "limit", "max_tool_calls")
     assert "the run may make 3 calls" in told(outcome)
     assert of(await log_of(agent.store, "s"), LimitReached)
+
+
+async def test_calls_of_a_program_do_not_take_the_place_of_later_calls_of_the_reply():
+    till = Till()
+    model = ScriptedModel(calls(call("run_them"), call("pay", amount=3), call("pay", amount=4)), "Done.")
+    tools = [*till.tools, program([pay(1)], [pay(2)])]
+    agent = Agent(model, tools=tools, store="memory:", limits=Limits(max_tool_calls=4))
+    outcome = await agent.session("s").run("Go")
+    assert till.paid == [1, 3, 4]
+    assert len(of(await log_of(agent.store, "s"), ToolStarted)) == 4
+    assert "the run may make 4 calls" in told(outcome)
 
 
 async def test_a_program_that_waits_for_an_answer_is_run_again_without_repeating_its_calls():
@@ -218,6 +266,20 @@ async def test_a_cancel_after_tools_makes_no_further_call():
     assert (await run).status == "cancelled"
     results = [each.result for each in of(await log_of(agent.store, "s"), ToolFinished)]
     assert [(each.name, each.status) for each in results] == [("wait", Status.OK), ("run_them", Status.ERROR)]
+
+
+async def test_a_cancel_after_the_turn_lets_a_program_come_to_its_end():
+    held, till = Held("wait"), Till()
+
+    agent = agent_of(till, tools=[held.tool, program([("wait", "{}")], [pay(1)])])
+    session = agent.session("s")
+    run = asyncio.ensure_future(session.run("Go"))
+    await held.started.wait()
+    await session.cancel("after_turn")
+    held.released.set()
+    outcome = await run
+    assert (outcome.status, till.paid) == ("cancelled", [1])
+    assert told(outcome) == "ok: released; ok: paid 1"
 
 
 async def test_a_program_whose_time_is_over_leaves_no_call_without_a_result():

@@ -1,11 +1,16 @@
 """A program that the model wrote is killed with its process at every place: no effect of its calls happens twice."""
 
+import asyncio
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from perdure import Agent, tool
+from perdure.extensions import code_mode
+from perdure.testing import ScriptedModel, call
 
 pytestmark = [pytest.mark.faults, pytest.mark.packages("pydantic_monty")]
 
@@ -37,3 +42,17 @@ def test_a_program_that_is_killed_at_every_place_repeats_no_effect(tmp_path):
     wrong, kills = sweep(tmp_path, 1, seconds=800)
     assert wrong == []
     assert kills >= 100
+
+
+@pytest.mark.skipif(os.environ.get("PERDURE_SEARCH") != "long", reason="it waits longer than a program may compute")
+async def test_the_time_of_calls_does_not_count_as_time_of_the_program():
+    @tool(effect="read")
+    async def wait() -> str:
+        """Wait."""
+        await asyncio.sleep(7)  # real time: the interpreter has a clock of its own
+        return "waited"
+
+    model = ScriptedModel(call("run_program", code="await wait()"), "Done.")
+    agent = Agent(model, tools=[wait], extensions=[code_mode(max_seconds=5)], store="memory:")
+    outcome = await agent.session("s").run("Go")
+    assert [each.text for message in outcome.messages for each in message.tool_results] == ["waited"]

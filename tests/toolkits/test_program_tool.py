@@ -104,6 +104,7 @@ async def test_a_program_that_fails_says_in_which_line():
         ("x = echo('a')\nx['b']", "write `await` before each call"),
         ("await echo('a', 'b')", "TypeError: echo() takes 1 arguments"),
         ("await echo('a', text='b')", "two values for 'text'"),
+        ("await echo('a' * 1_000_001)", "ValueError: echo: 1,000,012 characters of arguments"),
         ("await steal()", "name 'steal' is not defined"),
         ("f = steal", "name 'steal' is not defined"),
         ("import time\ntime.sleep(1)", "a program cannot sleep"),
@@ -141,6 +142,34 @@ async def test_the_result_has_the_labels_of_what_the_program_has_read():
 
     assert (await run_code("await fetch()\n1", tools=[fetch])).labels == ("untrusted",)
     assert (await run_code("await fetch()\n1/0", tools=[fetch])).labels == ("untrusted",)
+
+
+@pytest.mark.parametrize(
+    "reads", ["await mail()\nawait fetch()", "import asyncio\nawait asyncio.gather(mail(), fetch())"]
+)
+async def test_a_program_that_has_read_private_and_untrusted_text_cannot_send_unasked(reads):
+    sent: list[str] = []
+
+    @tool(effect="read", labels=["untrusted"])
+    async def fetch() -> str:
+        """Fetch."""
+        return "text"
+
+    @tool(effect="read", labels=["private"])
+    async def mail() -> str:
+        """Read mail."""
+        return "text"
+
+    @tool(sends=True)
+    async def send(text: str) -> str:
+        """Send."""
+        sent.append(text)
+        return "sent"
+
+    tools = [fetch, mail, send]
+    assert (await run_code("await mail()\nawait send('1')", tools=tools)).text == "sent"
+    assert "PermissionError: send" in (await run_code(f"{reads}\nawait send('2')", tools=tools)).text
+    assert sent == ["1"]
 
 
 async def test_secrets_are_redacted_before_a_program_sees_them():
@@ -274,6 +303,17 @@ def test_a_long_step_is_too_long_for_a_quick_program():
     interpreter.close()
 
 
+@pytest.mark.parametrize("line", ["datetime.datetime.now()", "f = nothing"])
+def test_a_step_of_many_short_parts_is_too_long_for_a_quick_program(line):
+    interpreter = Interpreter(ProgramLimits(50, 20_000_000, 10, 100))
+    code = f"import datetime\nfor i in range(9000):\n  try:\n    {line}\n  except NameError:\n    pass"
+    program = RunningProgram(interpreter, code, [], seed="s", is_quick=True)
+    with pytest.raises(StepTooLong):
+        program.advance_through([None, 1.7e9] if "now" in line else [None])
+    program.stop()
+    interpreter.close()
+
+
 # -- programs and plain calls ------------------------------------------------------------------------------------------
 
 values = st.recursive(
@@ -328,8 +368,15 @@ async def test_the_model_is_sent_the_signatures_of_its_tools():
 
 
 async def test_tools_that_programs_can_call_may_be_hidden():
-    names, _ = await described(code_mode(hide_tools=True, exclude=["echo"]))
+    @tool(prompt="Say please.")
+    async def polite() -> str:
+        """Be polite."""
+        return ""
+
+    names, text = await described(code_mode(hide_tools=True, exclude=["echo"]), tools=[weather, echo, polite])
     assert names == ["echo", "run_program"]
+    assert text.endswith("```\n\nSay please.")  # no longer a line of the instructions
+    assert "Say please." not in (await described(code_mode(), tools=[polite]))[1]
     result = await run_code("await echo('a')", extension=code_mode(exclude=["echo"]))
     assert "name 'echo' is not defined" in result.text
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, Permissions, ToolContext, deny, tool
+from perdure import Agent, Limits, Permissions, ToolContext, deny, tool
 from perdure.core.error import ConfigError
 from perdure.core.event import ToolsChanged, ValueKept, ViewChanged
 from perdure.core.message import Status
@@ -79,6 +79,14 @@ async def test_loaded_tools_are_sent_after_the_others_in_the_order_of_loading():
     assert of(events, ViewChanged)
 
 
+async def test_the_result_of_loading_hundreds_of_tools_has_their_names_alone():
+    agent = agent_of(call("load_tools", names=[f"tool_{n}" for n in range(300)]), "Done.", tools=many(300))
+    await agent.session("s").run("Go")
+    assert len(offered(agent)) == 301
+    assert results(agent)[0].text.endswith("tool_298, tool_299.")
+    assert len(results(agent)[0].text) < 4_000
+
+
 async def test_a_query_loads_the_tools_that_match_it_best():
     agent = agent_of(call("load_tools", query="weather forecasts"), call("get_forecast", city="Kiel"), "Done.")
     await agent.session("s").run("Go")
@@ -101,6 +109,36 @@ async def test_a_loaded_tool_that_is_gone_is_not_sent():
     agent = agent_of("Done.", store=store, tools=many(25))
     await agent.session("s").run("Go on")
     assert offered(agent) == ["load_tools"]
+
+
+async def test_a_session_goes_on_when_the_names_of_loaded_tools_were_erased():
+    store = open_store("memory:")
+    session = agent_of(call("load_tools", names=["tool_3"]), "Done.", store=store).session("s")
+    await session.run("Go")
+    await session.redact(next(each.seq for each in await store.read("s") if isinstance(each.event, ValueKept)))
+    agent = agent_of(call("load_tools", names=["tool_4"]), "Done.", store=store)
+    assert (await agent.session("s").run("Go on")).status == "done"
+    assert offered(agent) == ["load_tools", "tool_4"]
+
+
+async def test_loaded_tools_are_sent_in_a_fork_too():
+    agent = agent_of(call("load_tools", names=["tool_3"]), "Done.", "Done.")
+    session = agent.session("s")
+    await session.run("Go")
+    await (await session.fork("t")).run("Go on")
+    assert offered(agent) == ["load_tools", "tool_3"]
+
+
+async def test_a_tool_that_is_not_allowed_cannot_be_loaded_or_called():
+    allowed = [f"tool_{n}" for n in range(25)]
+    agent = agent_of(
+        call("load_tools", names=["tool_29"]), call("tool_29"), "Done.",
+        limits=Limits(allowed_tools=("load_tools", *allowed)),
+    )  # fmt: skip
+    await agent.session("s").run("Go")
+    assert offered(agent) == ["load_tools"]
+    assert "tool_29" not in agent.model.requests[0].tools[0].description
+    assert [each.status for each in results(agent)] == [Status.ERROR, Status.ERROR]
 
 
 async def test_a_tool_that_is_not_loaded_can_be_called_and_is_gated():

@@ -41,11 +41,16 @@ async def prepare_calls(run: Run, calls: Sequence[ToolCall]) -> list[PreparedCal
         over_count = run.state.open_calls.keys() - made
         refused = [build_reply_limit_result(call, each_reply) for call in calls if call.call_id in over_count]
         calls = [call for call in calls if call.call_id not in over_count]
+    reserved = 0 if most is None else _count_reserved_calls(run, calls)
     for call in calls:
         prepared = await prepare_call(run, call)
         if isinstance(prepared, ToolResult):
             refused.append(prepared)
-        elif most is not None and _is_uncounted(run, prepared) and run.state.tool_calls + len(prepared_calls) >= most:
+        elif (
+            most is not None
+            and _is_uncounted(run, prepared)
+            and run.state.tool_calls + reserved + len(prepared_calls) >= most
+        ):
             refused.append(build_call_limit_result(call, most))
             over = (LimitReached("max_tool_calls", run_id=run.run_id, path=run.path),)
         else:
@@ -53,6 +58,15 @@ async def prepare_calls(run: Run, calls: Sequence[ToolCall]) -> list[PreparedCal
     if refused:
         await store_results_without_running(run, refused, *over)
     return prepared_calls
+
+
+def _count_reserved_calls(run: Run, calls: Sequence[ToolCall]) -> int:
+    """Return the number of other calls of the reply that may still start, and are counted only then.
+
+    There are none, unless a program of the reply makes the calls.
+    """
+    begun, now = run.state.begun_call_ids, {call.call_id for call in calls}
+    return len([each for each in run.state.unsettled_calls if each.call_id not in begun and each.call_id not in now])
 
 
 def _is_uncounted(run: Run, prepared: PreparedCall) -> bool:

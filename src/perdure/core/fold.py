@@ -710,7 +710,8 @@ class State:
         reply = self.unsettled_reply
         if reply is None or call_id not in calls:
             self.direct_results[call_id] = result
-            if result.labels and find_program_call_id(call_id) in calls:  # later calls of the program follow from it
+            if result.labels and find_program_call_id(call_id) in self.started_calls:
+                # later calls of the program follow from it, also if no reply but the host or an engine runs it
                 self._add_labels(result.labels, (f"tool:{result.name}",))
             return
         if len(calls) == 1:  # nearly always

@@ -48,7 +48,7 @@ class ProgramCalls:
         if left:
             if run.leaving_reason:
                 raise RunSuspended
-            if run.cancel_mode is not None:
+            if run.cancel_mode is not None and run.cancel_mode != "after_turn":
                 raise ToolError("the run is being cancelled: the program was stopped before its next call")
             await _carry_out(self._context, left)
         return [run.state.direct_results[call.call_id] for call in made]

@@ -24,7 +24,7 @@ class ToolSelection:
 
     def select(self, toolbox: Toolbox, selectors: "Sequence[ToolSelector]", state: "State") -> Toolbox:
         """Return the tools that the selectors choose; the same object as long as nothing changes."""
-        loaded: Sequence[str] = state.kept_values.get(LOADED_TOOLS_NAME, ())
+        loaded = list_loaded_tools(state)
         if toolbox is not self._toolbox or loaded is not self._loaded:
             self._toolbox, self._loaded, self._offered = toolbox, loaded, toolbox
             for select in selectors:
@@ -32,9 +32,15 @@ class ToolSelection:
         return self._offered
 
 
+def list_loaded_tools(state: "State") -> Sequence[str]:
+    """Return the names of the loaded tools in the order of loading; none if the stored names were erased."""
+    loaded: Sequence[str] | None = state.kept_values.get(LOADED_TOOLS_NAME)
+    return loaded or ()
+
+
 async def store_loaded_tools(run: "Run", names: Iterable[str]) -> None:
     """Store that tools of this run, which a selector leaves out, are sent to the model from the next turn on."""
-    before: Sequence[str] = run.state.kept_values.get(LOADED_TOOLS_NAME, ())
+    before = list_loaded_tools(run.state)
     new = [each for each in dict.fromkeys(names) if each not in before and each in run.toolbox]
     if new:
         await run.emit(ValueKept(LOADED_TOOLS_NAME, [*before, *new], run_id=run.run_id, path=run.path))

@@ -132,7 +132,7 @@ def _added_tools(events: Iterable[Event]) -> Iterator[str]:
         if isinstance(event, ModelRequested):
             by_skill = False
         elif isinstance(event, ValueKept) and event.name == LOADED_TOOLS_NAME:
-            loaded.update(event.value)
+            loaded.update(event.value or ())  # nothing is left of names that were erased
         elif isinstance(event, SkillLoaded):
             by_skill = True
         elif isinstance(event, ToolsChanged) and not by_skill:

@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import threading
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -242,8 +243,11 @@ class RunningProgram:
         return self.advance(answers[-1])
 
     def _advance(self, answers: StepAnswers) -> ProgramStep:
+        began = time.monotonic()
         snapshot = self._start() if answers is None else self._answer(answers)
         while (step := self._find_step(snapshot)) is None:
+            if self.is_quick and time.monotonic() - began > QUICK_STEP_SECONDS:
+                raise StepTooLong  # each part of it is short, as when the clock is read in a loop
             snapshot = self._resume(snapshot)
         self._snapshot = snapshot
         return step

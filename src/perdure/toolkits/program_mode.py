@@ -50,7 +50,7 @@ class ProgramMode:
 
     def select_tools(self, tools: Toolbox, _loaded: Sequence[str]) -> Toolbox:
         """Return the tools that the model is sent; `run_program` is described with the signatures of the others."""
-        described = describe_program_functions(tools, self._is_callable)
+        described = describe_program_functions(tools, self._is_callable, with_prompts=self._hides_tools)
         if not self._hides_tools:
             return described
         return Toolbox([each for each in described if not self._is_callable(each)])

@@ -43,6 +43,8 @@ PROGRAM_TIME_NAME: Final = f"{RESERVED_PREFIX}program_time"
 """The name of the stored value with the time that the last program was given."""
 _STEPS_BETWEEN_YIELDS: Final = 8
 """Steps after which a program whose calls never wait yields to other tasks."""
+MAX_ARGUMENT_CHARACTERS: Final = 1_000_000
+"""Length of the arguments of one call: a program can make texts that no model could write, and each call is stored."""
 _HANDOFF_PREFIX: Final = "hand_over_to_"
 _UNCALLABLE_NAMES: Final = frozenset({PROGRAM_TOOL, "load_tools"})
 """Tools about what the model is sent, which a program does not see."""
@@ -77,7 +79,9 @@ def build_program_tool(
             return ToolOutput(text, is_error=True, labels=driver.labels)
         finally:
             driver.program.stop()
-        return ToolOutput(_describe_value(driver.program, value, max_output_characters), labels=driver.labels)
+        describe = partial(_describe_value, driver.program, value, max_output_characters)
+        text = describe() if driver.program.is_quick else await THREAD_POOL.run(describe, (), {})
+        return ToolOutput(text, labels=driver.labels)
 
     return tool(
         run_program,
@@ -95,10 +99,17 @@ def can_be_called(tool: Tool[..., Any], excluded: Collection[str]) -> bool:
     return not ends and tool.name not in _UNCALLABLE_NAMES and tool.name not in excluded
 
 
-def describe_program_functions(tools: Toolbox, is_callable: Callable[[Tool[..., Any]], bool]) -> Toolbox:
-    """Return a toolbox in which the description of `run_program` has the signatures of the tools it can call."""
-    stubs = build_stubs(name_program_functions([each for each in tools if is_callable(each)]))
-    text = f"{_DESCRIPTION}\n\n```python\n{stubs}\n```" if stubs else _DESCRIPTION
+def describe_program_functions(
+    tools: Toolbox, is_callable: Callable[[Tool[..., Any]], bool], *, with_prompts: bool
+) -> Toolbox:
+    """Return a toolbox in which the description of `run_program` has the signatures of the tools it can call.
+
+    With `with_prompts` it also has their lines for the instructions, where those of hidden tools are not.
+    """
+    functions = name_program_functions([each for each in tools if is_callable(each)])
+    prompts = [each.prompt for each in functions.values() if each.prompt and with_prompts]
+    parts = [_DESCRIPTION, *([f"```python\n{build_stubs(functions)}\n```"] if functions else []), *prompts]
+    text = "\n\n".join(parts)
     return Toolbox([replace(each, description=text) if each.name == PROGRAM_TOOL else each for each in tools])
 
 
@@ -158,9 +169,15 @@ class _ProgramDriver:
         made: list[tuple[FunctionCall, str]] = []
         for each in wanted:
             try:
-                made.append((each, to_text(self._bind_arguments(each))))
+                text = to_text(self._bind_arguments(each))
             except TypeError as error:
                 answers[each.number] = CallRaised("TypeError", str(error))
+                continue
+            if len(text) <= MAX_ARGUMENT_CHARACTERS:
+                made.append((each, text))
+            else:
+                most = f"{len(text):,} characters of arguments: a call may have {MAX_ARGUMENT_CHARACTERS:,}"
+                answers[each.number] = CallRaised("ValueError", f"{each.name}: {most}")
         results = await self._calls.make([(self._functions[each.name].name, text) for each, text in made])
         for (each, _), result in zip(made, results, strict=True):
             if result.labels:

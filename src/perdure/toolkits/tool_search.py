@@ -22,6 +22,8 @@ from .program_stubs import build_stubs
 LOAD_TOOL: Final = "load_tools"
 MAX_LINE: Final = 100
 """Length of the description of a tool in the catalogue."""
+MAX_SIGNATURES: Final = 20_000
+"""Length of the signatures in a result. With more of them it has names alone: the definitions are sent anyway."""
 _HANDOFF_PREFIX: Final = "hand_over_to_"
 _NAME_WEIGHT: Final = 3
 _WORD: Final = re.compile(r"[a-z]+|[0-9]+")
@@ -100,7 +102,8 @@ class ToolSearch:
 def _describe_loaded(found: Sequence[Tool[..., Any]]) -> str:
     prompts = [each.prompt for each in found if each.prompt]
     signatures = build_stubs({each.name: each for each in found})
-    return "\n\n".join([f"Loaded: {', '.join([each.name for each in found])}.", signatures, *prompts])
+    shown = [signatures] if len(signatures) <= MAX_SIGNATURES else []
+    return "\n\n".join([f"Loaded: {', '.join([each.name for each in found])}.", *shown, *prompts])
 
 
 def build_catalogue(tools: Iterable[Tool[..., Any]]) -> str:
