@@ -30,6 +30,11 @@ DROPPED = {
     "open_webrtc": ("--force-webrtc", "--webrtc-ip"),
 }
 """The flags that are left out in each mode."""
+TEST_FLAGS = (
+    "--allow-loopback-in-peer-connection",  # the one interface that there is
+    "--unsafely-treat-insecure-origin-as-secure=http://attacker.example",  # so that the page has WebTransport
+)
+"""Flags that give the page more than it has elsewhere."""
 
 PAGE = r"""<!doctype html><title>busy</title><link rel=dns-prefetch href="//prefetched.example">
 <link rel=preconnect href="http://10.0.0.7/"><img src=/seen.png><body><script>
@@ -43,7 +48,7 @@ const ways = [
   url => add("object", "data", url), url => { const link = document.createElement("link"); link.rel = "stylesheet";
     link.href = url; document.head.append(link); }, url => add("video", "src", url),
   url => { const link = document.createElement("link"); link.rel = "preconnect"; link.href = url;
-    document.head.append(link); },
+    document.head.append(link); }, url => new WebTransport(url.replace(/^http:/i, "https:")),
 ];
 const attempt = async (url, index) => {
   try { ways[index % ways.length](url); } catch (error) {}
@@ -52,12 +57,15 @@ const attempt = async (url, index) => {
   await Promise.allSettled([index % 2 || isLong ? fetch(url, options) : 0, index % 2 ? 0 : fetch(redirect, options)]);
   if (isLong && index % 2) await fetch(redirect, options).catch(() => 0);
 };
-const peers = window.peers = [];
+const peers = window.peers = [], gathered = [];
 (async () => {
   for (const port of ["3478?transport=udp", "80?transport=tcp"]) for (const host of ["127.0.0.1", "10.0.0.1"]) try {
     const scheme = port.endsWith("udp") ? "stun:" + host + ":3478" : "turn:" + host + ":" + port;
     const peer = new RTCPeerConnection({iceServers: [{urls: scheme, username: "u", credential: "c"}]});
-    peer.createDataChannel("x"); peer.setLocalDescription(await peer.createOffer()); peers.push(peer);
+    peer.createDataChannel("x"); peers.push(peer);
+    gathered.push(new Promise(done => peer.onicecandidateerror = peer.onicegatheringstatechange = event =>
+      (event.type === "icecandidateerror" || peer.iceGatheringState === "complete") && done()));
+    await peer.setLocalDescription(await peer.createOffer());
   } catch (error) {}
   new Worker(URL.createObjectURL(new Blob(["fetch('http://10.0.0.9/worker',{mode:'no-cors'}).catch(() => 0)"])));
   for (let begin = 0; begin < urls.length; begin += 50)
@@ -66,6 +74,7 @@ const peers = window.peers = [];
     const options = {mode: "no-cors", signal: AbortSignal.timeout(LIMIT)};
     await Promise.allSettled(REBINDING.map(url => fetch(url + round, options)));
   }
+  await Promise.race([Promise.all(gathered), wait(20000)]);
   await wait(PAUSE);
   document.title = "done";
 })();
@@ -125,7 +134,8 @@ async def main(mode: str) -> None:
     dropped = DROPPED[mode]
     build_flags = chromium_flags.build_flags
     chromium_flags.build_flags = lambda *args, **options: [
-        each for each in build_flags(*args, **options) if not (dropped and each.startswith(dropped))
+        *TEST_FLAGS,
+        *[each for each in build_flags(*args, **options) if not (dropped and each.startswith(dropped))],
     ]
     urls = {"closed": SOME_URLS, "closed_long": URLS}.get(mode, URLS[::24])
     page = build_page(urls).encode("utf-8", "replace")

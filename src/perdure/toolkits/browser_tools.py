@@ -197,6 +197,8 @@ def _build_download_tool(browser: BrowserBackend, files: FileWriteBackend, label
         if not context.may_show(target):
             raise ToolError(f"{path!r} cannot be written: a rule denies it, or asks about it")
         file = await _await_step(browser.download(context.full_session_id, ref))
+        if not _is_shown(context, file.url):
+            raise ToolError(f"the file is not kept: a rule denies {_shorten(file.url)}, or asks about it")
         try:
             written = await call_backend_method(context, files.write_file, target, file.data, expected="")
         except FileRefused as error:
