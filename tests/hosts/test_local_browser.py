@@ -46,7 +46,7 @@ PAGES = {
     "<iframe src='http://127.0.0.2:PORT/focused'></iframe>",
     "/focused": "<label>Foreign <input></label><script>const field = document.querySelector('input');"
     "addEventListener('focus', () => field.focus()); setInterval(() => field.focus(), 1)</script>",
-    "/kept": "<title>Kept</title><button>Stay</button><script>onbeforeunload = event => event.preventDefault()</script>",
+    "/kept": "<title>Kept</title><button>Stay</button><script>onbeforeunload = leave => leave.preventDefault()</script>",
     "/form": "<title>Form</title><form method=post action=/posted><button>Order</button></form>",
     "/posted": "<title>Ordered</title><a href=/second>Go on</a>",
     "/busy": """<title>Busy</title><button onclick="const request = new XMLHttpRequest();
@@ -97,9 +97,9 @@ async def browser():
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
 async def own_pages(browser):
-    """Let no test see the pages of another."""
+    """Close the pages of a test; only the session `s` is kept, for most tests begin there with a visit."""
     yield
-    for session in list(browser._sessions):
+    for session in [each for each in browser._sessions if each != "s"]:
         await browser.close_session(session)
 
 

@@ -1,4 +1,4 @@
-"""A network of its own for a test program, in which every address exists: whatever is connected to is noted.
+"""A separate network for a test program, in which every address exists: all connections are noted.
 
 `run_in_closed_network` starts a module of the tests in a namespace without any other interface than `lo`. There
 `ClosedNetwork` makes all addresses local ones, listens on all of them, and is the DNS server that the C library asks.

@@ -34,7 +34,7 @@ MAX_DOWNLOAD_BYTES: Final = 4 * 1024 * 1024
 class LocalBrowser:
     """Chromium on this machine, without a window: the `BrowserBackend` of the browser tools.
 
-    It starts at the first visit, and all sessions share it; each has pages, cookies and storage of its own. Only public
+    It starts at the first visit, and all sessions share it, but no pages, cookies or storage. Only public
     hosts are reached, unless the policy says otherwise. Close it with `async with`, or `await browser.close()`; without
     that, it is closed with the event loop. When this process is killed, its processes and its profile vanish too.
     Needs `pip install 'perdure[browser]'`, and Chromium.
@@ -191,7 +191,7 @@ class LocalBrowser:
             yield pages
 
     async def _open_pages(self, session: str, process: ChromiumProcess) -> SessionPages:
-        """Return pages for a session, with cookies and storage of their own."""
+        """Return new pages for a session, without cookies and storage."""
         from playwright.async_api import Error
 
         width, height = self._viewport

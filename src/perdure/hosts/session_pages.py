@@ -54,7 +54,7 @@ _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class SessionPages:
-    """The pages of one session, with cookies and storage of their own. The newest page is the current one."""
+    """The pages, cookies and storage of one session. The newest page is the current one."""
 
     def __init__(
         self,

@@ -248,7 +248,7 @@ def _find_element_target(browser: BrowserBackend) -> Callable[[dict[str, Any]], 
 
 
 def parse_frame_target(url: str) -> UrlTarget | TextTarget:
-    """Return the address of a frame as a target: a URL, or text if it has none of its own, as `about:blank`.
+    """Return the address of a frame as a target: a URL, or text if it has no host, as `about:blank`.
 
     No rule for URLs allows the latter, and no secret that is bound to an origin is sent there.
     """
