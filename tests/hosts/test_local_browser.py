@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.needs("chromium"),
     pytest.mark.packages("playwright"),
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(300),
 ]
 
 HERE = EgressPolicy(private_networks=["127.0.0.1", "127.0.0.2"], ports=None)
@@ -46,7 +46,7 @@ PAGES = {
     "<iframe src='http://127.0.0.2:PORT/focused'></iframe>",
     "/focused": "<label>Foreign <input></label><script>const field = document.querySelector('input');"
     "addEventListener('focus', () => field.focus()); setInterval(() => field.focus(), 1)</script>",
-    "/kept": "<title>Kept</title><button>Stay</button><script>onbeforeunload = leave => leave.preventDefault()</script>",
+    "/kept": "<title>Kept</title><button>Stay</button><script>onbeforeunload = it => it.preventDefault()</script>",
     "/form": "<title>Form</title><form method=post action=/posted><button>Order</button></form>",
     "/posted": "<title>Ordered</title><a href=/second>Go on</a>",
     "/busy": """<title>Busy</title><button onclick="const request = new XMLHttpRequest();
@@ -113,7 +113,7 @@ async def visit(browser: LocalBrowser, site: Site, path: str = "/", session: str
 
 async def until_shown(browser: LocalBrowser, text: str, session: str = "s"):
     """Read the page until it shows a text: a step returns before what it begins is over."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(ToolError):
                 snapshot = await browser.take_snapshot(session)
@@ -227,14 +227,14 @@ async def test_a_page_that_has_crashed_or_does_not_react_can_be_left(browser, si
     pages = browser._sessions["s"]
     with contextlib.suppress(Exception):
         await pages._get_page().goto("chrome://crash")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while pages._pages:  # noqa: ASYNC110 - an event of the page
             await asyncio.sleep(0.02)
     snapshot = await visit(browser, site)
     assert "the page before has crashed" in snapshot.notes
     await pages._get_page().evaluate("setTimeout(() => { for (;;); }), 1")
     monkeypatch.setattr(session_pages, "_REACT_SECONDS", 0.2)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while await pages._does_react(pages._get_page()):
             pass
     pages._seconds = 0.2
@@ -249,7 +249,7 @@ async def test_an_element_whose_frame_shows_another_document_is_not_used(browser
     ref = find_ref(snapshot, "Foreign")
     frame = browser._sessions["s"].elements[ref].frame
     await frame.parent_frame.evaluate("document.querySelector('iframe').src = '/second'")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not frame.url.endswith("/second"):  # noqa: ASYNC110 - the page decides when
             await asyncio.sleep(0.02)
     with pytest.raises(ToolError):
@@ -313,7 +313,7 @@ async def test_a_browser_that_ends_in_a_step_is_started_again(browser, site):
     snapshot = await visit(browser, site, "/busy")
     ended = browser._process
     clicking = asyncio.ensure_future(browser.click("s", find_ref(snapshot, "Work")))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not any(each.path == "/begun" for each in site.received):  # noqa: ASYNC110 - the page decides when
             await asyncio.sleep(0.02)
     await ended.browser.close()
@@ -359,12 +359,12 @@ async def test_nothing_of_the_browser_outlives_a_killed_host(site):
         sys.executable, "-c", PROGRAM, f"{site.base_url}/", stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         folder = (await process.stdout.readline()).decode().strip()
     assert list_users(folder)
     process.send_signal(signal.SIGKILL)
     await process.wait()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while list_users(folder) or is_there(folder):  # noqa: ASYNC110 - processes of others
             await asyncio.sleep(0.05)
 

@@ -84,7 +84,7 @@ const peers = window.peers = [], gathered = [];
 
 def build_page(urls: list[str]) -> str:
     """Return the page with its attacks. Where connections succeed, some of them never end."""
-    limit = "20000" if len(urls) >= len(SOME_URLS) else "4000"
+    limit = "60000" if len(urls) >= len(SOME_URLS) else "4000"
     pause = "500" if len(urls) >= len(SOME_URLS) else "5000"
     return (
         PAGE.replace("LIMIT", limit)
@@ -157,7 +157,7 @@ async def main(mode: str) -> None:
         is_private_noted = await is_connection_noted(network, "10.0.0.250")
         await browser.navigate("attack", UrlTarget.of("http://attacker.example/attack"))
         attacking = browser._sessions["attack"]._get_page()
-        async with asyncio.timeout(110):
+        async with asyncio.timeout(200):
             while await attacking.title() != "done":  # noqa: ASYNC110 - of a page
                 await asyncio.sleep(0.1)
         if not dropped:  # some elements load later than the requests that the page waits for
