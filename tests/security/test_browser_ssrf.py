@@ -28,7 +28,7 @@ def test_no_page_reaches_what_is_not_public_through_the_browser(tmp_path):
     assert found["paths"] > found["urls"] / 3  # half of them were targets of redirects; with "long", all of them
     assert found["datagrams"] == {}
     assert found["denials"] > 300
-    assert found["visits_refused"] >= found["urls"] - 10  # the others are public after all
+    assert found["visits_refused"] >= found["urls"] - 20  # the others are public after all, or show the refusal
     rebound = {name: count for name, count in found["names"].items() if name.endswith(".rebind.example")}
     assert len(rebound) == 10
     assert max(rebound.values()) > 1  # so there were private answers too
