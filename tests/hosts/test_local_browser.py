@@ -14,7 +14,7 @@ from perdure import Agent, Permissions, allow, allow_all, tool
 from perdure.core.error import ToolError
 from perdure.core.url_target import UrlTarget
 from perdure.credentials import BoundVault, MemoryVault, SecretBinding
-from perdure.hosts import EgressPolicy, LocalBrowser, LocalFiles
+from perdure.hosts import EgressPolicy, LocalBrowser, LocalFiles, session_pages
 from perdure.net.error import EgressDenied
 from perdure.testing import ScriptedModel, call
 from perdure.toolkits.browser_tools import browser_tools
@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.needs("chromium"),
     pytest.mark.packages("playwright"),
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(300),
 ]
 
 HERE = EgressPolicy(private_networks=["127.0.0.1", "127.0.0.2"], ports=None)
@@ -42,6 +42,15 @@ PAGES = {
     "/framed": "<title>Framed</title><p>Above <label>Own <input></label>"
     "<iframe src='http://127.0.0.2:PORT/inner'></iframe><iframe srcdoc='<input placeholder=Doc>'></iframe>",
     "/inner": "<label>Foreign <input></label>",
+    "/thief": "<label>Own <input onfocus='frames[0].focus()'></label> <div contenteditable>old</div>"
+    "<iframe src='http://127.0.0.2:PORT/focused'></iframe>",
+    "/focused": "<label>Foreign <input></label><script>const field = document.querySelector('input');"
+    "addEventListener('focus', () => field.focus()); setInterval(() => field.focus(), 1)</script>",
+    "/kept": "<title>Kept</title><button>Stay</button><script>onbeforeunload = it => it.preventDefault()</script>",
+    "/form": "<title>Form</title><form method=post action=/posted><button>Order</button></form>",
+    "/posted": "<title>Ordered</title><a href=/second>Go on</a>",
+    "/busy": """<title>Busy</title><button onclick="const request = new XMLHttpRequest();
+        request.open('GET', '/begun', false); request.send()">Work</button>""",
     "/long": "<title>Long</title>" + "".join([f"<p>Line {number} of a long page.</p>" for number in range(3_000)]),
 }
 
@@ -68,6 +77,8 @@ async def site():
         path = received.path.partition("?")[0]
         if path == "/redirect":
             return Reply(b"", 302, {"location": "http://10.0.0.1/"}, framing="close")
+        if path == "/begun":
+            return Reply(b"x", end="stall", headless=True)
         if path == "/file.txt":
             return Reply(b"the file", media_type="text/plain", framing="length")
         page = PAGES.get(path, f"<title>{path}</title><p>{received.path}").replace("PORT", str(place[0]))
@@ -86,9 +97,9 @@ async def browser():
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
 async def own_pages(browser):
-    """Let no test see the pages of another."""
+    """Close the pages of a test; only the session `s` is kept, for most tests begin there with a visit."""
     yield
-    for session in list(browser._sessions):
+    for session in [each for each in browser._sessions if each != "s"]:
         await browser.close_session(session)
 
 
@@ -102,7 +113,7 @@ async def visit(browser: LocalBrowser, site: Site, path: str = "/", session: str
 
 async def until_shown(browser: LocalBrowser, text: str, session: str = "s"):
     """Read the page until it shows a text: a step returns before what it begins is over."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(ToolError):
                 snapshot = await browser.take_snapshot(session)
@@ -184,12 +195,61 @@ async def test_a_secret_is_typed_into_no_frame_of_another_origin(browser, site):
     assert '"Own" = "{{word}}"' in page.text
 
 
+async def test_text_goes_to_its_field_although_another_frame_takes_the_focus(browser, site):
+    snapshot = await visit(browser, site, "/thief")
+    snapshot = await browser.type_text("s", find_ref(snapshot, "Own"), "secret", submit=True)
+    snapshot = await browser.type_text("s", find_ref(snapshot, "old"), "secret")
+    assert {each.name: each.value for each in snapshot.elements if each.value} == {"Own": "secret"}
+    assert 'textbox "secret"' in snapshot.frames[0].text
+    assert snapshot.frames[1].url.endswith("/focused")
+    assert "secret" not in snapshot.frames[1].text
+
+
+async def test_a_page_that_does_not_want_to_be_left_is_left(browser, site):
+    snapshot = await visit(browser, site, "/kept")
+    await browser.click("s", find_ref(snapshot, "Stay"))  # without a click, a page is not asked
+    assert (await visit(browser, site, "/second")).title == "Second"
+
+
+async def test_going_back_does_not_send_a_form_again(browser, site):
+    snapshot = await visit(browser, site, "/form")
+    await browser.click("s", find_ref(snapshot, "Order"))
+    snapshot = await until_shown(browser, "Ordered")
+    await browser.click("s", find_ref(snapshot, "Go on"))
+    await until_shown(browser, "Second")
+    with pytest.raises(ToolError, match="would be sent again"):
+        await browser.go_back("s")
+    assert [each.path for each in site.received].count("/posted") == 1
+
+
+async def test_a_page_that_has_crashed_or_does_not_react_can_be_left(browser, site, monkeypatch):
+    await visit(browser, site)
+    pages = browser._sessions["s"]
+    with contextlib.suppress(Exception):
+        await pages._get_page().goto("chrome://crash")
+    async with asyncio.timeout(60):
+        while pages._pages:  # noqa: ASYNC110 - an event of the page
+            await asyncio.sleep(0.02)
+    snapshot = await visit(browser, site)
+    assert "the page before has crashed" in snapshot.notes
+    await pages._get_page().evaluate("setTimeout(() => { for (;;); }), 1")
+    monkeypatch.setattr(session_pages, "_REACT_SECONDS", 0.2)
+    async with asyncio.timeout(60):
+        while await pages._does_react(pages._get_page()):
+            pass
+    pages._seconds = 0.2
+    with pytest.raises(ToolError, match="does not react, and was closed"):
+        await visit(browser, site, "/second")
+    pages._seconds = 30
+    assert (await visit(browser, site, "/second")).title == "Second"
+
+
 async def test_an_element_whose_frame_shows_another_document_is_not_used(browser, site):
     snapshot = await visit(browser, site, "/framed")
     ref = find_ref(snapshot, "Foreign")
     frame = browser._sessions["s"].elements[ref].frame
     await frame.parent_frame.evaluate("document.querySelector('iframe').src = '/second'")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not frame.url.endswith("/second"):  # noqa: ASYNC110 - the page decides when
             await asyncio.sleep(0.02)
     with pytest.raises(ToolError):
@@ -249,10 +309,16 @@ async def test_a_long_page_is_read_in_parts(browser, site):
     assert rest.text.count("\n") > 100
 
 
-async def test_a_browser_that_ends_is_started_again(browser, site):
-    await visit(browser, site)
+async def test_a_browser_that_ends_in_a_step_is_started_again(browser, site):
+    snapshot = await visit(browser, site, "/busy")
     ended = browser._process
+    clicking = asyncio.ensure_future(browser.click("s", find_ref(snapshot, "Work")))
+    async with asyncio.timeout(60):
+        while not any(each.path == "/begun" for each in site.received):  # noqa: ASYNC110 - the page decides when
+            await asyncio.sleep(0.02)
     await ended.browser.close()
+    with pytest.raises(ToolError, match="It may or may not have taken effect"):
+        await clicking
     snapshot = await visit(browser, site)
     assert snapshot.title == "Harbour lights"
     assert browser._process is not ended
@@ -293,12 +359,12 @@ async def test_nothing_of_the_browser_outlives_a_killed_host(site):
         sys.executable, "-c", PROGRAM, f"{site.base_url}/", stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         folder = (await process.stdout.readline()).decode().strip()
     assert list_users(folder)
     process.send_signal(signal.SIGKILL)
     await process.wait()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while list_users(folder) or is_there(folder):  # noqa: ASYNC110 - processes of others
             await asyncio.sleep(0.05)
 

@@ -1,4 +1,4 @@
-"""A network of its own for a test program, in which every address exists: whatever is connected to is noted.
+"""A separate network for a test program, in which every address exists: all connections are noted.
 
 `run_in_closed_network` starts a module of the tests in a namespace without any other interface than `lo`. There
 `ClosedNetwork` makes all addresses local ones, listens on all of them, and is the DNS server that the C library asks.
@@ -24,7 +24,7 @@ _RTM_NEWROUTE = 24
 _ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-def run_in_closed_network(module: str, *arguments: str, folder: Path, seconds: float = 150) -> Any:
+def run_in_closed_network(module: str, *arguments: str, folder: Path, seconds: float = 300) -> Any:
     """Run a module of the tests without a network, and return the JSON that it prints at the end."""
     resolver = folder / "resolv.conf"
     resolver.write_text("nameserver 127.0.0.1\noptions timeout:5 attempts:1\n")

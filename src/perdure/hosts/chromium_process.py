@@ -38,7 +38,7 @@ def require_playwright() -> None:
 
 
 class ChromiumProcess:
-    """A Chromium that has started, with a folder of its own. All of it is gone after `close`.
+    """A Chromium that has started, with a new folder. All of it is gone after `close`.
 
     Also when this process is killed: then its supervisor ends its processes, and removes the folder.
     """
@@ -120,6 +120,6 @@ async def _wait_briefly(closing: Awaitable[Any]) -> None:
 
 
 def build_environment(folder: str) -> dict[str, str]:
-    """Return the environment of Chromium: no secrets of this process, and a home of its own."""
+    """Return the environment of Chromium: no secrets of this process, and a new home folder."""
     passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
     return {**passed, "HOME": folder, "TMPDIR": folder, "XDG_CONFIG_HOME": folder, "XDG_CACHE_HOME": folder}

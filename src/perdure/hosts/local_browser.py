@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Final, Self
 
 from perdure.core import argument_checks
-from perdure.core.error import ConfigError
+from perdure.core.error import ConfigError, ToolError
 from perdure.core.url_target import UrlTarget
 from perdure.net.egress_policy import EgressPolicy, LookUp
 from perdure.net.egress_proxy import EgressProxy, ProxyLimits
@@ -21,7 +21,7 @@ from perdure.toolkits.browser_backend import (
 
 from .chromium_flags import find_chromium
 from .chromium_process import ChromiumProcess, require_playwright
-from .session_pages import SessionPages
+from .session_pages import SessionPages, describe_playwright_error
 
 STEP_SECONDS: Final = 20.0
 """The usual time limit of a step, such as a visit or a click."""
@@ -34,7 +34,7 @@ MAX_DOWNLOAD_BYTES: Final = 4 * 1024 * 1024
 class LocalBrowser:
     """Chromium on this machine, without a window: the `BrowserBackend` of the browser tools.
 
-    It starts at the first visit, and all sessions share it; each has pages, cookies and storage of its own. Only public
+    It starts at the first visit, and all sessions share it, but no pages, cookies or storage. Only public
     hosts are reached, unless the policy says otherwise. Close it with `async with`, or `await browser.close()`; without
     that, it is closed with the event loop. When this process is killed, its processes and its profile vanish too.
     Needs `pip install 'perdure[browser]'`, and Chromium.
@@ -182,25 +182,33 @@ class LocalBrowser:
     async def _use_pages(self, session: str) -> AsyncGenerator[SessionPages, None]:
         """Give the pages of a session, while no other step is done in them."""
         process = await self._get_process()
-        pages = self._sessions.pop(session, None)
-        if pages is None:
-            width, height = self._viewport
-            context = await process.browser.new_context(
-                viewport={"width": width, "height": height}, accept_downloads=True, service_workers="block"
-            )
-            pages = SessionPages(
-                session,
-                context,
-                self.proxy,
-                seconds=self._seconds,
-                new_ref=self._build_ref,
-                max_download_bytes=self._max_download_bytes,
-            )
-        self._sessions[session] = pages
+        async with self._starting:  # two steps of a new session get the same pages
+            pages = self._sessions.pop(session, None) or await self._open_pages(session, process)
+            self._sessions[session] = pages
         while len(self._sessions) > self._max_sessions:
             await self.close_session(next(iter(self._sessions)))
         async with pages.lock:
             yield pages
+
+    async def _open_pages(self, session: str, process: ChromiumProcess) -> SessionPages:
+        """Return new pages for a session, without cookies and storage."""
+        from playwright.async_api import Error
+
+        width, height = self._viewport
+        try:
+            context = await process.browser.new_context(
+                viewport={"width": width, "height": height}, accept_downloads=True, service_workers="block"
+            )
+        except Error as error:
+            raise ToolError(describe_playwright_error(str(error))) from None
+        return SessionPages(
+            session,
+            context,
+            self.proxy,
+            seconds=self._seconds,
+            new_ref=self._build_ref,
+            max_download_bytes=self._max_download_bytes,
+        )
 
     async def _get_process(self) -> ChromiumProcess:
         """Return the browser, started if it is not there, or has ended."""

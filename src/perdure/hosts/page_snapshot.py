@@ -22,7 +22,7 @@ MOST_ELEMENTS: Final = 1_000
 """The most elements that are read of a frame."""
 MOST_FRAMES: Final = 25
 """The most frames of a page that are read."""
-_FRAME_SECONDS: Final = 10.0
+_FRAME_SECONDS: Final = 20.0
 
 _SCRIPT: Final = r"""([mostCharacters, mostElements]) => {
   const nodes = [], parts = [];

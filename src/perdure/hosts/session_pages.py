@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from perdure.core.error import ToolError
+from perdure.core.unsuccessful_results import MAY_HAVE_HAPPENED
 from perdure.core.url_target import UrlTarget
 from perdure.net.egress_proxy import EgressProxy
 from perdure.net.error import EgressDenied
@@ -16,7 +17,7 @@ from perdure.toolkits.browser_backend import BrowserDownload, BrowserImage, Brow
 from .page_snapshot import MOST_FRAMES, KnownElement, ReadFrame, read_frame
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Dialog, Download, ElementHandle, Page
+    from playwright.async_api import BrowserContext, Dialog, Download, ElementHandle, Page, Response, Route
 
 T = TypeVar("T")
 
@@ -34,11 +35,26 @@ _SCROLLS: Final = {
     "top": "scrollTo(0, 0)",
     "bottom": "scrollTo(0, document.body.scrollHeight)",
 }
+_REACT_SECONDS: Final = 3.0
+"""Time for a page to show that it reacts at all."""
+_FILL_SCRIPT: Final = """(element, text) => {
+  const event = {bubbles: true, composed: true}, kind = {INPUT: HTMLInputElement, TEXTAREA: HTMLTextAreaElement};
+  element.focus();
+  if (kind[element.tagName]) {
+    Object.getOwnPropertyDescriptor(kind[element.tagName].prototype, "value").set.call(element, text);
+    element.dispatchEvent(new InputEvent("input", {...event, data: text, inputType: "insertReplacementText"}));
+  } else {
+    getSelection().selectAllChildren(element);
+    document.execCommand(text ? "insertText" : "delete", false, text);
+  }
+  element.dispatchEvent(new Event("change", event));
+}"""
+"""Sets the text of a field inside its own document: keys would go to the frame that has the focus at that moment."""
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class SessionPages:
-    """The pages of one session, with cookies and storage of their own. The newest page is the current one."""
+    """The pages, cookies and storage of one session. The newest page is the current one."""
 
     def __init__(
         self,
@@ -71,10 +87,10 @@ class SessionPages:
 
     async def navigate(self, target: UrlTarget) -> BrowserSnapshot:
         """Visit a URL, and return the page that it leads to."""
-        page = self._pages[-1] if self._pages else await self._context.new_page()
         since = self._proxy.denial_count
         async with self._translate_errors(since):
-            response = await page.goto(target.url, wait_until="domcontentloaded", timeout=self._seconds * 1_000)
+            page = self._pages[-1] if self._pages else await self._context.new_page()
+            response = await self._visit(page, target.url)
         if response is not None and response.status == _FORBIDDEN:  # by the host, or by the proxy
             places = {_get_place(target.url), _get_place(page.url)}
             for each in self._proxy.list_denials(since):
@@ -84,15 +100,15 @@ class SessionPages:
 
     async def click(self, ref: str) -> BrowserSnapshot:
         """Click on an element, and return the page after it."""
-        async with self._translate_errors():
-            await (await self._get_handle(ref)).click()
+        async with self._use_element(ref) as handle:
+            await handle.click()
         return await self._settle()
 
     async def type_text(self, ref: str, text: str, *, submit: bool) -> BrowserSnapshot:
         """Replace the text of a field, and return the page after it."""
-        async with self._translate_errors():
-            handle = await self._get_handle(ref)
-            await handle.fill(text)
+        async with self._use_element(ref) as handle:
+            await handle.wait_for_element_state("editable")
+            await self._bound(handle.evaluate(_FILL_SCRIPT, text))
             if submit:
                 await handle.press("Enter")
         return await self._settle()
@@ -100,8 +116,7 @@ class SessionPages:
     async def select_option(self, ref: str, option: str) -> BrowserSnapshot:
         """Choose an option of a list by its label, or else its value."""
         known = self._get_known(ref).element
-        async with self._translate_errors():
-            handle = await self._get_handle(ref)
+        async with self._use_element(ref) as handle:
             await (
                 handle.select_option(label=option) if option in known.options else handle.select_option(value=option)
             )
@@ -109,8 +124,8 @@ class SessionPages:
 
     async def press_key(self, ref: str, key: str) -> BrowserSnapshot:
         """Press a key in an element."""
-        async with self._translate_errors():
-            await (await self._get_handle(ref)).press(key)
+        async with self._use_element(ref) as handle:
+            await handle.press(key)
         return await self._settle()
 
     async def scroll(self, direction: ScrollDirection) -> BrowserSnapshot:
@@ -120,16 +135,36 @@ class SessionPages:
         return await self._settle()
 
     async def go_back(self) -> BrowserSnapshot:
-        """Go back to the page before; from a page that another has opened, to that one."""
+        """Go back to the page before; from a page that another has opened, to that one.
+
+        A form is not sent again: raises `ToolError` if the page before can be shown by that alone.
+        """
         page = self._get_page()
+        refused: list[str] = []
+
+        async def refuse_form(route: "Route") -> None:
+            if route.request.is_navigation_request() and route.request.method != "GET":
+                refused.append(route.request.url)
+                await route.abort("aborted")
+            else:
+                await route.fallback()
+
         async with self._translate_errors():
-            if await page.go_back(wait_until="domcontentloaded") is None and len(self._pages) > 1:
-                await page.close()
+            await page.route("**/*", refuse_form)
+            try:
+                if await page.go_back(wait_until="domcontentloaded") is None and len(self._pages) > 1:
+                    await page.close()
+            finally:
+                with contextlib.suppress(Exception):  # the page may be closed
+                    await page.unroute("**/*", refuse_form)
+                if refused:
+                    raise ToolError("the page before is the answer to a form, which would be sent again") from None
         return await self._settle()
 
     async def take_screenshot(self, *, full_page: bool) -> BrowserImage:
         """Return a picture of the current page: PNG, or JPEG if that would be large."""
         page = self._get_page()
+        before = [each.url for each in page.frames]
         async with self._translate_errors():
             data = await page.screenshot(full_page=full_page, type="png")
             kind = "image/png"
@@ -137,16 +172,17 @@ class SessionPages:
                 data, kind = await page.screenshot(full_page=full_page, type="jpeg", quality=70), "image/jpeg"
         if len(data) > _MOST_IMAGE_BYTES:
             raise ToolError("the picture is too large: ask for what is visible, not for the whole page")
-        return BrowserImage(page.url, tuple([each.url for each in page.frames]), data, kind)
+        shown = dict.fromkeys([*before, *[each.url for each in page.frames]])  # it may have been left meanwhile
+        return BrowserImage(page.url, tuple(shown), data, kind)
 
     async def download(self, ref: str) -> BrowserDownload:
         """Click on an element, and return the file that is downloaded by it."""
         self._expected = asyncio.get_running_loop().create_future()
         try:
-            async with self._translate_errors():
-                await (await self._get_handle(ref)).click()
-                async with asyncio.timeout(self._seconds):
-                    found = await self._expected
+            async with self._use_element(ref) as handle:
+                await handle.click()
+            async with asyncio.timeout(self._seconds):
+                found = await self._expected
             return await self._read_download(found)
         except TimeoutError:
             raise ToolError(f"a click on {ref!r} downloads no file") from None
@@ -176,10 +212,11 @@ class SessionPages:
         """Read the current page. References of earlier snapshots are not valid any more."""
         page = self._get_page()
         self.elements = {}
-        read = [await read_frame(each, self._session, self._new_ref) for each in page.frames[:MOST_FRAMES]]
+        frames = page.frames[:MOST_FRAMES]  # at the same time: those that do not react cost the time of one
+        read = await asyncio.gather(*[read_frame(each, self._session, self._new_ref) for each in frames])
         found: list[ReadFrame] = [each for each in read if each is not None]
         if not read or read[0] is None:
-            raise ToolError(f"the page {page.url[:200]!r} does not react, or is being left: try again")
+            raise ToolError(f"the page {page.url[:200]!r} does not react, or is being left: use browser_snapshot")
         self.elements = {each.element.ref: each for frame in found for each in frame.elements}
         if len(page.frames) > MOST_FRAMES:
             self._note(f"the page has {len(page.frames)} frames, of which {MOST_FRAMES} are shown")
@@ -199,7 +236,7 @@ class SessionPages:
         page.on("close", self._remove_page)
         page.on("dialog", self._dismiss_dialog)
         page.on("download", self._meet_download)
-        page.on("crash", lambda _: self._note("the page has crashed"))
+        page.on("crash", self._drop_crashed_page)
         if len(self._pages) > 1:
             self._note("a new tab was opened, which is the current page now")
         if len(self._pages) > _MOST_PAGES:
@@ -209,8 +246,19 @@ class SessionPages:
         if page in self._pages:
             self._pages.remove(page)
 
+    def _drop_crashed_page(self, page: "Page") -> None:
+        self._note("the page before has crashed")
+        self._remove_page(page)
+        self._start(page.close())
+
     def _dismiss_dialog(self, dialog: "Dialog") -> None:
-        """Dismiss a dialog, which would stop the page: an alert, or a question to which the answer is no."""
+        """Dismiss a dialog, which would stop the page: an alert, or a question to which the answer is no.
+
+        Only the question before a page is left gets a yes, else a page could keep the browser for itself.
+        """
+        if dialog.type == "beforeunload":
+            self._start(dialog.accept())
+            return
         self._note(f"the page has shown a dialog, which was dismissed: {dialog.message[:200]!r}")
         self._start(dialog.dismiss())
 
@@ -260,14 +308,58 @@ class SessionPages:
             raise ToolError(f"the page has changed, and {ref!r} is not there any more: use browser_snapshot")
         return handle
 
+    @contextlib.asynccontextmanager
+    async def _use_element(self, ref: str) -> AsyncGenerator["ElementHandle", None]:
+        """Give an element for a step. An error in the step says that it may have been done."""
+        async with self._translate_errors():
+            handle = await self._get_handle(ref)
+        try:
+            async with self._translate_errors():
+                yield handle
+        except ToolError as error:
+            raise ToolError(f"{str(error).rstrip('.')}. {MAY_HAVE_HAPPENED}") from None
+
+    async def _visit(self, page: "Page", url: str) -> "Response | None":
+        """Visit a URL. A page that does not react is closed, so that the next visit begins with a new one."""
+        from playwright.async_api import Error
+        from playwright.async_api import TimeoutError as VisitTimeout
+
+        try:
+            return await page.goto(url, wait_until="domcontentloaded", timeout=self._seconds * 1_000)
+        except VisitTimeout:
+            if await self._does_react(page):
+                raise
+            self._remove_page(page)
+            self._start(page.close())
+            raise ToolError("the page before does not react, and was closed: use browser_navigate again") from None
+        except Error as error:
+            if "net::ERR_" in str(error) and "net::ERR_ABORTED" not in str(error):
+                with contextlib.suppress(Error):  # the page that shows the error would interrupt the next visit
+                    await page.wait_for_url("chrome-error://**", wait_until="commit", timeout=_REACT_SECONDS * 1_000)
+            raise
+
+    async def _does_react(self, page: "Page") -> bool:
+        from playwright.async_api import Error
+
+        try:
+            async with asyncio.timeout(_REACT_SECONDS):
+                await page.evaluate("1")
+        except (Error, TimeoutError):
+            return False
+        return True
+
     async def _settle(self) -> BrowserSnapshot:
-        """Wait until the current page is loaded, but not for long, and read it."""
+        """Wait until the current page is loaded, but not for long, and read it. Errors say that the step was done."""
         from playwright.async_api import Error
 
         await asyncio.sleep(_SETTLE_SECONDS)
         with contextlib.suppress(Error, TimeoutError):
-            await self._get_page().wait_for_load_state("load", timeout=min(self._seconds, _LOAD_SECONDS) * 1_000)
-        return await self.take_snapshot()
+            if self._pages:
+                await self._pages[-1].wait_for_load_state("load", timeout=min(self._seconds, _LOAD_SECONDS) * 1_000)
+        try:
+            return await self.take_snapshot()
+        except ToolError as error:
+            raise ToolError(f"The step was done, so do not repeat it, but then {error}") from None
 
     async def _bound(self, step: Awaitable[T]) -> T:
         """Wait for a script in a page, which may never end, for as long as a step may take."""

@@ -118,7 +118,7 @@ class EgressProxy:
     def __init__(
         self, policy: EgressPolicy | None = None, *, look_up: LookUp | None = None, limits: ProxyLimits | None = None
     ) -> None:
-        """Prepare a proxy with a password of its own.
+        """Prepare a proxy with a new password.
 
         Args:
             policy: Where connections may go; by default to all public hosts.

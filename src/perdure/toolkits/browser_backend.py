@@ -81,7 +81,7 @@ class BrowserDownload(Struct, frozen=True):
 
 
 class BrowserBackend(Protocol):
-    """Protocol of a browser. Each session has pages, cookies and storage of its own, under its id.
+    """Protocol of a browser. Sessions, named by their ids, share neither pages nor cookies nor storage.
 
     It connects to public addresses only, for everything that a page loads. Methods raise `ToolError` or `NetError` with
     the reason, also for a `ref` that is not in the latest snapshot of the session.
@@ -128,7 +128,7 @@ class BrowserBackend(Protocol):
         ...
 
     async def take_screenshot(self, session: str, *, full_page: bool = False) -> BrowserImage:
-        """Return a picture of what is visible of the current page, or of all of it."""
+        """Return a picture of the visible part of the current page, or of the whole page."""
         ...
 
     async def download(self, session: str, ref: str) -> BrowserDownload:

@@ -197,6 +197,8 @@ def _build_download_tool(browser: BrowserBackend, files: FileWriteBackend, label
         if not context.may_show(target):
             raise ToolError(f"{path!r} cannot be written: a rule denies it, or asks about it")
         file = await _await_step(browser.download(context.full_session_id, ref))
+        if not _is_shown(context, file.url):
+            raise ToolError(f"the file is not kept: a rule denies {_shorten(file.url)}, or asks about it")
         try:
             written = await call_backend_method(context, files.write_file, target, file.data, expected="")
         except FileRefused as error:
@@ -246,7 +248,7 @@ def _find_element_target(browser: BrowserBackend) -> Callable[[dict[str, Any]], 
 
 
 def parse_frame_target(url: str) -> UrlTarget | TextTarget:
-    """Return the address of a frame as a target: a URL, or text if it has none of its own, as `about:blank`.
+    """Return the address of a frame as a target: a URL, or text if it has no host, as `about:blank`.
 
     No rule for URLs allows the latter, and no secret that is bound to an origin is sent there.
     """
