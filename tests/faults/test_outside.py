@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from perdure.stores.postgres.store import LEASE_SECONDS as DEFAULT_LEASE_SECONDS
 from tests.faults.children import Place
 from tests.faults.outside import OutsideTrial
 from tests.faults.outside_contention import ContentionTrial
@@ -84,9 +85,11 @@ def signals(places: Iterator[tuple[str, Place]], seed: str, most: int, bug: str 
 
 
 def cancels(places: Iterator[tuple[str, Place]], seed: str, most: int) -> Iterator[ContentionTrial]:
-    """The same of cancels."""
+    """The same of cancels. No process is stopped, so leases are as long as usual: a short one ends on a busy machine."""
     for number in itertools.count():
-        yield ContentionTrial(*next(places), f"{seed} {number}", most)
+        folder, place = next(places)
+        patient = msgspec.structs.replace(place, lease_seconds=DEFAULT_LEASE_SECONDS)
+        yield ContentionTrial(folder, patient, f"{seed} {number}", most)
 
 
 @pytest.fixture
