@@ -85,7 +85,7 @@ def signals(places: Iterator[tuple[str, Place]], seed: str, most: int, bug: str 
 
 
 def cancels(places: Iterator[tuple[str, Place]], seed: str, most: int) -> Iterator[ContentionTrial]:
-    """The same of cancels. No process is stopped, so leases are as long as usual: a short one ends on a busy machine."""
+    """The same of cancels. No process is stopped, so leases are as long as usual: short ones end on a busy machine."""
     for number in itertools.count():
         folder, place = next(places)
         patient = msgspec.structs.replace(place, lease_seconds=DEFAULT_LEASE_SECONDS)
