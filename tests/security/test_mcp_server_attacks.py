@@ -8,9 +8,9 @@ import httpx2
 import pytest
 
 from perdure import Agent, Permissions, ask, tool
-from perdure.mcp_server import ClientTokens, ServedAgent, build_app
+from perdure.mcp_server import ClientLimits, ClientTokens, ServedAgent, build_app, http_listener
 from perdure.testing import ScriptedModel
-from tests.mcp_server.served_tools import ANN, BOB, TOKENS, WAIT_SECONDS, connected, running
+from tests.mcp_server.served_tools import ANN, BOB, GENERATIONS, TOKENS, WAIT_SECONDS, Slow, connected, running
 
 CALLS: list[str] = []
 ACCEPT = {"Accept": "application/json, text/event-stream"}
@@ -157,6 +157,47 @@ async def test_ghsa_m8wm_r5vq_qjpg_a_revoked_token_loses_its_open_streams(http):
         assert listening.done()
         listening.exception()
         assert (await http.post(url, json=initialize, headers=BEARER)).status_code == 401
+
+
+@pytest.mark.parametrize("mode", GENERATIONS)
+async def test_ghsa_m8wm_r5vq_qjpg_a_revoked_token_loses_its_calls_in_progress(mode):
+    tokens, slow = ClientTokens(TOKENS), Slow()
+    async with running([slow.wait_for_ever, run_command], tokens=tokens) as url, connected(url, mode, BOB) as bob:
+        await bob.call_tool("run_command", {"command": "before"})
+        async with contextlib.AsyncExitStack() as stack:
+            client = await stack.enter_async_context(connected(url, mode))
+            calling = asyncio.create_task(client.call_tool("wait_for_ever", {}))
+            stack.callback(calling.cancel)
+            await asyncio.wait_for(slow.started.wait(), WAIT_SECONDS)
+            tokens.revoke("ann")
+            await asyncio.wait_for(slow.ended.wait(), WAIT_SECONDS)
+        assert not (await bob.call_tool("run_command", {"command": "after"})).is_error
+
+
+async def test_a_client_that_opens_many_sessions_leaves_room_for_another(http):
+    initialize = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}}  # fmt: skip
+    async with running([run_command], limits=ClientLimits(sessions_at_once=2)) as url:
+        statuses = [(await http.post(url, json=initialize, headers=BEARER)).status_code for _ in range(3)]
+        bobs = await http.post(url, json=initialize, headers={**ACCEPT, "Authorization": f"Bearer {BOB}"})
+    assert statuses == [200, 200, 503]
+    assert bobs.status_code == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n"])
+async def test_connections_that_send_no_request_are_closed_and_take_no_place(sent, http, monkeypatch):
+    monkeypatch.setattr(http_listener, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(http_listener, "_MAX_CONNECTIONS", 4)
+    async with running([run_command]) as url:
+        port = int(url.split(":")[2].split("/")[0])
+        pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+        for reader, writer in pairs:
+            with contextlib.suppress(ConnectionError):
+                writer.write(sent)
+                assert await asyncio.wait_for(reader.read(), WAIT_SECONDS) == b""
+            writer.close()
+        CALLS.clear()
+        assert (await http.post(url, json=call_body(), headers=modern())).status_code == 200
 
 
 async def test_a_session_id_is_no_credential(url, http):

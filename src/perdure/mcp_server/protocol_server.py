@@ -4,8 +4,6 @@ The SDK speaks both generations of the protocol, with and without a handshake.
 """
 
 import base64
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, cast
 
 import mcp_types as types
@@ -40,12 +38,6 @@ def build_protocol_server(tools: ToolServer, *, name: str, local_client: str, in
     `local_client` is the name of the client on stdio, which has no token; empty if every client has one.
     """
 
-    @asynccontextmanager
-    async def open_agents(_: Server[Any]) -> AsyncGenerator[dict[str, Any]]:
-        async with AsyncExitStack() as stack:
-            await tools.open_agents(stack)
-            yield {}
-
     listed = [_describe_tool(each) for each in tools.tools.values()]
 
     async def list_tools(_: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
@@ -73,7 +65,6 @@ def build_protocol_server(tools: ToolServer, *, name: str, local_client: str, in
         version=__version__,
         instructions=instructions or None,
         cache_hints={"tools/list": CacheHint(ttl_ms=_LIST_SECONDS * 1_000, scope="private")},
-        lifespan=open_agents,
         get_tool_input_schema=lambda called: tools.tools[called].input_schema if called in tools.tools else None,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
