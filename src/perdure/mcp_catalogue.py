@@ -4,6 +4,7 @@ A server is connected to when it is activated, and not before. The log has which
 their tools are there again in later runs, after a resume and in another process.
 """
 
+import asyncio
 import logging
 import os
 import re
@@ -176,7 +177,10 @@ class McpCatalogue:
             return chosen
         text = await self._describe_activated(chosen, context)  # before it is stored: one that fails is not activated
         await context.begin()
-        await context.keep(ACTIVE_SERVERS, [*active, *([] if chosen.name in active else [chosen.name])])
+        lock: asyncio.Lock = context.run.scratch.setdefault("mcp_catalogue", asyncio.Lock())
+        async with lock:  # calls of the same turn may have activated others meanwhile
+            active = _read_names(context.kept(ACTIVE_SERVERS))
+            await context.keep(ACTIVE_SERVERS, [*active, *([] if chosen.name in active else [chosen.name])])
         return text
 
     async def _choose_entry(

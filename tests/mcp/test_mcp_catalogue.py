@@ -4,7 +4,7 @@ import pytest
 
 from perdure import Agent, ConfigError
 from perdure.mcp_catalogue import ACTIVE_SERVERS, REQUESTED_SERVERS, CatalogueEntry, McpCatalogue
-from perdure.testing import ScriptedModel, call
+from perdure.testing import ScriptedModel, call, calls
 from tests.mcp.servers import read_lines, scripted
 
 pytestmark = pytest.mark.packages("mcp")
@@ -53,6 +53,16 @@ async def test_the_best_match_is_activated_used_and_there_in_the_next_process(tm
         await session.run("once more")
     assert "mail__echo" in sent_tools(other)[0]
     assert read_lines(tmp_path / "mail", "calls") == ["echo hi", "echo again"]
+
+
+async def test_servers_that_are_activated_in_the_same_turn_are_all_active(tmp_path):
+    both = calls(call("discover_tools", need="mail"), call("discover_tools", need="notes"))
+    catalogue, agent = agent_of(tmp_path, both, "ok", policy="best")
+    async with agent:
+        session = agent.session("s")
+        await session.run("both")
+        assert sorted(await catalogue.list_active(session)) == ["mail", "notes"]
+    assert {"mail__echo", "notes__echo"} <= set(sent_tools(agent)[1])
 
 
 async def test_nothing_is_started_for_a_session_that_has_activated_nothing(tmp_path):

@@ -37,7 +37,6 @@ def build_protocol_server(tools: ToolServer, *, name: str, local_client: str, in
 
     `local_client` is the name of the client on stdio, which has no token; empty if every client has one.
     """
-
     listed = [_describe_tool(each) for each in tools.tools.values()]
 
     async def list_tools(_: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:

@@ -1,7 +1,7 @@
 """Runs that wait for a person in the middle of a tool call, after their client was sent an answer.
 
-A tool that asks before it begins lets its run wait in the log, and the run ends for now. One that asks later can only go
-on in this process: the run continues here, and the client comes back for its result.
+A tool that asks before it begins lets its run wait in the log, and the run ends for now. One that asks later can only
+go on in this process: the run continues here, and the client comes back for its result.
 """
 
 import asyncio
