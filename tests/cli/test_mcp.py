@@ -199,7 +199,7 @@ def test_a_person_logs_in_and_the_tools_can_be_used(perdure, project, tmp_path, 
     assert perdure("mcp", "add", "safe", "--url", url).exit_code == 0
     before = perdure("mcp", "tools", "safe")
     assert before.exit_code == 1
-    assert "perdure mcp login safe" in before.stderr
+    assert "wants a login (HTTP status 401), as with perdure mcp login" in before.stderr
     done = perdure("mcp", "login", "safe")
     assert done.exit_code == 0, done.output
     assert "logged in to 'safe'" in done.stderr
