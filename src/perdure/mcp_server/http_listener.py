@@ -35,7 +35,8 @@ class _TimedConnection(H11Protocol):
             self.loop.call_later(HEADER_SECONDS, self._close_without_request)
 
     def _close_without_request(self) -> None:
-        if self.scope is None and not self.transport.is_closing():
+        has_request = getattr(self, "scope", None) is not None  # which uvicorn sets with the first one
+        if not has_request and not self.transport.is_closing():
             self.transport.abort()
 
 
