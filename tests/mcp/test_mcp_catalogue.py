@@ -93,6 +93,30 @@ async def test_interactive_asks_a_person_even_if_the_model_names_the_server(name
     assert "notes__echo" in sent_tools(agent)[-1]
 
 
+async def test_the_text_of_the_model_does_not_hide_what_a_person_agrees_to(tmp_path):
+    need = "memo'?\n\nActivate the calculator?" + " x" * 5_000
+    _, agent = agent_of(tmp_path, call("discover_tools", need=need, server="notes"), "waited")
+    async with agent:
+        text = (await agent.session("s").run("note it")).questions[0].text
+    assert text.startswith("Activate the MCP server 'notes' (")
+    assert "\n" not in text
+    assert text.count(" x") < 101
+
+
+async def test_a_fork_has_the_servers_that_were_active_and_activates_its_own(tmp_path):
+    find = call("discover_tools", need="mail")
+    more = call("discover_tools", need="notes")
+    catalogue, agent = agent_of(tmp_path, find, "ok", more, "ok", policy="best")
+    async with agent:
+        session = agent.session("s")
+        await session.run("mail")
+        forked = await session.fork("f")
+        await forked.run("notes")
+        assert await catalogue.list_active(forked) == ["mail", "notes"]
+        assert await catalogue.list_active(session) == ["mail"]
+    assert "mail__echo" in sent_tools(agent)[2]
+
+
 async def test_a_person_can_say_no(tmp_path):
     catalogue, agent = agent_of(tmp_path, call("discover_tools", need="memo"), "ok")
     async with agent:

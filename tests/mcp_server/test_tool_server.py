@@ -111,7 +111,7 @@ def waiter(*replies, **options):
     return asking, agent
 
 
-async def test_a_tool_that_asks_in_the_middle_does_not_keep_the_client_waiting(short_wait):
+async def test_a_tool_that_asks_in_the_middle_does_not_keep_the_client_waiting(short_wait, monkeypatch):
     asking, agent = waiter(call("book"), "All done.", "Hello.")
     server = ToolServer([ServedAgent(agent=agent)])
     async with server.open():
@@ -123,6 +123,7 @@ async def test_a_tool_that_asks_in_the_middle_does_not_keep_the_client_waiting(s
         assert "waits for an answer" in other.text
         assert "Book it?" in (await server.call("ann", "waiter", {})).result.text
         assert "nothing to continue" in (await server.call("bob", "waiter", {})).result.text
+        monkeypatch.setattr(waiting_runs, "ANSWER_SECONDS", 30)
         session = agent.session(first.session_id)
         assert await session.answer((await session.questions())[0].ask_id, answer=True)
         assert (await server.call("ann", "waiter", {})).result.text == "All done."

@@ -243,7 +243,7 @@ async def test_connections_that_send_no_request_are_closed_and_take_no_place(sen
                 writer.write(sent)
                 assert await asyncio.wait_for(reader.read(), WAIT_SECONDS) == b""
             writer.close()
-        CALLS.clear()
+        monkeypatch.setattr(http_listener, "HEADER_SECONDS", WAIT_SECONDS)
         assert (await http.post(url, json=call_body(), headers=modern())).status_code == 200
 
 

@@ -13,7 +13,7 @@ SECONDS_PER_MINUTE = 60.0
 
 
 class ClientLimits(Struct, frozen=True, kw_only=True):
-    """Limits that hold for each client, by the name of its token."""
+    """Limits of each client, by the name of its token."""
 
     calls_per_minute: int = 600
     """Tool calls within a minute; more are refused with an error that says when to try again."""

@@ -172,7 +172,7 @@ class HttpGuard:
 
 
 class _TimedBody:
-    """`receive` of a request whose whole body has to arrive within `BODY_SECONDS`; a disconnect may come much later."""
+    """`receive` of a request whose whole body has to arrive within `BODY_SECONDS`; a disconnect may be much later."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive

@@ -1,4 +1,4 @@
-"""The HTTP server under the app: a listening socket, and uvicorn, which comes with the SDK."""
+"""The HTTP server under the app: a listening socket, and uvicorn, a dependency of the SDK."""
 
 import asyncio
 import socket as sockets

@@ -1,6 +1,6 @@
 """The SDK's protocol server for a `ToolServer`: lists its tools, and translates calls and results.
 
-The SDK speaks both generations of the protocol, with and without a handshake.
+The SDK implements both generations of the protocol, with and without a handshake.
 """
 
 import base64
@@ -115,12 +115,12 @@ def _translate_part(part: ResultPart) -> types.ContentBlock:
     if isinstance(part, Audio):
         return types.AudioContent(data=data, mime_type=part.media_type or "audio/wav")
     uri = f"perdure:{part.name or 'content'}".replace(" ", "%20")
-    held = types.BlobResourceContents(uri=uri, blob=data, mime_type=part.media_type or "application/octet-stream")
-    return types.EmbeddedResource(resource=held)
+    blob = types.BlobResourceContents(uri=uri, blob=data, mime_type=part.media_type or "application/octet-stream")
+    return types.EmbeddedResource(resource=blob)
 
 
 def _find_client(context: Context) -> str | None:
-    """Return the name of the token that came with the request; `None` on stdio. No header can set it."""
+    """Return the name of the token of a request; `None` on stdio. No header can set it."""
     scope = getattr(context.request, "scope", None)
     user = cast("dict[str, Any]", scope).get("user") if isinstance(scope, dict) else None
     return user.access_token.client_id if isinstance(user, AuthenticatedUser) else None

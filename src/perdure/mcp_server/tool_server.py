@@ -359,7 +359,7 @@ def _list_offered_tools(agents: list[ServedAgent]) -> list[OfferedTool]:
 
 
 async def _run_until_stored(call: Awaitable[CallOutcome]) -> CallOutcome:
-    """Carry out a call in a task of its own; if this one is cancelled, cancel it and wait until it has ended.
+    """Carry out a call in a separate task; if this one is cancelled, cancel it and wait until it has ended.
 
     The SDK cancels by scopes, which interrupt every `await` until the scope is left. The call would be interrupted
     while it stores how it ended.
@@ -381,4 +381,4 @@ async def _wait_shielded(task: "asyncio.Future[Any]") -> None:
     with anyio.CancelScope(shield=True):
         await asyncio.wait({task}, timeout=STOP_SECONDS)
     if task.done() and not task.cancelled():
-        task.exception()  # which nobody waits for any more
+        task.exception()  # read, so that asyncio does not log it

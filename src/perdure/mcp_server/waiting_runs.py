@@ -1,7 +1,7 @@
 """Runs that wait for a person in the middle of a tool call, after their client was sent an answer.
 
 A tool that asks before it begins lets its run wait in the log, and the run ends for now. One that asks later can only
-go on in this process: the run continues here, and the client comes back for its result.
+go on in this process: the run continues here, and the client fetches its result later.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class WaitingRun:
         self.questions = questions
 
     def is_outdated(self, *, has_task: bool) -> bool:
-        """Return True if the run has ended, and its client wants another, or it waits in the log by now."""
+        """Return True if the run has ended, and its client has another task, or it waits in the log by now."""
         if not self.run.done():
             return False
         if self.run.cancelled() or self.run.exception() is not None:
@@ -89,7 +89,7 @@ class WaitingRuns:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def add(self, session_id: str, run: WaitingRun) -> None:
-        """Keep a run until its client comes back for it."""
+        """Keep a run until its client asks for its result."""
         self._loop = asyncio.get_running_loop()
         self._runs[session_id] = run
 
