@@ -22,7 +22,11 @@ def main(folder: Path, token: str) -> None:
 
     model = ScriptedModel("seen") if effects.exists() else ScriptedModel(call("act"), "never")
     agent = Agent(model, name="box", tools=[act], store=f"sqlite:{folder / 'log.db'}", permission=allow_all)
-    asyncio.run(serve_http(agent, tokens={"ann": token}, port=0, on_started=(folder / "url").write_text))
+
+    def note_url(url: str) -> None:
+        (folder / "url").write_text(url)
+
+    asyncio.run(serve_http(agent, tokens={"ann": token}, port=0, on_started=note_url))
 
 
 if __name__ == "__main__":
