@@ -4,6 +4,7 @@ A server is connected to when it is activated, and not before. The log has which
 their tools are there again in later runs, after a resume and in another process.
 """
 
+import asyncio
 import logging
 import os
 import re
@@ -43,6 +44,7 @@ ACTIVE_SERVERS: Final = "mcp_active_servers"
 REQUESTED_SERVERS: Final = "mcp_requested_servers"
 """Name of the value in the log that has what the model asked for, when the host decides later."""
 _MOST_SHOWN: Final = 10
+_MAX_SHOWN_NEED: Final = 200
 _WORD: Final = re.compile(r"[^\W_]{2,}")
 
 logger = logging.getLogger("perdure")
@@ -55,7 +57,7 @@ class CatalogueEntry(Struct, frozen=True, kw_only=True):
     description: str
     """What its tools do, for the model and for people."""
     tags: tuple[str, ...] = ()
-    """Further words under which it is found."""
+    """Further search terms for it."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.server, McpServer):
@@ -91,7 +93,7 @@ class McpCatalogue:
         """Offer these servers.
 
         Args:
-            entries: The servers, each with a name of its own.
+            entries: The servers, each with another name.
             policy: `interactive` asks a person before every activation; `best` activates the best match; `defer` leaves
                 it to the host: to `choose`, or to `activate` at any later time.
             choose: The host's decision, for `defer`.
@@ -141,7 +143,7 @@ class McpCatalogue:
         return True
 
     def search(self, need: str) -> list[CatalogueEntry]:
-        """Return the servers that share words with a need, the best match first."""
+        """Return the servers that match a need, the best match first."""
         wanted = set(_list_words(need))
         scores = {name: _score_entry(each, wanted) for name, each in self.entries.items()}
         found = [each for name, each in self.entries.items() if scores[name]]
@@ -176,13 +178,16 @@ class McpCatalogue:
             return chosen
         text = await self._describe_activated(chosen, context)  # before it is stored: one that fails is not activated
         await context.begin()
-        await context.keep(ACTIVE_SERVERS, [*active, *([] if chosen.name in active else [chosen.name])])
+        lock: asyncio.Lock = context.run.scratch.setdefault("mcp_catalogue", asyncio.Lock())
+        async with lock:  # calls of the same turn may have activated others meanwhile
+            active = _read_names(context.kept(ACTIVE_SERVERS))
+            await context.keep(ACTIVE_SERVERS, [*active, *([] if chosen.name in active else [chosen.name])])
         return text
 
     async def _choose_entry(
         self, need: str, found: Sequence[CatalogueEntry], context: ToolContext[Any]
     ) -> "CatalogueEntry | str":
-        """Return the server to activate, as the policy says; or what the model is told instead."""
+        """Return the server to activate, as the policy says; or the text for the model instead."""
         if self.policy == "best":
             return found[0]
         if self.policy == "interactive":
@@ -257,6 +262,7 @@ class McpCatalogue:
 
 async def _ask_person(need: str, found: Sequence[CatalogueEntry], context: ToolContext[Any]) -> CatalogueEntry | str:
     """Ask a person which server to activate, with what would be started or reached. Naming one changes nothing."""
+    need = need if len(need) <= _MAX_SHOWN_NEED else f"{need[:_MAX_SHOWN_NEED]}…"  # a person has to see the server
     try:
         if len(found) == 1:
             entry = found[0]
@@ -272,7 +278,7 @@ async def _ask_person(need: str, found: Sequence[CatalogueEntry], context: ToolC
 
 
 def _score_entry(entry: CatalogueEntry, wanted: set[str]) -> int:
-    """Return how well an entry matches words: its name and tags count more than its description."""
+    """Return how well an entry matches search terms: its name and tags count more than its description."""
     strong = {*_list_words(entry.name), *[word for tag in entry.tags for word in _list_words(tag)]}
     return 3 * len(wanted & strong) + len(wanted & set(_list_words(entry.description)))
 

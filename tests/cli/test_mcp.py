@@ -1,13 +1,19 @@
 """`perdure mcp`: servers of the user and of the project, their tools, calls, approvals and logins."""
 
+import asyncio
 import json
+import queue
 import stat
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 
 from perdure.mcp.login.login_file import LoginFile, StoredLogin
+from tests.mcp.login.protected_server import WAIT_SECONDS, running_protected_server
 from tests.mcp.servers import SCRIPT, read_lines
 
 pytestmark = pytest.mark.packages("mcp")
@@ -157,6 +163,66 @@ def test_a_login_is_shown_and_forgotten(perdure, project, tmp_path):
     assert "SECRET" not in listed.output
     assert "forgotten" in perdure("mcp", "logout", "two").stderr
     assert "not there" in perdure("mcp", "logout", "two").stderr
+
+
+@pytest.fixture
+def protected():
+    """A server that wants a login, on a thread of its own: its URL and its accounts."""
+    started: queue.Queue[Any] = queue.Queue()
+
+    async def serve():
+        is_over = asyncio.Event()
+        async with running_protected_server() as (url, accounts):
+            started.put((url, accounts, asyncio.get_running_loop(), is_over))
+            await is_over.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
+    thread.start()
+    url, accounts, loop, is_over = started.get(timeout=WAIT_SECONDS)
+    yield url, accounts
+    loop.call_soon_threadsafe(is_over.set)
+    thread.join(WAIT_SECONDS)
+
+
+def test_a_person_logs_in_and_the_tools_can_be_used(perdure, project, tmp_path, protected, monkeypatch):
+    url, accounts = protected
+
+    def consent(address):
+        def follow():
+            with httpx2.Client(timeout=WAIT_SECONDS) as http:
+                http.get(http.get(address).headers["location"])
+
+        threading.Thread(target=follow, daemon=True).start()
+        return True
+
+    monkeypatch.setattr("webbrowser.open", consent)
+    assert perdure("mcp", "add", "safe", "--url", url).exit_code == 0
+    before = perdure("mcp", "tools", "safe")
+    assert before.exit_code == 1
+    assert "wants a login (HTTP status 401), as with perdure mcp login" in before.stderr
+    done = perdure("mcp", "login", "safe")
+    assert done.exit_code == 0, done.output
+    assert "logged in to 'safe'" in done.stderr
+    path = tmp_path / "home/mcp_logins.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    tokens = [*accounts.access, *accounts.refresh]
+    assert len(tokens) == 2
+    called = perdure("mcp", "call", "safe", "whoami")
+    assert (called.exit_code, called.stdout) == (0, "you\n"), called.output
+    assert "(logged in)" in perdure("mcp", "list").stdout
+    assert not [each for each in tokens if each in done.output + called.output]
+    assert perdure("mcp", "logout", "safe").exit_code == 0
+    assert perdure("mcp", "tools", "safe").exit_code == 1
+
+
+def test_a_login_that_a_server_refuses_says_why(perdure, project, protected, monkeypatch):
+    url, accounts = protected
+    monkeypatch.setattr("webbrowser.open", lambda _: pytest.fail("nothing is opened"))
+    perdure("mcp", "add", "other", "--url", url.removesuffix("/mcp") + "/other")
+    result = perdure("mcp", "login", "other")
+    assert result.exit_code == 2
+    assert "does not say how to log in" in result.stderr
+    assert accounts.asked == []
 
 
 def test_a_run_has_the_tools_of_the_servers(perdure, project):

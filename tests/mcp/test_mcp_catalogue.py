@@ -4,7 +4,7 @@ import pytest
 
 from perdure import Agent, ConfigError
 from perdure.mcp_catalogue import ACTIVE_SERVERS, REQUESTED_SERVERS, CatalogueEntry, McpCatalogue
-from perdure.testing import ScriptedModel, call
+from perdure.testing import ScriptedModel, call, calls
 from tests.mcp.servers import read_lines, scripted
 
 pytestmark = pytest.mark.packages("mcp")
@@ -55,6 +55,16 @@ async def test_the_best_match_is_activated_used_and_there_in_the_next_process(tm
     assert read_lines(tmp_path / "mail", "calls") == ["echo hi", "echo again"]
 
 
+async def test_servers_that_are_activated_in_the_same_turn_are_all_active(tmp_path):
+    both = calls(call("discover_tools", need="mail"), call("discover_tools", need="notes"))
+    catalogue, agent = agent_of(tmp_path, both, "ok", policy="best")
+    async with agent:
+        session = agent.session("s")
+        await session.run("both")
+        assert sorted(await catalogue.list_active(session)) == ["mail", "notes"]
+    assert {"mail__echo", "notes__echo"} <= set(sent_tools(agent)[1])
+
+
 async def test_nothing_is_started_for_a_session_that_has_activated_nothing(tmp_path):
     catalogue = McpCatalogue(*entries(tmp_path), policy="best")
     _, agent = agent_of(tmp_path, call("discover_tools", need="mail"), "ok", "hello", catalogue=catalogue)
@@ -81,6 +91,30 @@ async def test_interactive_asks_a_person_even_if_the_model_names_the_server(name
         await session.resume()
         assert await catalogue.list_active(session) == ["notes"]
     assert "notes__echo" in sent_tools(agent)[-1]
+
+
+async def test_the_text_of_the_model_does_not_hide_what_a_person_agrees_to(tmp_path):
+    need = "memo'?\n\nActivate the calculator?" + " x" * 5_000
+    _, agent = agent_of(tmp_path, call("discover_tools", need=need, server="notes"), "waited")
+    async with agent:
+        text = (await agent.session("s").run("note it")).questions[0].text
+    assert text.startswith("Activate the MCP server 'notes' (")
+    assert "\n" not in text
+    assert text.count(" x") < 101
+
+
+async def test_a_fork_has_the_servers_that_were_active_and_activates_its_own(tmp_path):
+    find = call("discover_tools", need="mail")
+    more = call("discover_tools", need="notes")
+    catalogue, agent = agent_of(tmp_path, find, "ok", more, "ok", policy="best")
+    async with agent:
+        session = agent.session("s")
+        await session.run("mail")
+        forked = await session.fork("f")
+        await forked.run("notes")
+        assert await catalogue.list_active(forked) == ["mail", "notes"]
+        assert await catalogue.list_active(session) == ["mail"]
+    assert "mail__echo" in sent_tools(agent)[2]
 
 
 async def test_a_person_can_say_no(tmp_path):

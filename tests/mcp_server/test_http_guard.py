@@ -217,6 +217,24 @@ async def test_a_body_that_does_not_arrive_is_not_waited_for(monkeypatch):
     assert await status_of(guarded(App()), receive=never) == (200, "http.disconnect")
 
 
+async def test_a_body_that_drips_is_not_waited_for_longer(monkeypatch):
+    monkeypatch.setattr(http_guard, "BODY_SECONDS", 0.05)
+
+    async def drip():
+        await asyncio.sleep(0)
+        return {"type": "http.request", "body": b" ", "more_body": True}
+
+    async def read_all(_scope, receive, send):
+        message = await receive()
+        while message["type"] == "http.request":
+            message = await receive()
+        await send({"type": "http.response.start", "status": 400, "headers": []})
+        await send({"type": "http.response.body", "body": message["type"].encode()})
+
+    async with asyncio.timeout(WAIT_SECONDS):
+        assert await status_of(guarded(read_all), receive=drip) == (400, "http.disconnect")
+
+
 def test_tokens_and_names_that_cannot_be_used_are_refused():
     with pytest.raises(ConfigError, match="needs a token for each client"):
         ClientTokens({})

@@ -16,6 +16,7 @@ from perdure.interaction import Confirm
 from perdure.mcp_server import ClientLimits, ServedAgent, build_app, serve_http, serve_stdio
 from perdure.testing import ScriptedModel, call
 from tests.mcp_server.served_tools import (
+    ANN,
     BOB,
     GENERATIONS,
     TOKENS,
@@ -135,6 +136,47 @@ async def test_a_server_that_stops_cancels_its_calls():
         stack.callback(waiting.cancel)
         await asyncio.wait_for(slow.started.wait(), WAIT_SECONDS)
     assert slow.ended.is_set()
+
+
+@contextlib.asynccontextmanager
+async def served_by_a_process(folder):
+    """Start the program that is killed, and give its URL and the process."""
+    (folder / "url").unlink(missing_ok=True)
+    program = (sys.executable, "-m", "tests.mcp_server.killed_program", str(folder), ANN)
+    process = await asyncio.create_subprocess_exec(*program, cwd=ROOT)
+    try:
+        await wait_for_text(folder / "url")
+        yield (folder / "url").read_text(), process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def wait_for_text(path):
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not path.exists() or not path.read_text():  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.02)
+
+
+async def test_after_a_kill_in_the_middle_of_a_call_the_run_goes_on_and_its_effect_is_not_repeated(tmp_path):
+    async with served_by_a_process(tmp_path) as (url, process):
+        with contextlib.suppress(Exception):  # the client loses its connection
+            async with connected(url) as client:
+                calling = asyncio.create_task(client.call_tool("box", {"task": "act"}))
+                await wait_for_text(tmp_path / "effects")
+                process.kill()
+                await asyncio.wait({calling}, timeout=WAIT_SECONDS)
+                assert calling.done()
+                calling.exception()
+    async with served_by_a_process(tmp_path) as (url, _), connected(url) as client:
+        result = await client.call_tool("box", {})
+        assert result.content[0].text == "seen"
+    agent = Agent(ScriptedModel(), name="box", store=f"sqlite:{tmp_path / 'log.db'}")
+    async with agent:
+        state = await agent.session(result.meta["perdure/session"]).read_state()
+    assert [each.status.value for message in state.messages for each in message.tool_results] == ["unknown"]
+    assert (tmp_path / "effects").read_text() == "x"
 
 
 async def test_a_client_is_who_its_token_says_whatever_it_sends():

@@ -6,13 +6,25 @@ from typing import Any, TypedDict
 import msgspec
 import pytest
 
-from perdure import Agent, ConfigError, Permissions, ToolContext, ToolOutput, UsageError, allow, tool, tool_from_schema
-from perdure.mcp_server import ServedAgent, tool_server
+from perdure import (
+    Agent,
+    ConfigError,
+    Permissions,
+    ToolContext,
+    ToolOutput,
+    UsageError,
+    allow,
+    allow_all,
+    tool,
+    tool_from_schema,
+)
+from perdure.interaction import Confirm
+from perdure.mcp_server import ClientLimits, ServedAgent, tool_server, waiting_runs
 from perdure.mcp_server.output_schema import find_output_schema
 from perdure.mcp_server.protocol_server import build_call_result
 from perdure.mcp_server.served_agent import list_served_agents
 from perdure.mcp_server.tool_server import ToolServer
-from perdure.testing import ScriptedModel
+from perdure.testing import ScriptedModel, call
 from tests.mcp_server.served_tools import Sum, add, helper, shout
 
 
@@ -28,14 +40,11 @@ def where(context: ToolContext) -> str:
     return context.session_id
 
 
-async def test_a_long_log_is_followed_by_another_unless_it_has_labels(monkeypatch):
+async def test_a_long_log_is_followed_by_another(monkeypatch):
     monkeypatch.setattr(tool_server, "CALLS_PER_SESSION", 2)
-    server = ToolServer(list_served_agents([where, read_page]))
+    server = ToolServer(list_served_agents([where]))
     ids = [(await server.call("ann", "where", {})).result.text for _ in range(4)]
     assert ids[0] == ids[1] != ids[2] == ids[3]
-    await server.call("ann", "read_page", {})
-    after = [(await server.call("ann", "where", {})).result.text for _ in range(3)]
-    assert len(set(after)) == 1
 
 
 @tool(permission=True)
@@ -44,19 +53,105 @@ def send() -> str:
     return "sent"
 
 
-async def test_labels_of_one_call_reach_the_gate_of_the_next():
-    seen = []
+class NotingGate:
+    """Allows everything, and notes the labels of each call."""
 
-    async def gate(requests):
-        seen.extend([request.labels for request in requests])
+    def __init__(self):
+        self.seen: list[tuple[str, ...]] = []
+
+    async def __call__(self, requests):
+        self.seen += [request.labels for request in requests]
         return await Permissions(allow("*"))(requests)
 
+
+async def test_labels_of_one_call_reach_the_gate_of_the_next_and_of_those_in_the_next_log(monkeypatch):
+    monkeypatch.setattr(tool_server, "CALLS_PER_SESSION", 1)
+    gate = NotingGate()
     server = ToolServer(list_served_agents([read_page, send], permission=gate))
     await server.call("ann", "read_page", {})
-    await server.call("ann", "send", {})
-    await server.call("bob", "send", {})
-    assert seen[-2] == ("untrusted",)
-    assert seen[-1] == ()
+    for client in ("ann", "ann", "bob"):
+        await server.call(client, "send", {})
+    assert gate.seen == [(), ("untrusted",), ("untrusted",), ()]
+
+
+async def test_labels_follow_a_client_from_agent_to_agent_and_from_conversation_to_conversation():
+    gate, labelled = NotingGate(), ("untrusted",)
+    reader = Agent(ScriptedModel(call("read_page"), "It says x."), name="reader", tools=[read_page], permission=gate)
+    model = ScriptedModel(call("send"), "sent", call("send"), "sent")
+    sender = Agent(model, name="sender", tools=[send], permission=gate)
+    server = ToolServer([ServedAgent(agent=reader), ServedAgent(agent=sender, offer="both")])
+    assert (await server.call("ann", "reader", {"task": "read"})).result.labels == labelled
+    await server.call("ann", "send", {})  # a tool of another agent
+    await server.call("ann", "sender", {"task": "send x"})
+    await server.call("bob", "sender", {"task": "send y"})
+    assert gate.seen == [(), labelled, labelled, ()]
+
+
+class Asking:
+    """A tool that has begun when it asks, so that only this process can go on with it."""
+
+    def __init__(self):
+        self.bookings = 0
+
+    @tool
+    async def book(self, context: ToolContext) -> str:
+        """Book a table."""
+        self.bookings += 1
+        return "booked" if await context.ask(Confirm("Book it?")) else "not booked"
+
+
+@pytest.fixture
+def short_wait(monkeypatch):
+    monkeypatch.setattr(waiting_runs, "ANSWER_SECONDS", 0.05)
+
+
+def waiter(*replies, **options):
+    asking = Asking()
+    agent = Agent(ScriptedModel(*replies), name="waiter", tools=[asking.book], permission=allow_all, **options)
+    return asking, agent
+
+
+async def test_a_tool_that_asks_in_the_middle_does_not_keep_the_client_waiting(short_wait, monkeypatch):
+    asking, agent = waiter(call("book"), "All done.", "Hello.")
+    server = ToolServer([ServedAgent(agent=agent)])
+    async with server.open():
+        first = await server.call("ann", "waiter", {"task": "book a table"})
+        assert first.result.is_error
+        assert "Book it?" in first.result.text
+        assert "Call it again without a task" in first.result.text
+        other = (await server.call("ann", "waiter", {"task": "another"})).result
+        assert "waits for an answer" in other.text
+        assert "Book it?" in (await server.call("ann", "waiter", {})).result.text
+        assert "nothing to continue" in (await server.call("bob", "waiter", {})).result.text
+        monkeypatch.setattr(waiting_runs, "ANSWER_SECONDS", 30)
+        session = agent.session(first.session_id)
+        assert await session.answer((await session.questions())[0].ask_id, answer=True)
+        assert (await server.call("ann", "waiter", {})).result.text == "All done."
+        assert (await server.call("ann", "waiter", {"task": "hello"})).result.text == "Hello."
+    assert asking.bookings == 1
+
+
+@pytest.mark.parametrize("way", ["closed", "revoked"])
+async def test_a_run_that_waits_ends_with_the_server_and_with_the_token(way, short_wait):
+    _, agent = waiter(call("book"), "never")
+    server = ToolServer([ServedAgent(agent=agent)])
+    async with server.open():
+        first = await server.call("ann", "waiter", {"task": "book a table"})
+        if way == "revoked":
+            server.cancel_waiting("ann")
+            server.cancel_waiting("bob")
+            assert (await server.call("ann", "waiter", {})).result.is_error
+    assert not (await agent.session(first.session_id).read_state()).is_interrupted
+
+
+async def test_as_many_runs_wait_as_calls_are_allowed_at_once(short_wait):
+    _, agent = waiter(call("book"), call("book"), "never")
+    server = ToolServer([ServedAgent(agent=agent)], limits=ClientLimits(calls_at_once=1))
+    async with server.open():
+        await server.call("ann", "waiter", {"task": "x", "conversation": "one"})
+        refused = await server.call("ann", "waiter", {"task": "x", "conversation": "two"})
+        assert "1 conversations of this client wait" in refused.result.text
+        assert not (await agent.session(refused.session_id).read_state()).is_interrupted
 
 
 async def test_a_tool_that_is_not_there_is_an_error():

@@ -8,9 +8,9 @@ import httpx2
 import pytest
 
 from perdure import Agent, Permissions, ask, tool
-from perdure.mcp_server import ClientTokens, ServedAgent, build_app
+from perdure.mcp_server import ClientLimits, ClientTokens, ServedAgent, http_listener
 from perdure.testing import ScriptedModel
-from tests.mcp_server.served_tools import ANN, BOB, TOKENS, WAIT_SECONDS, connected, running
+from tests.mcp_server.served_tools import ANN, BOB, GENERATIONS, TOKENS, WAIT_SECONDS, Slow, connected, running
 
 CALLS: list[str] = []
 ACCEPT = {"Accept": "application/json, text/event-stream"}
@@ -112,11 +112,58 @@ async def test_cve_2026_2611_no_path_is_open_because_no_list_has_it(url, http):
     assert CALLS == []
 
 
-async def test_cve_2026_48710_what_is_checked_is_the_path_that_is_served(url, http):
-    for path in ("/other%2f..%2fmcp", "/mcp%2f", "/mcp;x", "/mcp%00", "/./mcp/."):
-        response = await http.post(url.removesuffix("/mcp") + path, json=call_body(), headers=modern())
-        assert response.status_code in {200, 404}
-        assert response.status_code == 404 or path == "/./mcp/."
+@pytest.mark.parametrize(
+    "target",
+    ["/other%2f..%2fmcp", "/mcp%2f", "/mcp;x", "/mcp%00", "/./mcp/.", "/x/../mcp", "//mcp", "*", "mcp",
+     "http://127.0.0.1/mcp", "http://evil.example/mcp"],
+)  # fmt: skip
+async def test_cve_2026_48710_what_is_checked_is_the_path_that_is_served(url, target):
+    """The same bytes as for the path itself, which is answered: nothing rewrites a path after it was checked."""
+    assert await send_raw(url, "/mcp", json.dumps(call_body()).encode()) == 200
+    assert CALLS == ["calc"]
+    assert await send_raw(url, target, json.dumps(call_body()).encode()) == 404
+    assert CALLS == ["calc"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1/mcp?", "127.0.0.1/public", "127.0.0.1#", "127.0.0.1?x=/mcp"])
+async def test_cve_2026_48710_a_host_with_a_path_in_it_is_not_ours(url, host):
+    assert await send_raw(url, "/mcp", json.dumps(call_body()).encode(), host=host) == 421
+    assert CALLS == []
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+async def test_an_old_client_or_an_upgrade_needs_the_token_too(url, version):
+    upgrade = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Key: x", "Sec-WebSocket-Version: 13")
+    body = json.dumps(call_body()).encode()
+    for extra in ((), upgrade):
+        assert await send_raw(url, "/mcp", body, *extra, token="", version=version) == 401
+    assert CALLS == []
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param("config.apply", id="cve_2026_25593"),
+        pytest.param("config.patch", id="cve_2026_25593_patch"),
+        pytest.param("device.token.rotate", id="ghsa_4jpw_hj22_2xmc"),
+        pytest.param("device.token.mint", id="ghsa_4jpw_hj22_2xmc_mint"),
+        pytest.param("sampling/createMessage", id="sampling"),
+        pytest.param("logging/setLevel", id="logging"),
+    ],
+)
+async def test_cve_2026_25593_and_ghsa_4jpw_hj22_2xmc_no_method_changes_a_setting_or_makes_a_token(method, http):
+    """Settings and tokens belong to the program: over the wire there is nothing that could widen them."""
+    CALLS.clear()
+    tokens = ClientTokens(TOKENS)
+    async with running([run_command], tokens=tokens) as url:
+        headers = modern(**{"Mcp-Method": method})
+        refused = await http.post(url, json=call_body(method), headers={**headers, "Authorization": "Bearer x"})
+        assert refused.status_code == 401
+        answer = await http.post(url, json=call_body(method), headers=headers)
+    assert answer.status_code == 404
+    assert answer.json()["error"]["code"] == -32601
+    assert tokens.names == ("ann", "bob")
+    assert CALLS == []
 
 
 async def test_cve_2026_53821_what_a_client_says_about_itself_grants_nothing(url):
@@ -159,6 +206,47 @@ async def test_ghsa_m8wm_r5vq_qjpg_a_revoked_token_loses_its_open_streams(http):
         assert (await http.post(url, json=initialize, headers=BEARER)).status_code == 401
 
 
+@pytest.mark.parametrize("mode", GENERATIONS)
+async def test_ghsa_m8wm_r5vq_qjpg_a_revoked_token_loses_its_calls_in_progress(mode):
+    tokens, slow = ClientTokens(TOKENS), Slow()
+    async with running([slow.wait_for_ever, run_command], tokens=tokens) as url, connected(url, mode, BOB) as bob:
+        await bob.call_tool("run_command", {"command": "before"})
+        async with contextlib.AsyncExitStack() as stack:
+            client = await stack.enter_async_context(connected(url, mode))
+            calling = asyncio.create_task(client.call_tool("wait_for_ever", {}))
+            stack.callback(calling.cancel)
+            await asyncio.wait_for(slow.started.wait(), WAIT_SECONDS)
+            tokens.revoke("ann")
+            await asyncio.wait_for(slow.ended.wait(), WAIT_SECONDS)
+        assert not (await bob.call_tool("run_command", {"command": "after"})).is_error
+
+
+async def test_a_client_that_opens_many_sessions_leaves_room_for_another(http):
+    initialize = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}}  # fmt: skip
+    async with running([run_command], limits=ClientLimits(sessions_at_once=2)) as url:
+        statuses = [(await http.post(url, json=initialize, headers=BEARER)).status_code for _ in range(3)]
+        bobs = await http.post(url, json=initialize, headers={**ACCEPT, "Authorization": f"Bearer {BOB}"})
+    assert statuses == [200, 200, 503]
+    assert bobs.status_code == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n"])
+async def test_connections_that_send_no_request_are_closed_and_take_no_place(sent, http, monkeypatch):
+    monkeypatch.setattr(http_listener, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(http_listener, "_MAX_CONNECTIONS", 4)
+    async with running([run_command]) as url:
+        port = int(url.split(":")[2].split("/")[0])
+        pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+        for reader, writer in pairs:
+            with contextlib.suppress(ConnectionError):
+                writer.write(sent)
+                assert await asyncio.wait_for(reader.read(), WAIT_SECONDS) == b""
+            writer.close()
+        monkeypatch.setattr(http_listener, "HEADER_SECONDS", WAIT_SECONDS)
+        assert (await http.post(url, json=call_body(), headers=modern())).status_code == 200
+
+
 async def test_a_session_id_is_no_credential(url, http):
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}}  # fmt: skip
@@ -187,24 +275,50 @@ async def test_pydantic_ai_5228_a_client_cannot_forge_an_approval_or_a_history()
     assert CALLS == []
 
 
-async def test_a_body_that_is_too_large_or_no_json_reaches_no_tool(url, http):
-    big = json.dumps(call_body()).encode() + b" " * (4 * 1024 * 1024)
+async def test_a_body_that_is_too_large_reaches_no_tool():
+    CALLS.clear()
+    body = json.dumps(call_body()).encode()
+    big = body + b" " * (2_001 - len(body))
+    async with running([run_command], limits=ClientLimits(max_body_bytes=2_000)) as url:
+        assert await send_raw(url, "/mcp", big[:-1]) == 200
+        assert CALLS == ["calc"]
+        assert await send_raw(url, "/mcp", big) == 413
+        assert await send_raw(url, "/mcp", b"", "Content-Length: 2001") == 413  # before any of it was sent
+        piece = b"%x\r\n%b\r\n"
+        for pieces in (piece % (len(big), big), piece % (1_000, big[:1_000]) + piece % (1_001, big[1_000:])):
+            assert await send_raw(url, "/mcp", pieces, "Transfer-Encoding: chunked") == 413  # and no last piece
+    assert CALLS == ["calc"]
 
-    async def chunks():  # without a length that is known before
-        for start in range(0, len(big), 65_536):
-            yield big[start : start + 65_536]
 
-    for content in (big, chunks()):
-        with contextlib.suppress(httpx2.TransportError):  # the connection is closed before all of it was sent
-            response = await http.post(url, content=content, headers=modern(**{"Content-Type": "application/json"}))
-            assert response.status_code == 413
+async def test_a_body_that_is_no_message_reaches_no_tool(url, http):
     for body in (b"", b"[]", b"{", b"[" * 100_000, b'{"id":' + b"1" * 100_000 + b"}", b"\xff\xfe"):
         response = await http.post(url, content=body, headers=modern(**{"Content-Type": "application/json"}))
-        assert 400 <= response.status_code < 500 or "error" in response.text
+        assert response.status_code == 400
     assert CALLS == []
 
 
-def test_cve_2025_62727_no_file_is_served():
-    """There is no route for files, so no range of one: the only path is that of the protocol."""
-    app = build_app([run_command], tokens=TOKENS)
-    assert not hasattr(app, "routes")
+@pytest.mark.parametrize(("path", "status"), [("/mcp", 400), ("/", 404), ("/static/app.js", 404)])
+async def test_cve_2025_62727_no_file_is_served_and_no_range_of_one(url, http, path, status):
+    """A header with thousands of ranges took quadratic time where files are served."""
+    ranges = "bytes=" + ",".join([f"{place}-" for place in range(3_000)])
+    response = await http.get(url.removesuffix("/mcp") + path, headers={**BEARER, "Range": ranges})
+    assert response.status_code == status
+    assert not {"accept-ranges", "content-range"} & {name.lower() for name in response.headers}
+
+
+async def send_raw(url, target, body, *headers, host="127.0.0.1", token=ANN, version="1.1") -> int:
+    """Send these bytes as a call, with their length unless a header says otherwise, and return the status."""
+    port = int(url.split(":")[2].split("/")[0])
+    given = {name: value for name, value in modern().items() if name != "Authorization"}
+    lines = [f"POST {target} HTTP/{version}", f"Host: {host}", "Content-Type: application/json", *headers]
+    lines += [f"{name}: {value}" for name, value in given.items()]
+    lines += [f"Authorization: Bearer {token}"] if token else []
+    if not any("Content-Length" in each or "Transfer-Encoding" in each for each in headers):
+        lines.append(f"Content-Length: {len(body)}")
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write("\r\n".join([*lines, "", ""]).encode() + body)
+        line = await asyncio.wait_for(reader.readline(), WAIT_SECONDS)
+        return int(line.split()[1])
+    finally:
+        writer.close()

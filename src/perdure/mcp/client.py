@@ -279,7 +279,8 @@ class McpClient:
     def _classify(self, error: Any, record: RequestRecord, connection: "McpConnection") -> ToolError:
         """Return the error for what the SDK raised: an answer of the server, or a request whose fate is unknown."""
         if record.was_refused:
-            return McpError(self._say("it wants a login (HTTP status 401); the request was not carried out"))
+            problem = "it wants a login (HTTP status 401), as with perdure mcp login; the request was not carried out"
+            return McpError(self._say(problem))
         is_lost = error.code == CONNECTION_CLOSED and (record.status or error.message == _CLOSED_MESSAGE)
         is_own_code = error.code == CONNECTION_CLOSED and not is_lost
         if is_own_code or record.is_answer(

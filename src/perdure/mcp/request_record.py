@@ -51,5 +51,5 @@ class RequestRecord(Struct):
     def describe_failure(self) -> str:
         """Return why a connection cannot be made; empty if the transport has seen no problem."""
         if self.was_refused:
-            return "it wants a login (HTTP status 401)"
+            return "it wants a login (HTTP status 401), as with perdure mcp login"
         return self.describe() if self.problem or self.status >= _HTTP_ERROR else ""

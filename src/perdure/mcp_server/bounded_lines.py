@@ -1,6 +1,6 @@
 """Lines of standard input, read on a thread, each up to a size limit.
 
-The thread is a daemon: one that waits for a line that never comes does not keep the process from ending.
+The thread is a daemon: one that waits for a line that never arrives does not keep the process from ending.
 """
 
 import asyncio

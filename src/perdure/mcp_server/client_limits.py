@@ -13,7 +13,7 @@ SECONDS_PER_MINUTE = 60.0
 
 
 class ClientLimits(Struct, frozen=True, kw_only=True):
-    """Limits that hold for each client, by the name of its token."""
+    """Limits of each client, by the name of its token."""
 
     calls_per_minute: int = 600
     """Tool calls within a minute; more are refused with an error that says when to try again."""
@@ -23,6 +23,8 @@ class ClientLimits(Struct, frozen=True, kw_only=True):
     """HTTP requests within a minute, of every kind; more get status 429."""
     requests_at_once: int = 64
     """HTTP requests and open streams at the same time; more get status 429."""
+    sessions_at_once: int = 100
+    """Open sessions of the protocol, for clients that begin with a handshake; one more gets status 503."""
     max_body_bytes: int = 4 * 1024 * 1024
     """The largest message: an HTTP body, or a line on stdio."""
 

@@ -1,8 +1,9 @@
 """The ASGI app of an MCP server: the guard, and behind it the SDK's transport for both generations of the protocol."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
@@ -14,6 +15,46 @@ from perdure.core.error import UsageError
 from .client_limits import ClientLimits
 from .client_tokens import ClientTokens
 from .http_guard import HttpGuard, Message, Receive, Scope, Send
+from .tool_server import ToolServer
+
+_STOP_SECONDS: Final = 15.0
+"""Time for the sessions of a client to end; longer than a cancelled call gets to store how it ended."""
+
+
+class _ClientSessions:
+    """The SDK's sessions of one client, in a task of their own: a client fills only its own, and they end together."""
+
+    def __init__(self, server: Server[Any], limits: ClientLimits) -> None:
+        self._manager = StreamableHTTPSessionManager(
+            server, max_request_body_size=limits.max_body_bytes, max_sessions=limits.sessions_at_once
+        )
+        self._loop = asyncio.get_running_loop()
+        self._has_started = asyncio.Event()
+        self._is_over = asyncio.Event()
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            async with self._manager.run():
+                self._has_started.set()
+                await self._is_over.wait()
+        finally:
+            self._has_started.set()
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request of the client."""
+        await self._has_started.wait()
+        await self._manager.handle_request(scope, receive, send)
+
+    def end(self) -> None:
+        """End all sessions, and the calls in them; from any thread."""
+        self._loop.call_soon_threadsafe(self._is_over.set)
+
+    async def wait(self) -> None:
+        """Wait until they have ended."""
+        await asyncio.wait({self._task}, timeout=_STOP_SECONDS)
+        if self._task.done():
+            self._task.result()
 
 
 class McpApp:
@@ -26,6 +67,7 @@ class McpApp:
     def __init__(
         self,
         server: Server[Any],
+        tools: ToolServer,
         *,
         tokens: ClientTokens,
         hosts: Collection[str],
@@ -34,8 +76,10 @@ class McpApp:
         limits: ClientLimits,
     ) -> None:
         self._server = server
+        self._tools = tools
         self._limits = limits
-        self._manager: StreamableHTTPSessionManager | None = None
+        self._sessions: dict[str, _ClientSessions] | None = None
+        """The sessions of each client; `None` while the app is not served."""
         self.tokens = tokens
         """The tokens of clients, to add and revoke some."""
         self._guard = HttpGuard(
@@ -47,6 +91,7 @@ class McpApp:
             limits=limits,
             mark_client=_mark_client,
         )
+        tokens.on_revoked(self._end_sessions)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request, or the lifespan of the server."""
@@ -58,24 +103,36 @@ class McpApp:
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
         """Serve during this block; at its end, all calls in progress are cancelled. It can be entered again."""
-        manager = StreamableHTTPSessionManager(
-            self._server, max_request_body_size=self._limits.max_body_bytes, max_sessions=1_000
-        )
-        async with manager.run():
-            self._manager = manager
+        sessions: dict[str, _ClientSessions] = {}
+        async with self._tools.open():
+            self._sessions = sessions
             try:
                 yield
             finally:
-                self._manager = None
+                self._sessions = None
+                for each in sessions.values():
+                    each.end()
+                for each in sessions.values():
+                    await each.wait()
 
     def close(self) -> None:
         """Refuse all requests from now on, and end those in progress: before the server stops."""
         self._guard.close()
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._manager is None:
+        if self._sessions is None:
             raise UsageError("the MCP app was not started: run its lifespan, as in `async with app.lifespan():`")
-        await self._manager.handle_request(scope, receive, send)
+        client = scope["user"].access_token.client_id
+        sessions = self._sessions.get(client)
+        if sessions is None:
+            sessions = self._sessions[client] = _ClientSessions(self._server, self._limits)
+        await sessions.handle(scope, receive, send)
+
+    def _end_sessions(self, client: str) -> None:
+        """End the sessions of a client whose token is revoked: a call may go on there after its request has ended."""
+        sessions = None if self._sessions is None else self._sessions.pop(client, None)
+        if sessions is not None:
+            sessions.end()
 
     async def _follow_lifespan(self, receive: Receive, send: Send) -> None:
         """Start and stop with the server, as the ASGI specification says."""

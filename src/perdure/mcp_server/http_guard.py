@@ -167,22 +167,23 @@ class HttpGuard:
             self._end_requests(client)
 
     def _end_requests(self, client: str) -> None:
-        for task in self._open.get(client, ()):
+        for task in list(self._open.get(client, ())):
             task.get_loop().call_soon_threadsafe(task.cancel)
 
 
 class _TimedBody:
-    """`receive` of a request whose body has to arrive within `BODY_SECONDS`; a disconnect after it may take long."""
+    """`receive` of a request whose whole body has to arrive within `BODY_SECONDS`; a disconnect may be much later."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
+        self._deadline = asyncio.get_running_loop().time() + BODY_SECONDS
         self._is_complete = False
 
     async def receive(self) -> Message:
         if self._is_complete:
             return await self._receive()
         try:
-            async with asyncio.timeout(BODY_SECONDS):
+            async with asyncio.timeout_at(self._deadline):
                 message = await self._receive()
         except TimeoutError:
             self._is_complete = True

@@ -1,12 +1,13 @@
-"""The HTTP server under the app: a listening socket, and uvicorn, which comes with the SDK."""
+"""The HTTP server under the app: a listening socket, and uvicorn, a dependency of the SDK."""
 
 import asyncio
 import socket as sockets
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from perdure.core.error import ConfigError
 
@@ -18,6 +19,25 @@ _KEEP_ALIVE_SECONDS: Final = 30
 _STOP_SECONDS: Final = 15
 """Time for requests in progress to end, once they were cancelled."""
 _BACKLOG: Final = 128
+HEADER_SECONDS: Final = 10.0
+"""The time in which a new connection has to send the headers of a request."""
+
+
+class _TimedConnection(H11Protocol):
+    """Connection that is closed if no request arrives in time: it has shown no token, and must not take up a place."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Accept a connection, if there are not too many."""
+        super().connection_made(transport)
+        if len(self.connections) > _MAX_CONNECTIONS:
+            transport.abort()
+        else:
+            self.loop.call_later(HEADER_SECONDS, self._close_without_request)
+
+    def _close_without_request(self) -> None:
+        has_request = getattr(self, "scope", None) is not None  # which uvicorn sets with the first one
+        if not has_request and not self.transport.is_closing():
+            self.transport.abort()
 
 
 class _Server(uvicorn.Server):
@@ -61,6 +81,7 @@ async def run_http_server(
     """Serve an app until this is cancelled; then end its requests, and wait until they have ended."""
     config = uvicorn.Config(
         app,
+        http=_TimedConnection,
         log_config=None,
         access_log=False,
         server_header=False,

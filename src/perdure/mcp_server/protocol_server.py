@@ -1,11 +1,9 @@
 """The SDK's protocol server for a `ToolServer`: lists its tools, and translates calls and results.
 
-The SDK speaks both generations of the protocol, with and without a handshake.
+The SDK implements both generations of the protocol, with and without a handshake.
 """
 
 import base64
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, cast
 
 import mcp_types as types
@@ -39,13 +37,6 @@ def build_protocol_server(tools: ToolServer, *, name: str, local_client: str, in
 
     `local_client` is the name of the client on stdio, which has no token; empty if every client has one.
     """
-
-    @asynccontextmanager
-    async def open_agents(_: Server[Any]) -> AsyncGenerator[dict[str, Any]]:
-        async with AsyncExitStack() as stack:
-            await tools.open_agents(stack)
-            yield {}
-
     listed = [_describe_tool(each) for each in tools.tools.values()]
 
     async def list_tools(_: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
@@ -73,7 +64,6 @@ def build_protocol_server(tools: ToolServer, *, name: str, local_client: str, in
         version=__version__,
         instructions=instructions or None,
         cache_hints={"tools/list": CacheHint(ttl_ms=_LIST_SECONDS * 1_000, scope="private")},
-        lifespan=open_agents,
         get_tool_input_schema=lambda called: tools.tools[called].input_schema if called in tools.tools else None,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
@@ -125,12 +115,12 @@ def _translate_part(part: ResultPart) -> types.ContentBlock:
     if isinstance(part, Audio):
         return types.AudioContent(data=data, mime_type=part.media_type or "audio/wav")
     uri = f"perdure:{part.name or 'content'}".replace(" ", "%20")
-    held = types.BlobResourceContents(uri=uri, blob=data, mime_type=part.media_type or "application/octet-stream")
-    return types.EmbeddedResource(resource=held)
+    blob = types.BlobResourceContents(uri=uri, blob=data, mime_type=part.media_type or "application/octet-stream")
+    return types.EmbeddedResource(resource=blob)
 
 
 def _find_client(context: Context) -> str | None:
-    """Return the name of the token that came with the request; `None` on stdio. No header can set it."""
+    """Return the name of the token of a request; `None` on stdio. No header can set it."""
     scope = getattr(context.request, "scope", None)
     user = cast("dict[str, Any]", scope).get("user") if isinstance(scope, dict) else None
     return user.access_token.client_id if isinstance(user, AuthenticatedUser) else None

@@ -60,7 +60,7 @@ async def serve_stdio(
     file, standard_input = take_standard_input()
     try:
         lines: Any = BoundedLines(file, limits.max_body_bytes)
-        async with stdio_server(stdin=lines) as (incoming, outgoing):
+        async with tools.open(), stdio_server(stdin=lines) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
     finally:
         standard_input.restore()
@@ -107,10 +107,10 @@ def build_app(
     from .protocol_server import build_protocol_server
 
     limits = limits or ClientLimits()
-    server = build_protocol_server(
-        ToolServer(agents, limits=limits), name=name, local_client="", instructions=instructions
-    )
-    return McpApp(server, tokens=known, hosts=hosts, origins=origins, path=path, limits=limits)
+    tools = ToolServer(agents, limits=limits)
+    known.on_revoked(tools.cancel_waiting)
+    server = build_protocol_server(tools, name=name, local_client="", instructions=instructions)
+    return McpApp(server, tools, tokens=known, hosts=hosts, origins=origins, path=path, limits=limits)
 
 
 async def serve_http(

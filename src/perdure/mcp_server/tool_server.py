@@ -7,8 +7,8 @@ agent, and is stored like any other. A task for an agent is a run in a session t
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +19,7 @@ from perdure.core.error import PerdureError, UsageError
 from perdure.core.event import Entry, QuestionAsked, ToolProgress, ToolStarted
 from perdure.core.jsonable import error_message, to_text
 from perdure.core.message import Message, Status, Text, ToolResult
+from perdure.core.outcome import Outcome
 from perdure.core.tool import Tool
 from perdure.core.watcher_feed import Watcher
 from perdure.runtime.agent import Agent
@@ -28,6 +29,7 @@ from perdure.runtime.subagents.subagent_result import build_subagent_result
 from .client_limits import ClientLimits, ClientUsage
 from .output_schema import find_output_schema
 from .served_agent import ServedAgent
+from .waiting_runs import OpenQuestions, WaitingRun, WaitingRuns
 
 ReportProgress = Callable[[str], Awaitable[None]]
 """Async function that sends a client one line about the progress of its call."""
@@ -97,15 +99,28 @@ class CallOutcome(Struct, frozen=True):
     """The session that has the call in its log."""
 
 
+class _CallSession:
+    """The session of a client's tool calls."""
+
+    def __init__(self, session: Session[Any]) -> None:
+        self.session = session
+        self.calls = 0
+        self.labels: set[str] = set()
+        """The labels that its log has."""
+
+
 class _ClientState:
     """Use and sessions of one client."""
 
     def __init__(self, limits: ClientLimits, clock: Clock) -> None:
         self.usage = ClientUsage(limits.calls_per_minute, limits.calls_at_once, clock, "calls")
-        self.sessions: dict[str, tuple[Session[Any], int]] = {}
-        """For each agent whose tools are called, the session of the calls, and how many it has."""
+        self.sessions: dict[str, _CallSession] = {}
+        """For each agent whose tools are called, the session of the calls."""
         self.locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """For each agent whose tools are called, the lock of that session."""
+        self.labels: set[str] = set()
+        """The labels of all text that the client was sent: its model may repeat it in any later call."""
+        self.waiting = WaitingRuns(limits.calls_at_once)
 
 
 class ToolServer:
@@ -137,13 +152,26 @@ class ToolServer:
         self.tools: Mapping[str, OfferedTool] = {each.name: each for each in _list_offered_tools(agents)}
         """The tools that clients can call, by name, in the order in which they are listed."""
 
-    async def open_agents(self, stack: AsyncExitStack) -> None:
-        """Keep the resources of the agents open until the stack is closed."""
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Keep the resources of the agents open during a block; at its end, runs that wait for a person are ended."""
         entered: list[Agent[Any]] = []
-        for each in self._agents:
-            if each.agent not in entered:
-                await stack.enter_async_context(each.agent)
-                entered.append(each.agent)
+        async with AsyncExitStack() as stack:
+            for each in self._agents:
+                if each.agent not in entered:
+                    await stack.enter_async_context(each.agent)
+                    entered.append(each.agent)
+            try:
+                yield
+            finally:
+                for state in self._clients.values():
+                    await state.waiting.end()
+
+    def cancel_waiting(self, client: str) -> None:
+        """Cancel the runs of a client that wait for a person, since its token is revoked; from any thread."""
+        state = self._clients.get(client)
+        if state is not None:
+            state.waiting.cancel()
 
     async def call(
         self, client: str, name: str, arguments: dict[str, Any], report: ReportProgress | None = None
@@ -162,7 +190,7 @@ class ToolServer:
         watchers = [] if report is None else [self._build_reporter(report)]
         with state.usage.use():
             if offered.tool is None:
-                return await _run_until_stored(self._run_agent(client, offered, arguments, watchers))
+                return await _run_until_stored(self._run_agent(client, state, offered, arguments, watchers))
             return await _run_until_stored(self._call_tool(client, state, offered, arguments, watchers))
 
     async def _call_tool(
@@ -175,28 +203,34 @@ class ToolServer:
     ) -> CallOutcome:
         agent = offered.served.agent
         async with state.locks[agent.name]:  # one call after another, each with what the ones before it have shown
-            session = await self._choose_session(client, state, agent)
+            calls = self._choose_session(client, state, agent)
+            session = calls.session
             try:
+                if missing := state.labels - calls.labels:  # gates see the labels of what the client has seen
+                    await session.import_messages([_build_labelled_note(missing)])
+                    calls.labels |= missing
                 result = await session.call(offered.name, arguments, watchers=watchers)
-                if result.labels:  # the client's model sees it, so gates have to see the labels with every later call
-                    await session.import_messages([_build_labelled_note(result)])
+                state.labels.update(result.labels)
             except PerdureError as error:
                 result = _build_error_result(offered.name, error)
         return CallOutcome(result, session.session_id)
 
-    async def _choose_session(self, client: str, state: _ClientState, agent: Agent[Any]) -> Session[Any]:
-        """Return the session for a tool call of a client: the current one, or the next if it has many calls.
-
-        A session whose text has labels is kept: a client must not get rid of them by calling often.
-        """
-        session, calls = state.sessions.get(agent.name, (None, 0))
-        if session is None or (calls >= CALLS_PER_SESSION and not (await session.read_state()).labels):
-            session, calls = agent.session(f"mcp/{client}/{agent.name}-tools-{new_id()}"), 0
-        state.sessions[agent.name] = session, calls + 1
-        return session
+    def _choose_session(self, client: str, state: _ClientState, agent: Agent[Any]) -> _CallSession:
+        """Return the session for a tool call of a client: the current one, or the next if it has many calls."""
+        current = state.sessions.get(agent.name)
+        if current is None or current.calls >= CALLS_PER_SESSION:
+            current = _CallSession(agent.session(f"mcp/{client}/{agent.name}-tools-{new_id()}"))
+            state.sessions[agent.name] = current
+        current.calls += 1
+        return current
 
     async def _run_agent(
-        self, client: str, offered: OfferedTool, arguments: dict[str, Any], watchers: list[Watcher[Entry]]
+        self,
+        client: str,
+        state: _ClientState,
+        offered: OfferedTool,
+        arguments: dict[str, Any],
+        watchers: list[Watcher[Entry]],
     ) -> CallOutcome:
         unknown = sorted(set(arguments) - {"task", "conversation"})
         task, conversation = arguments.get("task", ""), arguments.get("conversation", self._default_conversation)
@@ -210,10 +244,12 @@ class ToolServer:
             return CallOutcome(_build_error_result(offered.name, UsageError(problem)), session_id)
         session = offered.served.agent.session(f"{session_id}{conversation}")
         try:
-            result = await _give_task(session, offered, task, watchers)
+            result = await _give_task(session, offered, task, state, watchers)
         except PerdureError as error:
             result = _build_error_result(offered.name, error)
-        return CallOutcome(result, session.session_id)
+        labels = tuple((await session.read_state()).labels)
+        state.labels.update(labels)
+        return CallOutcome(msgspec.structs.replace(result, labels=labels), session.session_id)
 
     def _build_reporter(self, report: ReportProgress) -> Watcher[Entry]:
         """Return a watcher that reports the progress of a call: what tools report, and which tools an agent calls."""
@@ -232,28 +268,48 @@ class ToolServer:
 
 
 async def _give_task(
-    session: Session[Any], offered: OfferedTool, task: str, watchers: list[Watcher[Entry]]
+    session: Session[Any], offered: OfferedTool, task: str, state: _ClientState, watchers: list[Watcher[Entry]]
 ) -> ToolResult:
     """Run an agent on a task, or continue its waiting run if there is none, and return the answer as a result."""
-    output = offered.served.wanted_output
-    if task.strip():
-        outcome = await session.run(task, output=output, watchers=watchers)
+    output, questions = offered.served.wanted_output, OpenQuestions()
+    watchers = [*watchers, questions.note_event]
+    waiting = state.waiting.take(session.session_id)
+    if waiting is not None and waiting.is_outdated(has_task=bool(task.strip())):
+        waiting = None
+    if waiting is not None:
+        if task.strip():
+            state.waiting.add(session.session_id, waiting)
+            raise UsageError("this conversation waits for an answer of a person: call again without a task")
+    elif task.strip():
+        message = msgspec.structs.replace(Message("user", (Text(task),)), labels=tuple(sorted(state.labels)))
+        run: asyncio.Future[Any] = asyncio.ensure_future(session.run(message, output=output, watchers=watchers))
+        waiting = WaitingRun(run, questions)
     else:
-        woken = await session.wake(output=output, watchers=watchers)
-        if woken is None:
-            state = await session.read_state()
-            reason = "waits for an answer of a person" if state.is_waiting else "has nothing to continue"
-            raise UsageError(f"this conversation {reason}: give a task, or call again when there is an answer")
-        outcome = woken
+        waiting = WaitingRun(asyncio.ensure_future(session.wake(output=output, watchers=watchers)), questions)
+    if not await waiting.wait(state.waiting):  # a tool in progress asks: the run goes on when there is an answer
+        state.waiting.add(session.session_id, waiting)
+        return _build_waiting_result(offered.name, waiting.questions.open)
+    if waiting.run.cancelled():
+        raise UsageError("the run of this conversation was cancelled: give a task")
+    outcome: Outcome[Any] | None = waiting.run.result()
+    if outcome is None:
+        is_waiting = (await session.read_state()).is_waiting
+        reason = "waits for an answer of a person" if is_waiting else "has nothing to continue"
+        raise UsageError(f"this conversation {reason}: give a task, or call again when there is an answer")
     if outcome.status == "waiting":
-        asked = "\n".join([f"- {_describe_question(each)}" for each in outcome.questions])
-        text = (
-            f"{offered.name} waits for a person, on the machine of this server, to answer:\n{asked}\n"
-            "Call it again without a task, for the same conversation, when that is done."
-        )
-        return ToolResult(new_id(), offered.name, (Text(text),), Status.ERROR)
+        return _build_waiting_result(offered.name, outcome.questions)
     made = build_subagent_result(offered.name, outcome, output)
     return ToolResult(new_id(), offered.name, (Text(str(made.content)),), Status.ERROR if made.is_error else Status.OK)
+
+
+def _build_waiting_result(name: str, questions: Iterable[QuestionAsked]) -> ToolResult:
+    """Build the result that says which answers a run waits for, and how to go on."""
+    asked = "\n".join([f"- {_describe_question(each)}" for each in questions])
+    text = (
+        f"{name} waits for a person, on the machine of this server, to answer:\n{asked}\n"
+        "Call it again without a task, for the same conversation, when that is done."
+    )
+    return ToolResult(new_id(), name, (Text(text),), Status.ERROR)
 
 
 def _describe_question(question: QuestionAsked) -> str:
@@ -262,10 +318,10 @@ def _describe_question(question: QuestionAsked) -> str:
     return f"{question.text} ({tools})" if tools and question.text else question.text or f"may these run: {tools}"
 
 
-def _build_labelled_note(result: ToolResult) -> Message:
+def _build_labelled_note(labels: Collection[str]) -> Message:
     """Build the message that records which labels the text has that a client was sent."""
-    note = Message("user", (Text(f"The client has received a result of {result.name}."),))
-    return msgspec.structs.replace(note, labels=result.labels)
+    note = Message("user", (Text("The client has received text with labels."),))
+    return msgspec.structs.replace(note, labels=tuple(sorted(labels)))
 
 
 def _build_error_result(name: str, error: Exception) -> ToolResult:
@@ -303,7 +359,7 @@ def _list_offered_tools(agents: list[ServedAgent]) -> list[OfferedTool]:
 
 
 async def _run_until_stored(call: Awaitable[CallOutcome]) -> CallOutcome:
-    """Carry out a call in a task of its own; if this one is cancelled, cancel it and wait until it has ended.
+    """Carry out a call in a separate task; if this one is cancelled, cancel it and wait until it has ended.
 
     The SDK cancels by scopes, which interrupt every `await` until the scope is left. The call would be interrupted
     while it stores how it ended.
@@ -325,4 +381,4 @@ async def _wait_shielded(task: "asyncio.Future[Any]") -> None:
     with anyio.CancelScope(shield=True):
         await asyncio.wait({task}, timeout=STOP_SECONDS)
     if task.done() and not task.cancelled():
-        task.exception()  # which nobody waits for any more
+        task.exception()  # read, so that asyncio does not log it

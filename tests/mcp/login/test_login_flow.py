@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from perdure import ConfigError
 from perdure.mcp.client import McpClient, McpError, ServerLinks
+from perdure.mcp.login import login_file
 from perdure.mcp.login.login_file import LoginFile, StoredLogin
 from perdure.mcp.login.login_flow import log_in, refresh_login
 from perdure.mcp.login.oauth_http import LoginFailed, OAuthHttp, build_login_policy
@@ -98,6 +99,34 @@ async def test_a_token_that_another_process_has_refreshed_is_used(logins):
         assert await refresh_login("safe", replace(login, refresh_token=""), logins, http) is None
         assert logins.load() == {}
         await http.aclose()
+
+
+async def test_a_refresh_token_is_used_once_however_many_need_a_new_access_token(logins):
+    async with running_protected_server() as (url, accounts):
+        server = named(url)
+        await log_in(server, logins, Browser(), seconds=SECONDS)
+        accounts.access.clear()
+        clients: list[Any] = [McpClient(server, ServerLinks(start_process, find_login(logins))) for _ in range(3)]
+        try:
+            listed = await asyncio.gather(*[each.list_tools() for each in clients])
+            assert [len(each.tools) for each in listed] == [1, 1, 1]
+            assert len(accounts.access) == 1
+        finally:
+            await asyncio.gather(*[each.close() for each in clients])
+
+
+async def test_a_refresh_does_not_undo_a_logout_and_waits_for_no_process_that_hangs(logins, monkeypatch):
+    async with running_protected_server() as (url, _):
+        server = named(url)
+        login = await log_in(server, logins, Browser(), seconds=SECONDS)
+        http = OAuthHttp(build_login_policy(server))
+        assert logins.remove("safe")
+        assert await refresh_login("safe", login, logins, http) is None
+        assert logins.load() == {}
+        await http.aclose()
+    monkeypatch.setattr(login_file, "REFRESH_SECONDS", 0.05)
+    async with logins.lock_refresh(), logins.lock_refresh():
+        pass
 
 
 async def test_a_login_is_sent_to_no_other_server(logins):
@@ -202,7 +231,7 @@ METADATA = "/.well-known/oauth-authorization-server"
         (METADATA, {"authorization_endpoint": None}, "authorization endpoint is missing"),
         (METADATA, {"token_endpoint": "http://169.254.169.254/latest"}, "token endpoint cannot be used"),
         (METADATA, {"token_endpoint": "https://10.0.0.1/token"}, "token endpoint cannot be used"),
-        (METADATA, {"registration_endpoint": "https://metadata.google.internal/"}, "reached|registration"),
+        (METADATA, {"registration_endpoint": "https://[fd00:ec2::254]/"}, "registration endpoint cannot be used"),
         (METADATA, {"issuer": "https://other.example"}, "that of another issuer"),
         (METADATA, {"code_challenge_methods_supported": ["plain"]}, "does not support PKCE"),
         (METADATA, {"code_challenge_methods_supported": "S256"}, "does not support PKCE"),

@@ -1,11 +1,13 @@
 """Stored logins: tokens by server, in a file that only its owner can read, replaced as a whole."""
 
 # ruff: noqa: PTH100, PTH103, PTH111, PTH118, PTH119, PTH120, PTH123 - as in `pin_file`
+import asyncio
+import contextlib
 import os
 import stat
-from collections.abc import Generator
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -15,6 +17,9 @@ from perdure.files.new_file import open_new_file
 
 _MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 _FOR_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+REFRESH_SECONDS: Final = 60.0
+"""How long to wait for another process that refreshes a token."""
+_SECONDS_BETWEEN_TRIES: Final = 0.02
 
 
 def get_default_logins_path() -> str:
@@ -87,6 +92,34 @@ class LoginFile:
             self._write(logins)
             return True
 
+    def exchange(self, name: str, old: StoredLogin, new: StoredLogin | None) -> bool:
+        """Store another login, or none, in place of `old`; return False if the stored one is not `old` any more."""
+        with self.lock():
+            logins = self.load()
+            if logins.pop(name, None) != old:
+                return False
+            self._write(logins if new is None else {**logins, name: new})
+            return True
+
+    @asynccontextmanager
+    async def lock_refresh(self) -> AsyncGenerator[None]:
+        """Keep other tasks and processes from refreshing a token during a block: a refresh token can be used once.
+
+        One that takes longer than any request is not waited for.
+        """
+        import fcntl  # which Windows does not have
+
+        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+        descriptor = os.open(f"{self.path}.refresh.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REFRESH_SECONDS):
+                    while not _try_lock(fcntl, descriptor):  # noqa: ASYNC110 - a lock of the file system has no event
+                        await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
+            yield
+        finally:
+            os.close(descriptor)
+
     @contextmanager
     def lock(self) -> Generator[None]:
         """Keep other processes from changing the file during a block."""
@@ -113,3 +146,11 @@ class LoginFile:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _try_lock(fcntl: Any, descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

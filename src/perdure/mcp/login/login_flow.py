@@ -106,19 +106,18 @@ async def refresh_login(
     try:
         tokens = await _request_tokens(http, login.token_endpoint, identity, fields)
     except TokenRefused:
-        stored = await asyncio.to_thread(logins.get, name)
-        if stored is not None and stored.refresh_token != login.refresh_token:  # another process was quicker
-            return stored
-        await asyncio.to_thread(logins.remove, name)
-        return None
+        if await asyncio.to_thread(logins.exchange, name, login, None):
+            return None
+        return await asyncio.to_thread(logins.get, name)  # another process was quicker
     fresh = msgspec.structs.replace(
         login,
         access_token=tokens["access_token"],
         refresh_token=tokens.get("refresh_token") or login.refresh_token,
         expires_at=_find_expiry(tokens, clock),
     )
-    await asyncio.to_thread(logins.store, name, fresh)
-    return fresh
+    if await asyncio.to_thread(logins.exchange, name, login, fresh):
+        return fresh
+    return await asyncio.to_thread(logins.get, name)  # a person has logged in or out meanwhile
 
 
 def is_expired(login: StoredLogin, clock: Clock) -> bool:

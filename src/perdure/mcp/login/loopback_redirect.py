@@ -52,7 +52,7 @@ class LoopbackRedirect:
                     status, page = "200 OK", _PAGE
             else:
                 status = "404 Not Found"
-        except (TimeoutError, ValueError, IndexError, asyncio.IncompleteReadError):
+        except (OSError, ValueError, IndexError, asyncio.IncompleteReadError):
             pass
         finally:
             await _send_page(writer, status, page)

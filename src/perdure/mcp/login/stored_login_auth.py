@@ -26,7 +26,6 @@ class StoredLoginAuth(httpx2.Auth):
         self._logins = logins
         self._policy = policy or build_login_policy(server)
         self._clock = clock
-        self._refreshing = asyncio.Lock()
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Send a request with the token; if it is refused, once more with a new one."""
@@ -54,7 +53,7 @@ class StoredLoginAuth(httpx2.Auth):
 
     async def _refresh(self, used: StoredLogin) -> StoredLogin | None:
         """Return a login with another access token; one that was refreshed meanwhile, or is refreshed now."""
-        async with self._refreshing:
+        async with self._logins.lock_refresh():
             stored = await asyncio.to_thread(self._logins.get, self._server.name)
             if stored is None:
                 return None
