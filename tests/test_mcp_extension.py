@@ -180,6 +180,54 @@ async def test_tools_that_come_later_are_offered_once_they_are_approved(tmp_path
     assert offered(model, -1) == ["s__echo", "s__act", "s__later"]
 
 
+async def test_only_what_was_shown_is_approved(tmp_path):
+    async with connect("list_differs", tmp_path, permission=False) as servers:
+        client = servers.pool.get_client("s")
+        client.list_version += 1  # as after a notification; each listing has other words
+        await servers.load_tools("s")
+        (shown,) = servers.changes["s"]
+        client.list_version += 1
+        await servers.approve("s")
+        (left,) = servers.changes["s"]
+        assert "effect.2" in shown.difference
+        assert "effect.3" in left.difference
+        assert [each.name for each in servers.list_ready_tools()] == ["s__echo"]
+
+
+async def test_a_server_that_was_down_is_tried_again_during_a_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("perdure.mcp_extension.RETRY_SECONDS", 0.0)
+    servers = connect("late_license", tmp_path, permission=False)
+
+    @tool
+    async def buy_license() -> str:
+        """Buy a license, between two attempts."""
+        await wait_until(lambda: not any(each.get_name() == "perdure-mcp-retry" for each in asyncio.all_tasks()))
+        (tmp_path / "license").write_text("x\n")
+        return "bought"
+
+    @tool
+    async def wait() -> str:
+        """Wait for the server."""
+        await wait_until(servers.list_ready_tools)
+        return "ready"
+
+    model = ScriptedModel(call("buy_license"), call("wait"), ACT, "done")
+    outcome = await Agent(model, tools=[buy_license, wait], extensions=[servers.extension]).run("go")
+    assert offered(model) == ["buy_license", "wait"]
+    assert results(outcome)[-1].text == "echo a"
+    assert servers.problems == {}
+
+
+async def test_the_end_of_a_run_does_not_wait_for_a_server_that_is_down(monkeypatch):
+    monkeypatch.setattr("perdure.mcp_extension.RETRY_SECONDS", 0.0)
+    servers = McpServers(scripted("initialize_hangs", start_timeout_seconds=0.05))
+    async with Agent(ScriptedModel("one", "two"), extensions=[servers.extension]) as agent:
+        servers.pool.servers["s"] = scripted("initialize_hangs", start_timeout_seconds=600)
+        servers.pool._clients.clear()  # noqa: SLF001 - the next attempt takes for ever
+        await agent.run("go")
+    assert not [each for each in asyncio.all_tasks() if each.get_name().startswith("perdure-mcp")]
+
+
 async def test_a_person_answers_the_question_of_a_server():
     model = ScriptedModel(ACT, "done")
     agent = Agent(model, extensions=[mcp(scripted("asks", permission=False))], answer_timeout_seconds=60)

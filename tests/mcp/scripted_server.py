@@ -194,7 +194,7 @@ def initialize(request):
 def serve():
     """Answer requests until the input ends."""
     note("starts", str(os.getpid()))
-    if BEHAVIOUR == "never_starts":
+    if BEHAVIOUR == "never_starts" or (BEHAVIOUR == "late_license" and not count("license")):
         sys.stderr.write("no license\n")
         sys.exit(4)
     if BEHAVIOUR == "ignores_end":
