@@ -3,10 +3,11 @@
 import asyncio
 import os
 import signal
+import sys
 
 import pytest
 
-from perdure import Agent, Limits, Permissions, allow, deny, tool
+from perdure import Agent, Limits, McpServer, Permissions, allow, deny, tool
 from perdure.core.error import ConfigError
 from perdure.core.event import ToolProgress
 from perdure.core.message import Status
@@ -223,7 +224,7 @@ async def test_the_end_of_a_run_does_not_wait_for_a_server_that_is_down(monkeypa
     servers = McpServers(scripted("initialize_hangs", start_timeout_seconds=0.05))
     async with Agent(ScriptedModel("one", "two"), extensions=[servers.extension]) as agent:
         servers.pool.servers["s"] = scripted("initialize_hangs", start_timeout_seconds=600)
-        servers.pool._clients.clear()  # noqa: SLF001 - the next attempt takes for ever
+        servers.pool._clients.clear()
         await agent.run("go")
     assert not [each for each in asyncio.all_tasks() if each.get_name().startswith("perdure-mcp")]
 
@@ -313,6 +314,66 @@ async def test_allowed_tools_may_name_those_of_servers():
     agent = Agent(model, extensions=[mcp(scripted("kind"))], limits=Limits(allowed_tools=("s__echo",)))
     await agent.run("go")
     assert offered(model) == ["s__echo"]
+
+
+async def test_an_allowed_tool_of_a_server_that_is_down_is_missed_when_it_is_called(caplog):
+    model = ScriptedModel(ACT, "done")
+    servers = McpServers(scripted("never_starts"), scripted("kind", name="t"))
+    limits = Limits(allowed_tools=("s__act", "t__echo"))
+    outcome = await Agent(model, extensions=[servers.extension], limits=limits).run("go")
+    assert offered(model) == ["t__echo"]
+    assert "there is no tool 's__act'" in results(outcome)[0].text
+    assert "not there at the moment: s__act" in caplog.text
+
+
+@pytest.mark.packages("pydantic_monty")
+async def test_programs_and_catalogues_of_tools_have_those_of_servers():
+    from perdure.extensions import code_mode, tool_search
+
+    servers = connect("kind", permission=False)
+    search = ScriptedModel(call("load_tools", query="echo a text"), ECHO, "done")
+    outcome = await Agent(search, extensions=[servers.extension, tool_search(threshold=0)]).run("go")
+    assert offered(search) == ["load_tools"]
+    assert results(outcome)[-1].text == "echo a"
+    program = ScriptedModel(call("run_program", code="await s__echo(text='b')"), "done")
+    extensions = [servers.extension, code_mode(hide_tools=True)]
+    outcome = await Agent(program, extensions=extensions).run("go")
+    assert offered(program) == ["run_program"]
+    assert (results(outcome)[0].text, results(outcome)[0].labels) == ("echo b", ("untrusted",))
+
+
+async def test_a_resume_without_the_server_or_with_another_tool_makes_no_call(tmp_path):
+    def agent(behaviour, *replies):
+        server = scripted(behaviour, tmp_path, effects={"act": "read"})
+        servers = McpServers(server, pins=tmp_path / "pins.json")
+        return Agent(ScriptedModel(*replies), extensions=[servers.extension], store=f"sqlite:{tmp_path / 'a.db'}")
+
+    assert (await agent("asks", ACT).session("x").run("go")).status == "waiting"
+    other = agent("never_starts", "done").session("x")
+    (view,) = await other.display.slots()
+    await other.display.resolve(view.slot_id, {"color": "blue"})
+    outcome = await other.resume()
+    assert outcome.status == "done"
+    assert "there is no tool 's__act'" in results(outcome)[0].text
+    assert read_lines(tmp_path, "calls") == ["act a"]
+
+
+async def test_a_rule_for_a_server_is_none_for_one_with_a_longer_name(tmp_path):
+    rules = Permissions(allow(action="mcp_call", target="s.*"))
+    servers = McpServers(scripted("kind", tmp_path, name="s.t"))
+    async with servers:
+        names = [each.name for each in servers.list_ready_tools()]
+    outcome = await Agent(ScriptedModel(call(names[1]), "done"), extensions=[servers.extension], permission=rules).run(
+        ""
+    )
+    assert [each.status for each in results(outcome)] == [Status.DENIED]
+
+
+async def test_no_error_shows_a_secret_of_the_server():
+    words = ("-c", "import os, sys; sys.exit('bad key ' + os.environ['KEY'])")
+    servers = McpServers(McpServer(name="s", command=sys.executable, args=words, env={"KEY": "sk-very-secret"}))
+    async with servers:
+        assert "bad key [hidden]" in servers.problems["s"]
 
 
 async def test_a_call_from_the_host_program_finds_the_tools():
