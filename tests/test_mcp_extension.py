@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from perdure import Agent, Limits, McpServer, Permissions, allow, deny, tool
+from perdure import Agent, Limits, McpServer, Permissions, allow, deny, later, tool
 from perdure.core.error import ConfigError
 from perdure.core.event import ToolProgress
 from perdure.core.message import Status
@@ -282,6 +282,29 @@ async def test_each_run_sends_its_own_headers():
     assert {each.get("authorization") for each in server.headers} == {"Bearer ann", "Bearer bob"}
 
 
+async def test_a_call_with_the_headers_of_a_run_is_approved_later_in_another_process(tmp_path):
+    async with serve_http("kind") as server:
+
+        def session(*replies):
+            servers = McpServers(reach(server), headers=lambda _, __: {"Authorization": "ann"})
+            agent = Agent(
+                ScriptedModel(*replies),
+                extensions=[servers.extension],
+                store=f"sqlite:{tmp_path / 'a.db'}",
+                permission=Permissions(handler=later),
+            )
+            return agent.session("x")
+
+        assert (await session(call("h__act")).run("go")).status == "waiting"
+        elsewhere = session("done")
+        (view,) = await elsewhere.display.slots()
+        assert server.calls == []
+        await elsewhere.display.resolve(view.slot_id, True)
+        outcome = await session("done").resume()
+    assert [each.text for each in results(outcome)] == ["done"]
+    assert server.calls == ["ann"]
+
+
 async def test_structured_content_is_checked_and_kept_for_a_screen():
     model = ScriptedModel(ECHO, call("s__echo", text="bad"), "done")
     outcome = await Agent(model, extensions=[mcp(scripted("structured", permission=False))]).run("go")
@@ -363,9 +386,8 @@ async def test_a_rule_for_a_server_is_none_for_one_with_a_longer_name(tmp_path):
     servers = McpServers(scripted("kind", tmp_path, name="s.t"))
     async with servers:
         names = [each.name for each in servers.list_ready_tools()]
-    outcome = await Agent(ScriptedModel(call(names[1]), "done"), extensions=[servers.extension], permission=rules).run(
-        ""
-    )
+    agent = Agent(ScriptedModel(call(names[1]), "done"), extensions=[servers.extension], permission=rules)
+    outcome = await agent.run("go")
     assert [each.status for each in results(outcome)] == [Status.DENIED]
 
 

@@ -129,6 +129,8 @@ def call_tool(request):
         OUT.flush()
     if BEHAVIOUR == "bad_result":
         return answer(request, {"content": "no list", "isError": "perhaps"})
+    if BEHAVIOUR == "half_character":
+        return answer(request, text_result("cut \ud83d"))
     if BEHAVIOUR == "bad_error":
         return write({"jsonrpc": "2.0", "id": request["id"], "error": "no object"})
     if BEHAVIOUR == "rpc_error":

@@ -68,11 +68,11 @@ def test_a_form_that_cannot_be_checked_is_declined(schema):
 async def test_an_answer_after_the_end_of_the_call_harms_nothing():
     class Client:
         async def call_tool(self, *_, **__):
-            return "result"
+            return mcp_types.CallToolResult(content=[])
 
     limit = CallTimeLimit(McpServer(name="s", command="x"))
     answer = asyncio.get_running_loop().create_future()
     asking = asyncio.ensure_future(limit.wait_for_people(answer))
-    assert await limit.call(Client(), "t", {}, None, None) == "result"  # type: ignore[arg-type]
+    assert (await limit.call(Client(), "t", {}, None, None)).content == []  # type: ignore[arg-type]
     answer.set_result("late")
     assert await asking == "late"
