@@ -63,8 +63,16 @@ def take_stock():
     return len(asyncio.all_tasks()), count_descriptors()
 
 
+def list_what_is_open():
+    tasks = [repr(each) for each in asyncio.all_tasks()]
+    return tasks, [str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+
+
 async def check_nothing_is_left(before, folder):
-    await wait_until(lambda: take_stock() <= before)
+    try:
+        await wait_until(lambda: take_stock() <= before)
+    except TimeoutError:
+        pytest.fail(f"{before} before, and now {take_stock()}: {list_what_is_open()}")
     for pid in read_lines(folder, "starts"):
         await wait_until(lambda pid=int(pid): not is_alive(pid))
 

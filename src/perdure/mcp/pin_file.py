@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -121,7 +121,7 @@ class PinFile:
             return pins.setdefault(server.name, ServerPin(identify_server(server), _pin_tools(tools)))
 
     @contextlib.contextmanager
-    def _change_pins(self) -> Iterator[dict[str, ServerPin]]:
+    def _change_pins(self) -> Generator[dict[str, ServerPin]]:
         """Let the block change the pins, and store them; no other thread or process changes them meanwhile.
 
         Raises `ConfigError` if they cannot be stored.
@@ -134,7 +134,7 @@ class PinFile:
                 self._store(pins)
 
     @contextlib.contextmanager
-    def _lock_folder(self) -> Iterator[None]:
+    def _lock_folder(self) -> Generator[None]:
         if self.path is None:
             yield
             return
