@@ -3,10 +3,11 @@
 import asyncio
 import os
 import signal
+import sys
 
 import pytest
 
-from perdure import Agent, Limits, Permissions, allow, deny, tool
+from perdure import Agent, Limits, McpServer, Permissions, allow, deny, later, tool
 from perdure.core.error import ConfigError
 from perdure.core.event import ToolProgress
 from perdure.core.message import Status
@@ -180,6 +181,54 @@ async def test_tools_that_come_later_are_offered_once_they_are_approved(tmp_path
     assert offered(model, -1) == ["s__echo", "s__act", "s__later"]
 
 
+async def test_only_what_was_shown_is_approved(tmp_path):
+    async with connect("list_differs", tmp_path, permission=False) as servers:
+        client = servers.pool.get_client("s")
+        client.list_version += 1  # as after a notification; each listing has other words
+        await servers.load_tools("s")
+        (shown,) = servers.changes["s"]
+        client.list_version += 1
+        await servers.approve("s")
+        (left,) = servers.changes["s"]
+        assert "effect.2" in shown.difference
+        assert "effect.3" in left.difference
+        assert [each.name for each in servers.list_ready_tools()] == ["s__echo"]
+
+
+async def test_a_server_that_was_down_is_tried_again_during_a_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("perdure.mcp_extension.RETRY_SECONDS", 0.0)
+    servers = connect("late_license", tmp_path, permission=False)
+
+    @tool
+    async def buy_license() -> str:
+        """Buy a license, between two attempts."""
+        await wait_until(lambda: not any(each.get_name() == "perdure-mcp-retry" for each in asyncio.all_tasks()))
+        (tmp_path / "license").write_text("x\n")
+        return "bought"
+
+    @tool
+    async def wait() -> str:
+        """Wait for the server."""
+        await wait_until(servers.list_ready_tools)
+        return "ready"
+
+    model = ScriptedModel(call("buy_license"), call("wait"), ACT, "done")
+    outcome = await Agent(model, tools=[buy_license, wait], extensions=[servers.extension]).run("go")
+    assert offered(model) == ["buy_license", "wait"]
+    assert results(outcome)[-1].text == "echo a"
+    assert servers.problems == {}
+
+
+async def test_the_end_of_a_run_does_not_wait_for_a_server_that_is_down(monkeypatch):
+    monkeypatch.setattr("perdure.mcp_extension.RETRY_SECONDS", 0.0)
+    servers = McpServers(scripted("initialize_hangs", start_timeout_seconds=0.05))
+    async with Agent(ScriptedModel("one", "two"), extensions=[servers.extension]) as agent:
+        servers.pool.servers["s"] = scripted("initialize_hangs", start_timeout_seconds=600)
+        servers.pool._clients.clear()
+        await agent.run("go")
+    assert not [each for each in asyncio.all_tasks() if each.get_name().startswith("perdure-mcp")]
+
+
 async def test_a_person_answers_the_question_of_a_server():
     model = ScriptedModel(ACT, "done")
     agent = Agent(model, extensions=[mcp(scripted("asks", permission=False))], answer_timeout_seconds=60)
@@ -233,6 +282,29 @@ async def test_each_run_sends_its_own_headers():
     assert {each.get("authorization") for each in server.headers} == {"Bearer ann", "Bearer bob"}
 
 
+async def test_a_call_with_the_headers_of_a_run_is_approved_later_in_another_process(tmp_path):
+    async with serve_http("kind") as server:
+
+        def session(*replies):
+            servers = McpServers(reach(server), headers=lambda _, __: {"Authorization": "ann"})
+            agent = Agent(
+                ScriptedModel(*replies),
+                extensions=[servers.extension],
+                store=f"sqlite:{tmp_path / 'a.db'}",
+                permission=Permissions(handler=later),
+            )
+            return agent.session("x")
+
+        assert (await session(call("h__act")).run("go")).status == "waiting"
+        elsewhere = session("done")
+        (view,) = await elsewhere.display.slots()
+        assert server.calls == []
+        await elsewhere.display.resolve(view.slot_id, True)
+        outcome = await session("done").resume()
+    assert [each.text for each in results(outcome)] == ["done"]
+    assert server.calls == ["ann"]
+
+
 async def test_structured_content_is_checked_and_kept_for_a_screen():
     model = ScriptedModel(ECHO, call("s__echo", text="bad"), "done")
     outcome = await Agent(model, extensions=[mcp(scripted("structured", permission=False))]).run("go")
@@ -265,6 +337,65 @@ async def test_allowed_tools_may_name_those_of_servers():
     agent = Agent(model, extensions=[mcp(scripted("kind"))], limits=Limits(allowed_tools=("s__echo",)))
     await agent.run("go")
     assert offered(model) == ["s__echo"]
+
+
+async def test_an_allowed_tool_of_a_server_that_is_down_is_missed_when_it_is_called(caplog):
+    model = ScriptedModel(ACT, "done")
+    servers = McpServers(scripted("never_starts"), scripted("kind", name="t"))
+    limits = Limits(allowed_tools=("s__act", "t__echo"))
+    outcome = await Agent(model, extensions=[servers.extension], limits=limits).run("go")
+    assert offered(model) == ["t__echo"]
+    assert "there is no tool 's__act'" in results(outcome)[0].text
+    assert "not there at the moment: s__act" in caplog.text
+
+
+@pytest.mark.packages("pydantic_monty")
+async def test_programs_and_catalogues_of_tools_have_those_of_servers():
+    from perdure.extensions import code_mode, tool_search
+
+    servers = connect("kind", permission=False)
+    search = ScriptedModel(call("load_tools", query="echo a text"), ECHO, "done")
+    outcome = await Agent(search, extensions=[servers.extension, tool_search(threshold=0)]).run("go")
+    assert offered(search) == ["load_tools"]
+    assert results(outcome)[-1].text == "echo a"
+    program = ScriptedModel(call("run_program", code="await s__echo(text='b')"), "done")
+    extensions = [servers.extension, code_mode(hide_tools=True)]
+    outcome = await Agent(program, extensions=extensions).run("go")
+    assert offered(program) == ["run_program"]
+    assert (results(outcome)[0].text, results(outcome)[0].labels) == ("echo b", ("untrusted",))
+
+
+async def test_a_resume_without_the_server_or_with_another_tool_makes_no_call(tmp_path):
+    def agent(behaviour, *replies):
+        server = scripted(behaviour, tmp_path, effects={"act": "read"})
+        servers = McpServers(server, pins=tmp_path / "pins.json")
+        return Agent(ScriptedModel(*replies), extensions=[servers.extension], store=f"sqlite:{tmp_path / 'a.db'}")
+
+    assert (await agent("asks", ACT).session("x").run("go")).status == "waiting"
+    other = agent("never_starts", "done").session("x")
+    (view,) = await other.display.slots()
+    await other.display.resolve(view.slot_id, {"color": "blue"})
+    outcome = await other.resume()
+    assert outcome.status == "done"
+    assert "there is no tool 's__act'" in results(outcome)[0].text
+    assert read_lines(tmp_path, "calls") == ["act a"]
+
+
+async def test_a_rule_for_a_server_is_none_for_one_with_a_longer_name(tmp_path):
+    rules = Permissions(allow(action="mcp_call", target="s.*"))
+    servers = McpServers(scripted("kind", tmp_path, name="s.t"))
+    async with servers:
+        names = [each.name for each in servers.list_ready_tools()]
+    agent = Agent(ScriptedModel(call(names[1]), "done"), extensions=[servers.extension], permission=rules)
+    outcome = await agent.run("go")
+    assert [each.status for each in results(outcome)] == [Status.DENIED]
+
+
+async def test_no_error_shows_a_secret_of_the_server():
+    words = ("-c", "import os, sys; sys.exit('bad key ' + os.environ['KEY'])")
+    servers = McpServers(McpServer(name="s", command=sys.executable, args=words, env={"KEY": "sk-very-secret"}))
+    async with servers:
+        assert "bad key [hidden]" in servers.problems["s"]
 
 
 async def test_a_call_from_the_host_program_finds_the_tools():

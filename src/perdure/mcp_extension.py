@@ -13,6 +13,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from .core import argument_checks
+from .core.clock import SYSTEM_CLOCK
 from .core.error import ConfigError, ToolError
 from .core.run import Run
 from .core.tool import Tool, ToolContext
@@ -34,6 +35,9 @@ HeaderResolver: TypeAlias = Callable[[McpServer, Run], "Mapping[str, str] | Awai
 """Returns the headers of a run for a server, besides those of its settings; plain or async."""
 
 _INHERITED_VARIABLES: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+
+RETRY_SECONDS = 20.0
+"""Seconds after which a server that could not be reached is tried again."""
 
 logger = logging.getLogger("perdure")
 
@@ -68,6 +72,9 @@ class McpServers:
         self._resolve_headers = headers
         self._tools: dict[str, list[Tool[..., Any]]] = {}
         self._versions: dict[str, int] = {}
+        self._seen: dict[str, Sequence[ListedTool]] = {}
+        self._retries: dict[str, asyncio.Task[None]] = {}
+        self._tried: dict[str, float] = {}
         self._users = 0
         self.problems: dict[str, str] = {}
         """Why a server, by its name, cannot be used at the moment."""
@@ -92,6 +99,7 @@ class McpServers:
         client = self.pool.get_client(name, headers)
         server, listing = client.server, await client.list_tools()
         offered = [each for each in listing.tools if is_offered(server, each.name)]
+        self._seen[name] = listing.tools
         self.changes[name] = changes = await asyncio.to_thread(self.pins.find_changes, server, offered)
         if changes:
             off = ", ".join([repr(each.tool) for each in changes if each.tool]) or "all tools"
@@ -106,12 +114,21 @@ class McpServers:
         return tools
 
     async def approve(self, name: str, tools: Collection[str] | None = None) -> None:
-        """Agree to a server's tools as they are now, by their own names, or to all; they are offered again."""
-        client = self.pool.get_client(name)
-        listed: Sequence[ListedTool] = (await client.list_tools()).tools
-        await asyncio.to_thread(self.pins.approve, client.server, listed, tools)
+        """Agree to a server's tools, by their own names, or to all; they are offered again.
+
+        What is agreed to is what `changes` shows: tools that have changed again since then stay off.
+        """
+        await self.pin_seen_tools(name, tools)
         self._versions.pop(name, None)
         await self._refresh(name)
+
+    async def pin_seen_tools(self, name: str, tools: Collection[str] | None = None) -> None:
+        """Agree to a server's tools as they were last listed, or are now if they never were; offer nothing yet."""
+        seen = self._seen.get(name)
+        client = self.pool.get_client(name)
+        if seen is None:
+            seen = (await client.list_tools()).tools
+        await asyncio.to_thread(self.pins.approve, client.server, seen, tools)
 
     async def _refresh(self, name: str) -> None:
         """List the tools of a server, unless they are known; note why it cannot be used."""
@@ -126,6 +143,15 @@ class McpServers:
             if self.problems.get(name) != str(error):
                 logger.warning("the tools of an MCP server cannot be used: %s", error)
             self.problems[name] = str(error)
+        finally:
+            self._tried[name] = SYSTEM_CLOCK.monotonic()
+
+    def _retry_later(self, name: str) -> None:
+        """Try to reach a server again that could not be, in a task of its own: no turn waits for it."""
+        is_due = SYSTEM_CLOCK.monotonic() - self._tried.get(name, 0.0) >= RETRY_SECONDS
+        if name in self.problems and is_due and name not in self._retries:
+            self._retries[name] = task = asyncio.create_task(self._refresh(name), name="perdure-mcp-retry")
+            task.add_done_callback(lambda _: self._retries.pop(name, None))
 
     async def add_new_tools(self, run: Run) -> None:
         """Offer the run tools that have come since it began: after a change, a reconnect, or for its own headers."""
@@ -139,6 +165,8 @@ class McpServers:
             elif name in self._tools:
                 await self._refresh(name)
                 found += self._tools[name]
+            else:
+                self._retry_later(name)
         known = run.toolbox
         fresh = [each for each in found if each.name not in known]
         if fresh:
@@ -152,7 +180,7 @@ class McpServers:
             return memo[1]
         try:
             tools = await self.load_tools(name, headers)
-        except ToolError as error:
+        except (ToolError, ConfigError) as error:
             logger.warning("the tools of an MCP server cannot be used: %s", error)
             return []
         run.scratch[f"mcp:{name}"] = (client.listed_version, tools)
@@ -181,7 +209,14 @@ class McpServers:
             self._users -= 1
             if not self._users:
                 self._versions.clear()
+                await self._end_retries()
                 await self.pool.close()
+
+    async def _end_retries(self) -> None:
+        for task in (tasks := [*self._retries.values()]):
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     def _is_local(self, name: str) -> bool:
         return self.pool.servers[name].transport == "stdio"

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from perdure import Agent
 from perdure.core.error import PerdureError
+from perdure.core.message import Status
 from perdure.mcp.client import McpClient, ServerLinks
-from perdure.mcp_extension import start_process
+from perdure.mcp_extension import McpServers, start_process
+from perdure.testing import ScriptedModel
 
 pytestmark = [pytest.mark.packages("mcp"), pytest.mark.faults]
 pytest.importorskip("mcp")
@@ -60,8 +63,16 @@ def take_stock():
     return len(asyncio.all_tasks()), count_descriptors()
 
 
+def list_what_is_open():
+    tasks = [repr(each) for each in asyncio.all_tasks()]
+    return tasks, [str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+
+
 async def check_nothing_is_left(before, folder):
-    await wait_until(lambda: take_stock() <= before)
+    try:
+        await wait_until(lambda: take_stock() <= before)
+    except TimeoutError:
+        pytest.fail(f"{before} before, and now {take_stock()}: {list_what_is_open()}")
     for pid in read_lines(folder, "starts"):
         await wait_until(lambda pid=int(pid): not is_alive(pid))
 
@@ -144,3 +155,35 @@ def test_when_the_host_is_killed_no_server_survives(tmp_path):
         time.sleep(0.02)
     print(f"the last of {len(pids)} servers ended {time.monotonic() - killed:.2f} s after its host")  # noqa: T201
     assert not any(map(is_alive, pids))
+
+
+CALLING_HOST = """
+import asyncio, sys
+from perdure import Agent, McpServers
+from perdure.testing import ScriptedModel, call
+from tests.mcp.servers import scripted
+
+folder, behaviour = sys.argv[1:]
+extension = McpServers(scripted(behaviour, folder, permission=False)).extension
+model = ScriptedModel(call("s__act", text="a"), "done")
+agent = Agent(model, extensions=[extension], store=f"sqlite:{folder}/a.db", answer_timeout_seconds=600)
+asyncio.run(agent.session("x").run("go"))
+"""
+
+
+@pytest.mark.parametrize(("behaviour", "afterwards"), [("hangs", "kind"), ("asks", "never_starts")])
+async def test_a_call_during_which_the_host_was_killed_is_unknown_and_not_made_again(behaviour, afterwards, tmp_path):
+    root = Path(__file__).parents[2]
+    words = [sys.executable, "-c", CALLING_HOST, str(tmp_path), behaviour]
+    host = await asyncio.create_subprocess_exec(*words, cwd=root)
+    try:
+        await wait_until(lambda: read_lines(tmp_path, "calls"), 60)
+    finally:
+        host.kill()
+        await host.wait()
+    extension = McpServers(scripted(afterwards, tmp_path, permission=False)).extension
+    agent = Agent(ScriptedModel("done"), extensions=[extension], store=f"sqlite:{tmp_path}/a.db")
+    outcome = await agent.session("x").resume()
+    (result,) = [each for message in outcome.messages for each in message.tool_results]
+    assert result.status is Status.UNKNOWN
+    assert read_lines(tmp_path, "calls") == ["act a"]

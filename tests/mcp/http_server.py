@@ -20,6 +20,8 @@ class HttpServer:
         self.calls: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.port = 0
+        self.begun = asyncio.Event()
+        self.released = asyncio.Event()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request."""
@@ -28,6 +30,9 @@ class HttpServer:
         message = json.loads(await request.read())
         self.headers.append({name.lower(): value for name, value in request.headers.items()})
         method = message.get("method")
+        if method is None:  # the answer to a question
+            self.released.set()
+            return web.Response(status=401)
         if self.behaviour == "login" and "authorization" not in self.headers[-1]:
             return web.Response(status=401)
         if "id" not in message:
@@ -53,7 +58,7 @@ class HttpServer:
         """Answer with a result."""
         return web.json_response({"jsonrpc": "2.0", "id": message["id"], "result": result}, **options)
 
-    async def call(self, request: web.Request, message) -> web.StreamResponse:  # noqa: C901, PLR0911 - one per behaviour
+    async def call(self, request: web.Request, message) -> web.StreamResponse:  # noqa: C901, PLR0911, PLR0912 - one per behaviour
         """Carry a call out, in the way of the behaviour."""
         self.calls.append(self.headers[-1].get("authorization", ""))
         good = {"content": [{"type": "text", "text": "done"}]}
@@ -86,10 +91,27 @@ class HttpServer:
                 await stream.prepare(request)
                 await stream.write(b": nothing\n\n")
                 return stream
+            case "asks":
+                return await self.ask_and_drop(request)
+            case "waits" if message["params"]["arguments"]:
+                self.begun.set()
+                await asyncio.wait_for(self.released.wait(), 60)
+            case "waits":
+                return web.Response(status=500)
             case "rpc_500":
                 error = {"code": -32603, "message": "inside"}
                 return web.json_response({"jsonrpc": "2.0", "id": message["id"], "error": error}, status=500)
         return self.reply(message, good)
+
+    async def ask_and_drop(self, request: web.Request) -> web.StreamResponse:
+        """Ask during a call, refuse the answer, and end the stream without a result."""
+        stream = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await stream.prepare(request)
+        params = {"message": "Which?", "requestedSchema": {"type": "object", "properties": {}}}
+        question = {"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params}
+        await stream.write(b"data: " + json.dumps(question).encode() + b"\n\n")
+        await asyncio.wait_for(self.released.wait(), 60)
+        return stream
 
 
 @asynccontextmanager

@@ -129,6 +129,8 @@ def call_tool(request):
         OUT.flush()
     if BEHAVIOUR == "bad_result":
         return answer(request, {"content": "no list", "isError": "perhaps"})
+    if BEHAVIOUR == "half_character":
+        return answer(request, text_result("cut \ud83d"))
     if BEHAVIOUR == "bad_error":
         return write({"jsonrpc": "2.0", "id": request["id"], "error": "no object"})
     if BEHAVIOUR == "rpc_error":
@@ -194,7 +196,7 @@ def initialize(request):
 def serve():
     """Answer requests until the input ends."""
     note("starts", str(os.getpid()))
-    if BEHAVIOUR == "never_starts":
+    if BEHAVIOUR == "never_starts" or (BEHAVIOUR == "late_license" and not count("license")):
         sys.stderr.write("no license\n")
         sys.exit(4)
     if BEHAVIOUR == "ignores_end":

@@ -1,6 +1,7 @@
 """The servers of these tests: a scripted one that can be hostile, and a check that nothing of it is left."""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -43,5 +44,5 @@ async def wait_until(condition, seconds: float = 20.0) -> None:
 
 
 def count_descriptors() -> int:
-    """The open file descriptors of this process."""
-    return len(list(Path("/proc/self/fd").iterdir()))
+    """The open file descriptors of this process, without databases: stores of other tests open files late."""
+    return len([each for each in Path("/proc/self/fd").iterdir() if ".db" not in os.path.realpath(each)])

@@ -119,6 +119,12 @@ async def test_what_is_no_answer_is_passed_over(behaviour):
             assert result.endswith(text)
 
 
+async def test_half_of_a_character_does_not_lose_an_answer():
+    async with connect("half_character") as servers:
+        result = await servers.pool.get_client("s").call_tool("act", {})
+        assert text_of(result) == "cut ?"
+
+
 async def test_a_server_that_does_not_start_says_why_on_its_standard_error():
     client = client_of("never_starts")
     with pytest.raises(NotStarted, match="no license"):

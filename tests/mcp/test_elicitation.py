@@ -1,8 +1,12 @@
 """Questions of servers: what is asked, and what is declined."""
 
+import asyncio
+
 import pytest
 
+from perdure.mcp.client import CallTimeLimit
 from perdure.mcp.elicitation import ServerForm, ServerLink, build_question, is_web_address
+from perdure.mcp.server_settings import McpServer
 
 mcp_types = pytest.importorskip("mcp_types")
 pytestmark = pytest.mark.packages("mcp")
@@ -59,3 +63,16 @@ def test_an_address_is_shown_in_full():
 def test_a_form_that_cannot_be_checked_is_declined(schema):
     params = mcp_types.ElicitRequestFormParams.model_construct(message="x", requested_schema=schema)
     assert build_question("git", params) is None
+
+
+async def test_an_answer_after_the_end_of_the_call_harms_nothing():
+    class Client:
+        async def call_tool(self, *_, **__):
+            return mcp_types.CallToolResult(content=[])
+
+    limit = CallTimeLimit(McpServer(name="s", command="x"))
+    answer = asyncio.get_running_loop().create_future()
+    asking = asyncio.ensure_future(limit.wait_for_people(answer))
+    assert (await limit.call(Client(), "t", {}, None, None)).content == []  # type: ignore[arg-type]
+    answer.set_result("late")
+    assert await asking == "late"

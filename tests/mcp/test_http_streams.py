@@ -11,6 +11,9 @@ from perdure.mcp_extension import McpServers
 pytestmark = pytest.mark.packages("mcp")
 pytest.importorskip("mcp")
 
+import mcp_types  # noqa: E402 - after the check
+
+from perdure.mcp.request_record import RequestRecord  # noqa: E402
 from tests.mcp.http_server import connect_http, reach, serve_http  # noqa: E402 - after the check
 
 
@@ -65,13 +68,43 @@ async def test_an_error_of_the_server_in_json_rpc_is_its_answer():
 
 
 async def test_a_failed_call_leaves_others_alone():
-    async with connect_http("kind") as (server, servers):
+    async with connect_http("waits") as (server, servers):
         client = servers.pool.get_client("h")
-        first = await client.call_tool("act", {})
-        server.behaviour = "500"
-        results = await asyncio.gather(*[client.call_tool("act", {}) for _ in range(5)], return_exceptions=True)
+        other = asyncio.ensure_future(client.call_tool("act", {"wait": True}))
+        await asyncio.wait_for(server.begun.wait(), 60)
+        results = await asyncio.gather(*[client.call_tool("act", {}) for _ in range(8)], return_exceptions=True)
         assert {type(each) for each in results} == {FateUnknown}
-        assert first.content[0].text == "done"
+        server.behaviour = "kind"
+        await client.call_tool("act", {})
+        server.released.set()
+        assert (await other).content[0].text == "done"
+
+
+async def test_an_answer_that_is_refused_does_not_say_that_the_call_was_not_made():
+    class Answerer:
+        run_id = "r"
+
+        async def answer(self, _):
+            return mcp_types.ElicitResult(action="decline")
+
+    async with connect_http("asks") as (server, servers):
+        with pytest.raises(FateUnknown):
+            await servers.pool.get_client("h").call_tool("act", {}, answerer=Answerer())
+        assert len(server.calls) == 1
+
+
+def test_a_later_round_takes_nothing_back():
+    record = RequestRecord()
+    record.note_answer(200, "application/json")
+    record.note_unsent("gone")
+    assert record.was_sent
+    record.note_answer(401, "")
+    assert not record.was_refused
+    unsent = RequestRecord()
+    unsent.note_answer(401, "")
+    unsent.note_unsent("gone")
+    assert unsent.was_refused
+    assert not unsent.was_sent
 
 
 async def test_a_server_that_is_not_there_was_certainly_not_called():

@@ -2,6 +2,7 @@
 
 import stat
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,18 @@ def test_a_server_can_be_forgotten(pins):
     assert pins.forget("s")
     assert not pins.forget("s")
     assert pins.find_changes(SERVER, tools(title="x")) == []
+
+
+def test_servers_that_are_seen_at_the_same_time_are_all_pinned(tmp_path):
+    files = [PinFile(tmp_path / "pins.json") for _ in range(2)]  # as two processes have
+    names = [f"s{number}" for number in range(24)]
+    with ThreadPoolExecutor(12) as pool:
+        places = enumerate(names)
+        list(pool.map(lambda each: files[each[0] % 2].find_changes(replace(SERVER, name=each[1]), []), places))
+    assert sorted(files[0].load_pins()) == sorted(names)
+
+
+def test_a_folder_that_is_a_file_is_a_typed_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be"):
+        PinFile(tmp_path / "file" / "pins.json").find_changes(SERVER, [])

@@ -4,7 +4,7 @@ import pytest
 
 from perdure.mcp.listed_tool import read_listing
 from perdure.mcp.server_settings import McpServer
-from perdure.mcp.tool_builder import build_resource_tools, build_tool, choose_effect, is_offered
+from perdure.mcp.tool_builder import build_resource_tools, build_target, build_tool, choose_effect, is_offered
 
 
 def listed(**hints):
@@ -56,6 +56,10 @@ def test_rules_see_the_server_and_the_tool():
     tool = build_tool(server(), listed(), no_client)
     assert tool.target is not None
     assert (tool.action, tool.target({}), tool.source) == ("mcp_call", "s.t", "mcp:s")
+
+
+def test_no_two_tools_have_the_same_target():
+    assert build_target("a", "b.c") != build_target("a.b", "c")
 
 
 @pytest.mark.parametrize(

@@ -220,11 +220,12 @@ def logout(name: str) -> None:
 def approve(context: click.Context, /, name: str, tool_names: tuple[str, ...], *, yes: bool) -> None:
     """Show how the tools of the MCP server NAME have changed, and approve the changes, of all or of TOOL."""
 
-    async def find_changes(servers: "McpServers") -> list["ToolChange"]:
+    async def find_changes(servers: "McpServers") -> "tuple[McpServers, list[ToolChange]]":
         await servers.load_tools(name)
-        return servers.changes.get(name, [])
+        return servers, servers.changes.get(name, [])
 
-    changes = [each for each in _with_server(name, find_changes) if not tool_names or each.tool in {*tool_names, ""}]
+    servers, found = _with_server(name, find_changes)
+    changes = [each for each in found if not tool_names or each.tool in {*tool_names, ""}]
     screen = TerminalOutput()
     if not changes:
         screen.note(to_one_line(f"nothing of server {name!r} waits for approval"))
@@ -237,10 +238,7 @@ def approve(context: click.Context, /, name: str, tool_names: tuple[str, ...], *
     if not yes and not click.confirm("Approve what is shown above?", err=True):
         context.exit(1)
 
-    async def agree(servers: "McpServers") -> None:
-        await servers.approve(name, tool_names or None)
-
-    _with_server(name, agree)
+    asyncio.run(servers.pin_seen_tools(name, tool_names or None))  # and not what the server would list now
     screen.note(to_one_line(f"the changes of {name!r} are approved"))
 
 

@@ -233,7 +233,8 @@ class Run:
         self.stored_price = () if self.info.price is None else self.info.price.to_tuple()
         """The price of the model, as it is stored with each request."""
         allowed = options.limits.allowed_tools
-        self.toolbox = spec.toolbox if allowed is None else spec.toolbox.with_only(allowed, spec.spare_tools)
+        later = allowed if spec.has_late_tools else spec.spare_tools
+        self.toolbox = spec.toolbox if allowed is None else spec.toolbox.with_only(allowed, later or ())
         self._selection = ToolSelection()
         self.instructions = spec.instructions
         self._settings: dict[str, Any] = msgspec.to_builtins(options.settings)

@@ -89,6 +89,8 @@ class RunSpec(Struct, frozen=True, kw_only=True, eq=False):
     """The budgets that this run and its children share."""
     spare_tools: Toolbox = Toolbox()
     """Tools that are not offered until a tool adds them."""
+    has_late_tools: bool = False
+    """True if tools may come while the run goes on, so that allowed tools may be missing at its beginning."""
     tool_selectors: Sequence[ToolSelector] = ()
     """Choose the tools that the model is sent, each from those that the one before has chosen."""
     tool_caller: ToolCaller | None = None

@@ -16,9 +16,9 @@ from perdure.core.error import ConfigError, NotStarted, PerdureError, ToolError
 from perdure.core.store import run_to_completion
 
 from .listed_tool import ListedTool, ToolListing, clean_text, read_listing
-from .message_limits import MAX_ITEMS, MAX_PAGES, MAX_TOOLS, FloodMeter
+from .message_limits import MAX_ITEMS, MAX_TOOLS, FloodMeter, collect_pages
 from .request_record import CONNECTION_CLOSED, RequestRecord
-from .server_settings import McpServer
+from .server_settings import McpServer, hide_secrets
 
 if TYPE_CHECKING:
     import httpx2
@@ -148,7 +148,7 @@ class McpClient:
         async def list_all(client: "Client") -> "list[mcp_types.Resource]":
             if client.server_capabilities.resources is None:
                 return []
-            found, _ = await _collect_pages(lambda cursor: client.list_resources(cursor=cursor), "resources", MAX_ITEMS)
+            found, _ = await collect_pages(lambda cursor: client.list_resources(cursor=cursor), "resources", MAX_ITEMS)
             return found
 
         return await self._read(list_all)
@@ -163,7 +163,7 @@ class McpClient:
         async def list_all(client: "Client") -> "list[mcp_types.Prompt]":
             if client.server_capabilities.prompts is None:
                 return []
-            found, _ = await _collect_pages(lambda cursor: client.list_prompts(cursor=cursor), "prompts", MAX_ITEMS)
+            found, _ = await collect_pages(lambda cursor: client.list_prompts(cursor=cursor), "prompts", MAX_ITEMS)
             return found
 
         return await self._read(list_all)
@@ -198,7 +198,7 @@ class McpClient:
         if client.server_capabilities.tools is None:
             return ToolListing()
         most = MAX_TOOLS + 1
-        found, is_cut = await _collect_pages(lambda cursor: client.list_tools(cursor=cursor), "tools", most)
+        found, is_cut = await collect_pages(lambda cursor: client.list_tools(cursor=cursor), "tools", most)
         listed = [each.model_dump(by_alias=True, mode="json", exclude_none=True) for each in found]
         listing = read_listing(self.server.name, listed, is_cut=is_cut)
         for problem in listing.problems:
@@ -257,7 +257,9 @@ class McpClient:
         try:
             return await connection.perform(function, record=record, answerer=answerer)
         except McpUnreachable as error:
-            kind = FateUnknown if error.was_sent else NotStarted
+            if record.was_refused:
+                raise self._classify(error, record, connection) from error
+            kind = FateUnknown if error.was_sent and record.was_sent else NotStarted
             raise kind(self._say(str(error))) from error
         except MCPError as error:
             raise self._classify(error, record, connection) from error
@@ -283,18 +285,20 @@ class McpClient:
             return McpError(self._say(problem))
         is_lost = error.code == CONNECTION_CLOSED and (record.status or error.message == _CLOSED_MESSAGE)
         is_own_code = error.code == CONNECTION_CLOSED and not is_lost
-        if is_own_code or record.is_answer(
-            error.code
-        ):  # servers use the code of a lost connection for their own errors
+        # servers use the code of a lost connection for their own errors
+        if is_own_code or record.is_answer(error.code):
             return McpError(self._say(f"error {error.code}: {_shorten(error)}"))
-        connection.end(record.describe())  # a new one is made for the next request
+        if record.has_lost_session or error.message == _CLOSED_MESSAGE:
+            connection.end(record.describe())  # a new one is made for the next request
         if not record.was_sent:
             return NotStarted(self._say(record.describe()))
         reason = connection.end_reason if connection.end_reason and not record.status else record.describe()
         return FateUnknown(self._say(reason))
 
     def _say(self, problem: str) -> str:
-        return f"MCP server {self.server.name!r}: {clean_text(problem)}"
+        """Return an error message, without the secrets of the server's environment and headers."""
+        text = hide_secrets(clean_text(problem), [*self.server.env.values(), *self._headers.values()])
+        return f"MCP server {self.server.name!r}: {text}"
 
     # -- the connection ------------------------------------------------------------------------------------------------
 
@@ -364,7 +368,7 @@ class McpClient:
 
         login = None if self._links.login is None else self._links.login(self.server)
         is_sse = self.server.transport == "sse"
-        return open_http_streams(self.server.url, self._headers, flood, login=login, is_sse=is_sse)
+        return open_http_streams(self.server.url, self._headers, flood, end, login=login, is_sse=is_sse)
 
     def _check_start_rate(self) -> None:
         """Raise `NoConnection` if the server was started too often within a minute."""
@@ -405,6 +409,7 @@ class CallTimeLimit:
         self._deadline: asyncio.Timeout | None = None
         self._latest = 0.0
         self._questions = 0
+        self._is_running = False
 
     async def call(
         self,
@@ -425,15 +430,18 @@ class CallTimeLimit:
 
         try:
             async with asyncio.timeout(seconds) as self._deadline:
+                self._is_running = True
                 more = dict(meta) if meta else None
                 return await client.call_tool(name, arguments, progress_callback=report, meta=more)  # type: ignore[arg-type]
         except TimeoutError:
             problem = f"tool {name!r} did not end within {seconds:g} seconds, and was told to stop"
             raise CallTimedOut(f"MCP server {self._server.name!r}: {problem}") from None
+        finally:
+            self._is_running = False
 
     def _extend(self) -> None:
         deadline = self._deadline
-        if deadline is not None and not deadline.expired():
+        if deadline is not None and self._is_running and not deadline.expired():
             now = asyncio.get_running_loop().time()
             later = min(now + self._server.call_timeout_seconds, self._latest)
             deadline.reschedule(None if self._questions else later)
@@ -464,25 +472,6 @@ class _TimedAnswerer:
 
     async def answer(self, params: "mcp_types.ElicitRequestParams") -> "mcp_types.ElicitResult":
         return await self._time_limit.wait_for_people(self._inner.answer(params))
-
-
-async def _collect_pages(
-    list_page: Callable[[str | None], Awaitable[Any]], field: str, most: int
-) -> tuple[list[Any], bool]:
-    """Return the items of all pages, within the limits, and whether some were left out."""
-    found: list[Any] = []
-    cursor: str | None = None
-    seen: set[str] = set()
-    for _ in range(MAX_PAGES):
-        page = await list_page(cursor)
-        found += getattr(page, field)
-        cursor = page.next_cursor
-        if len(found) >= most or cursor is None:
-            return found[:most], False
-        if cursor in seen:
-            return found, True
-        seen.add(cursor)
-    return found, True
 
 
 def _shorten(error: BaseException) -> str:

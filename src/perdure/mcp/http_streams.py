@@ -4,12 +4,13 @@ The SDK passes each message on in the context of the task that sent it. That con
 transport notes what came of the request: without it, an HTTP error could not be told from the server's own answer.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
 import httpx2
+import msgspec
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import JSONRPCError, jsonrpc_message_adapter
@@ -24,6 +25,16 @@ _NOT_SENT_ERRORS: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.Po
 
 current_record: ContextVar[RequestRecord | None] = ContextVar("perdure_mcp_request", default=None)
 """The record of the request that is being made."""
+
+
+class _MessageHead(msgspec.Struct):
+    """The fields of a message that tell a request from others."""
+
+    method: str | None = None
+    id: int | str | None = None
+
+
+_read_message = msgspec.json.Decoder(_MessageHead).decode
 
 
 class LimitedStream(httpx2.AsyncByteStream):
@@ -59,40 +70,44 @@ class RecordingTransport(httpx2.AsyncBaseTransport):
     connection with all other requests.
     """
 
-    def __init__(self, flood: FloodMeter) -> None:
+    def __init__(self, flood: FloodMeter, on_failed_post: Callable[[str], None] | None = None) -> None:
         self._inner = httpx2.AsyncHTTPTransport(retries=0)
         self._flood = flood
+        self._on_failed_post = on_failed_post
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Make a request."""
-        record = current_record.get() if request.method == "POST" else None
+        record = current_record.get() if request.method == "POST" and _is_rpc_request(request) else None
         try:
             response = await self._inner.handle_async_request(request)
-        except _NOT_SENT_ERRORS as error:
-            if record is not None:
-                record.problem, record.was_sent = f"the server cannot be reached: {error}", False
-            if request.method != "POST":
-                raise
-            return httpx2.Response(502, request=request)
         except httpx2.TransportError as error:
-            if record is not None:
-                record.problem = f"the connection was lost: {type(error).__name__}"
+            if record is not None and isinstance(error, _NOT_SENT_ERRORS):
+                record.note_unsent(f"the server cannot be reached: {error}")
+            elif record is not None:
+                record.note_lost(f"the connection was lost: {type(error).__name__}")
             if request.method != "POST":
                 raise
-            return httpx2.Response(502, request=request)
+            return self._report(httpx2.Response(502, request=request), record)
         if response.headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
             await response.aclose()
             if record is not None:
-                record.problem = "the server compressed its answer, which was not asked for"
-            return httpx2.Response(502, request=request)
-        return await self._limit_response(request, response, record)
+                record.note_answer(response.status_code, "")
+                record.note_lost("the server compressed its answer, which was not asked for")
+            return self._report(httpx2.Response(502, request=request), record)
+        return self._report(await self._limit_response(request, response, record), record)
+
+    def _report(self, response: httpx2.Response, record: RequestRecord | None) -> httpx2.Response:
+        """Report a failed request, where the answers to all of them come on another stream."""
+        if self._on_failed_post is not None and record is not None and response.status_code >= _HTTP_ERROR:
+            self._on_failed_post(record.describe())
+        return response
 
     async def _limit_response(
         self, request: httpx2.Request, response: httpx2.Response, record: RequestRecord | None
     ) -> httpx2.Response:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if record is not None:
-            record.status, record.content_type = response.status_code, kind
+        if record is not None and (self._on_failed_post is None or response.status_code >= _HTTP_ERROR):
+            record.note_answer(response.status_code, kind)
         stream = response.stream
         if not isinstance(stream, httpx2.AsyncByteStream):  # pragma: no cover - it always is
             return response
@@ -126,6 +141,15 @@ async def _read_head(stream: LimitedStream) -> bytes:
         await stream.aclose()
 
 
+def _is_rpc_request(request: httpx2.Request) -> bool:
+    """Return True for a message that wants an answer: not for a notification, or our own answer to a question."""
+    try:
+        message = _read_message(request.content)
+    except (httpx2.RequestNotRead, msgspec.MsgspecError):
+        return False
+    return message.method is not None and message.id is not None
+
+
 def _is_rpc_error(body: bytes) -> bool:
     try:
         return isinstance(jsonrpc_message_adapter.validate_json(body, by_name=False), JSONRPCError)
@@ -135,7 +159,13 @@ def _is_rpc_error(body: bytes) -> bool:
 
 @asynccontextmanager
 async def open_http_streams(
-    url: str, headers: Mapping[str, str], flood: FloodMeter, *, login: httpx2.Auth | None, is_sse: bool
+    url: str,
+    headers: Mapping[str, str],
+    flood: FloodMeter,
+    on_end: Callable[[str], None],
+    *,
+    login: httpx2.Auth | None,
+    is_sse: bool,
 ) -> AsyncGenerator[Any]:
     """Open the streams of the SDK to a server that is reached by its URL.
 
@@ -154,7 +184,7 @@ async def open_http_streams(
             headers={"accept-encoding": "identity", **(headers or {})},
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None, pool=None),
             auth=auth,
-            transport=RecordingTransport(flood),
+            transport=RecordingTransport(flood, on_end if is_sse else None),
             trust_env=False,
             follow_redirects=False,
         )

@@ -1,7 +1,7 @@
 """Limits on what an MCP server may list and send, and the errors for those that go beyond them."""
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from perdure.core.clock import SYSTEM_CLOCK
 
@@ -51,3 +51,22 @@ class FloodMeter:
         if now - self._since < self._seconds:
             self._on_flood(f"it sent more than {self._most} messages within {self._seconds:g} seconds")
         self._count, self._since = 0, now
+
+
+async def collect_pages(
+    list_page: Callable[[str | None], Awaitable[Any]], field: str, most: int
+) -> tuple[list[Any], bool]:
+    """Return the items of all pages, within the limits, and whether some were left out."""
+    found: list[Any] = []
+    cursor: str | None = None
+    seen: set[str] = set()
+    for _ in range(MAX_PAGES):
+        page = await list_page(cursor)
+        found += getattr(page, field)
+        cursor = page.next_cursor
+        if len(found) >= most or cursor is None:
+            return found[:most], False
+        if cursor in seen:
+            return found, True
+        seen.add(cursor)
+    return found, True

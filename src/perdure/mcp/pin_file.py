@@ -11,7 +11,8 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Collection, Sequence
+import threading
+from collections.abc import Collection, Generator, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -61,6 +62,7 @@ class PinFile:
         self.path: str | None = None if path is None else os.path.abspath(os.path.expanduser(os.fspath(path)))
         """The file."""
         self._pins: dict[str, ServerPin] = {}
+        self._changing = threading.RLock()
 
     def load_pins(self) -> dict[str, ServerPin]:
         """Return the pins by server. Raises `ConfigError` if the file is damaged, or others can write to it."""
@@ -83,10 +85,8 @@ class PinFile:
 
     def find_changes(self, server: McpServer, tools: Sequence[ListedTool]) -> list[ToolChange]:
         """Return what differs from what was agreed to; a server that was never seen is pinned as it is."""
-        pin, identity = self.load_pins().get(server.name), identify_server(server)
-        if pin is None:
-            self.approve(server, tools)
-            return []
+        identity = identify_server(server)
+        pin = self.load_pins().get(server.name) or self._pin_first_listing(server, tools)
         if pin.identity != identity:
             return [ToolChange(server.name, "", "reached_differently", _diff(pin.identity, identity))]
         changes: list[ToolChange] = []
@@ -103,31 +103,59 @@ class PinFile:
 
         A server that is reached differently begins anew: what was agreed to before does not count.
         """
-        pins, identity = dict(self.load_pins()), identify_server(server)
-        before = pins.get(server.name)
-        kept = before.tools if before is not None and before.identity == identity else {}
-        agreed = {
-            each.name: ToolPin(hash_tool(each), each.pinned_texts)
-            for each in tools
-            if names is None or each.name in names
-        }
-        pins[server.name] = ServerPin(identity, {**kept, **agreed})
-        self._store(pins)
+        identity = identify_server(server)
+        agreed = _pin_tools([each for each in tools if names is None or each.name in names])
+        with self._change_pins() as pins:
+            before = pins.get(server.name)
+            kept = before.tools if before is not None and before.identity == identity else {}
+            pins[server.name] = ServerPin(identity, {**kept, **agreed})
 
     def forget(self, server: str) -> bool:
         """Forget a server; its next listing is pinned as it is. Return False if it was not known."""
-        pins = dict(self.load_pins())
-        if pins.pop(server, None) is None:
-            return False
-        self._store(pins)
-        return True
+        with self._change_pins() as pins:
+            return pins.pop(server, None) is not None
+
+    def _pin_first_listing(self, server: McpServer, tools: Sequence[ListedTool]) -> ServerPin:
+        """Pin a server as it is, unless another process has done so meanwhile; return its pin."""
+        with self._change_pins() as pins:
+            return pins.setdefault(server.name, ServerPin(identify_server(server), _pin_tools(tools)))
+
+    @contextlib.contextmanager
+    def _change_pins(self) -> Generator[dict[str, ServerPin]]:
+        """Let the block change the pins, and store them; no other thread or process changes them meanwhile.
+
+        Raises `ConfigError` if they cannot be stored.
+        """
+        with self._changing, self._lock_folder():
+            before = self.load_pins()
+            pins = dict(before)
+            yield pins
+            if pins != before:
+                self._store(pins)
+
+    @contextlib.contextmanager
+    def _lock_folder(self) -> Generator[None]:
+        if self.path is None:
+            yield
+            return
+        try:
+            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            with contextlib.ExitStack() as stack:
+                if os.name == "posix":
+                    import fcntl
+
+                    folder = os.open(os.path.dirname(self.path), os.O_RDONLY)
+                    stack.callback(os.close, folder)
+                    fcntl.flock(folder, fcntl.LOCK_EX)
+                yield
+        except OSError as error:
+            raise ConfigError(f"the pins of MCP servers cannot be stored: {error}") from error
 
     def _store(self, pins: dict[str, ServerPin]) -> None:
         """Replace the file atomically."""
         if self.path is None:
             self._pins = pins
             return
-        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         beside = f"{self.path}.{new_id()}"
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -140,6 +168,10 @@ class PinFile:
             with contextlib.suppress(OSError):
                 os.unlink(beside)
             raise
+
+
+def _pin_tools(tools: Sequence[ListedTool]) -> dict[str, ToolPin]:
+    return {each.name: ToolPin(hash_tool(each), each.pinned_texts) for each in tools}
 
 
 def identify_server(server: McpServer) -> dict[str, Any]:

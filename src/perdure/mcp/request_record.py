@@ -12,6 +12,7 @@ PARSE_ERROR: Final = -32700
 """Code of the SDK for an answer that cannot be parsed."""
 _UNANSWERED_CODES: Final = frozenset({CONNECTION_CLOSED, REQUEST_TIMEOUT, PARSE_ERROR})
 _MESSAGE_TYPES: Final = frozenset({"application/json", "text/event-stream"})
+_LOST_SESSION_STATUSES: Final = frozenset({0, 400, 404})
 _OK, _REDIRECT, _HTTP_ERROR, _UNAUTHORIZED = 200, 300, 400, 401
 
 
@@ -28,11 +29,33 @@ class RequestRecord(Struct):
     """The body of an HTTP error was the server's own answer in JSON-RPC."""
     problem: str = ""
     """Why there is no answer."""
+    has_arrived: bool = False
+    """True if a message of this request may have reached the server, and was not refused: nothing that comes of a later
+    one, such as the next round of a call, takes that back.
+    """
+
+    def note_answer(self, status: int, content_type: str) -> None:
+        """Note that HTTP answered."""
+        self.status, self.content_type, self.has_rpc_error = status, content_type, False
+        self.has_arrived = self.has_arrived or status != _UNAUTHORIZED
+
+    def note_unsent(self, problem: str) -> None:
+        """Note that the server could not be reached."""
+        self.problem, self.was_sent = problem, self.has_arrived
+
+    def note_lost(self, problem: str) -> None:
+        """Note that there is no answer that can be used."""
+        self.problem, self.was_sent, self.has_arrived = problem, True, True
 
     @property
     def was_refused(self) -> bool:
         """True if the server wants a login: by its definition, status 401 means that the request was not applied."""
-        return self.status == _UNAUTHORIZED
+        return self.status == _UNAUTHORIZED and not self.has_arrived
+
+    @property
+    def has_lost_session(self) -> bool:
+        """True if a new connection is needed: the server is gone, or does not know the session. Else others go on."""
+        return not self.was_sent or self.status in _LOST_SESSION_STATUSES
 
     def is_answer(self, code: int) -> bool:
         """Return True if an error with this code is the server's own answer, and not what became of the request."""

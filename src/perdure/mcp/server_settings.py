@@ -4,7 +4,7 @@ Values may contain secrets, which is why neither its `repr` nor an error shows i
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from msgspec import Struct
@@ -20,6 +20,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VARIABLE: Final = re.compile(r"[^=\0\s]+")
 _URL: Final = re.compile(r"https?://(?P<host>[^/?#\s\\]+)[^\s\\]*", re.IGNORECASE)
+_MIN_SECRET_LENGTH: Final = 8
+"""Characters from which a value of the environment or a header is taken for a secret in error messages."""
 
 
 class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
@@ -141,3 +143,12 @@ def _check_texts_by_name(name: str, pairs: Any, names: re.Pattern[str]) -> None:
             argument_checks.raise_config_error("McpServer", f"{name}.{key!r}", "…", "this name cannot be used")
         if not isinstance(value, str) or "\0" in value or (name == "headers" and re.search(r"[\r\n]", value)):
             argument_checks.raise_config_error("McpServer", f"{name}.{key}", "…", "give text on one line, without NUL")
+
+
+def hide_secrets(text: str, values: Iterable[str]) -> str:
+    """Return a text in which these values of an environment or of headers cannot be read, also without their scheme."""
+    for value in sorted(values, key=len, reverse=True):
+        for secret in (value, value.rpartition(" ")[2]):
+            if len(secret) >= _MIN_SECRET_LENGTH:
+                text = text.replace(secret, "[hidden]")
+    return text

@@ -3,6 +3,7 @@
 There is no task between the pipes and the SDK: a message is read when the SDK asks for the next one.
 """
 
+import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -64,7 +65,7 @@ class LineReadStream:
             if line.isspace():
                 continue
             try:
-                return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+                return _read_message(line)
             except (ValueError, RecursionError):
                 self._garbage += 1
                 if self._garbage == 1:
@@ -97,6 +98,17 @@ class LineReadStream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def _read_message(line: bytes) -> SessionMessage:
+    """Return the message of a line; half characters, which programs in JavaScript write, are replaced."""
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError:
+        if b"\\ud" not in line and b"\\uD" not in line:
+            raise
+    whole = json.dumps(json.loads(line), ensure_ascii=False).encode("utf-8", "replace")
+    return SessionMessage(jsonrpc_message_adapter.validate_json(whole, by_name=False))
 
 
 class LineWriteStream:

@@ -17,7 +17,7 @@ from perdure.core.unsuccessful_results import MAY_HAVE_HAPPENED
 
 from .client import CallTimedOut, FateUnknown, McpClient
 from .elicitation import ToolCallAnswerer
-from .listed_tool import ListedTool, build_offered_name
+from .listed_tool import ListedTool, build_offered_name, clean_text
 from .result_parts import build_output, convert_resource
 from .server_settings import McpServer
 
@@ -25,6 +25,7 @@ ACTION: Final = "mcp_call"
 """The action of all tools of MCP servers, for permission rules; the target is `server.tool`."""
 IDEMPOTENCY_KEY: Final = "perdure/idempotency-key"
 """Name in the metadata of a call under which a server gets the key that is the same for each attempt."""
+_MAX_PROGRESS_TEXT: Final = 500
 
 ClientGetter = Callable[[ToolContext[Any], str], Awaitable[McpClient]]
 """Returns the client of a server, given by its name, for the run of a call."""
@@ -34,6 +35,14 @@ def is_offered(server: McpServer, tool: str) -> bool:
     """Return True if the owner of a server lets the model see a tool, by the server's own name for it."""
     included = not server.include or any(fnmatchcase(tool, each) for each in server.include)
     return included and not any(fnmatchcase(tool, each) for each in server.exclude)
+
+
+def build_target(server: str, tool: str) -> str:
+    """Return what permission rules call a tool: `server.tool`. A dot in the name of a server is written `%2E`.
+
+    So a rule for the server `a` is none for the server `a.b`, and no two tools have the same target.
+    """
+    return f"{server.replace('.', '%2E')}.{tool}"
 
 
 def choose_effect(server: McpServer, tool: ListedTool) -> Effect:
@@ -58,13 +67,14 @@ def choose_effect(server: McpServer, tool: ListedTool) -> Effect:
 def build_tool(server: McpServer, listed: ListedTool, get_client: ClientGetter) -> Tool[..., Any]:
     """Make a tool of one that a server lists."""
     effect = choose_effect(server, listed)
-    target = f"{server.name}.{listed.name}"
+    target = build_target(server.name, listed.name)
 
     async def call(arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         client = await get_client(context, server.name)
 
         def report(progress: float, total: float | None, message: str | None) -> None:
-            context.emit({"progress": progress, "total": total, "message": message})
+            text = None if message is None else clean_text(message[:_MAX_PROGRESS_TEXT])
+            context.emit({"progress": progress, "total": total, "message": text})
 
         try:
             result = await client.call_tool(
@@ -137,7 +147,7 @@ def _build_read_tool(
         effect="read",
         permission=server.permission and not server.trust_hints,
         action=ACTION,
-        target=lambda _: f"{server.name}.{name}",
+        target=lambda _: build_target(server.name, name),
         source=f"mcp:{server.name}",
         labels=(UNTRUSTED_LABEL,),
         sends=True,

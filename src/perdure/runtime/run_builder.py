@@ -4,6 +4,7 @@ Precedence, highest first: the overrides of this run, its role, the session's co
 extensions. The same log and the same agent always build the same run, so an interrupted run continues as it began.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
 
 _NO_TOOLS = Toolbox()
+logger = logging.getLogger("perdure")
 _SHARED_SPEC = "_shared_run_spec"
 """Where an agent keeps the settings that its runs share."""
 _OVERRIDES_OF_OPTIONS = frozenset({"deps", "engine", "settings"})
@@ -154,6 +156,8 @@ def _build_spec(
         toolbox = _restore_added_tools(agent, toolbox, state, place.run_id)
     if previous_agent is not None:
         toolbox = _add_handback_tool(previous_agent, agent, toolbox)
+    if agent.has_late_tools:
+        _warn_of_missing_tools(agent, toolbox, limits)
     asked = _plan_output(agent, toolbox, model, overrides, configured)
     upkeep = _collect_from_extensions(agent, "between_turns")
     return RunSpec(
@@ -174,6 +178,7 @@ def _build_spec(
         tool_selectors=_list_tool_selectors(agent),
         budgets=ledgers,
         spare_tools=agent.spare_toolbox if agent.spare_tools else _NO_TOOLS,
+        has_late_tools=agent.has_late_tools,
         tool_caller=_call_tools,
         around_turn=_build_turn_wrapper(agent),
     )
@@ -344,6 +349,13 @@ def _get_own_tools(agent: AgentSpec[Any]) -> Toolbox:
     """Return the agent's tools, with those of its extensions that are known by now."""
     late = agent.list_late_tools() if agent.has_late_tools else ()
     return agent.toolbox.with_tools(_wrap_tools(agent, late)) if late else agent.toolbox
+
+
+def _warn_of_missing_tools(agent: AgentSpec[Any], toolbox: Toolbox, limits: Limits) -> None:
+    """Warn of allowed tools that are not there: their server may be down, and offer them later."""
+    missing = [each for each in limits.allowed_tools or () if each not in toolbox and each not in agent.spare_toolbox]
+    if missing:
+        logger.warning("allowed_tools has tools that are not there at the moment: %s", ", ".join(missing))
 
 
 def _has_hidden_parts(skills: "Skills", loaded: Iterable[str]) -> bool:
