@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from perdure.stores.postgres.store import LEASE_SECONDS as DEFAULT_LEASE_SECONDS
 from tests.faults.children import Place
 from tests.faults.outside import OutsideTrial
 from tests.faults.outside_contention import ContentionTrial
@@ -85,10 +84,10 @@ def signals(places: Iterator[tuple[str, Place]], seed: str, most: int, bug: str 
 
 
 def cancels(places: Iterator[tuple[str, Place]], seed: str, most: int) -> Iterator[ContentionTrial]:
-    """The same of cancels. No process is stopped, so leases are as long as usual: short ones end on a busy machine."""
+    """The same of cancels. No process is stopped here, so leases can be longer: short ones end on a busy machine."""
     for number in itertools.count():
         folder, place = next(places)
-        patient = msgspec.structs.replace(place, lease_seconds=DEFAULT_LEASE_SECONDS)
+        patient = msgspec.structs.replace(place, lease_seconds=5 * LEASE_SECONDS)
         yield ContentionTrial(folder, patient, f"{seed} {number}", most)
 
 

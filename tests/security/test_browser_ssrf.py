@@ -17,6 +17,7 @@ READ_AS_PUBLIC = {"8.0.0.1", "172.14.0.1"}
 PROGRAM = "tests.security.browser_attack_program"
 
 
+@pytest.mark.faults
 @pytest.mark.timeout(330)
 def test_no_page_reaches_what_is_not_public_through_the_browser(tmp_path):
     mode = "closed_long" if os.environ.get("PERDURE_SEARCH") == "long" else "closed"
