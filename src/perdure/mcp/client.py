@@ -15,6 +15,7 @@ from perdure.core.clock import SYSTEM_CLOCK
 from perdure.core.error import ConfigError, NotStarted, PerdureError, ToolError
 from perdure.core.store import run_to_completion
 
+from .line_process import LineProcess
 from .listed_tool import ListedTool, ToolListing, clean_text, read_listing
 from .message_limits import MAX_ITEMS, MAX_TOOLS, FloodMeter, collect_pages
 from .request_record import CONNECTION_CLOSED, RequestRecord
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from mcp import Client
 
     from .connection import ElicitationAnswerer, McpConnection
-    from .stdio_streams import LineProcess
 
 T = TypeVar("T")
 
