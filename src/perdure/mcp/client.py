@@ -97,7 +97,7 @@ class McpClient:
         self.listed_version = -1
         """The `list_version` of the last listing."""
         self.list_version = 0
-        """Grows whenever the server says that its tools have changed, or was connected to again."""
+        """Grows whenever the server reports that its tools have changed, or was connected to again."""
 
     @property
     def is_connected(self) -> bool:
@@ -131,7 +131,7 @@ class McpClient:
         """Call a tool by the server's own name, and return its result.
 
         Raises `McpError` for an error that the server reports, `NotStarted` if the call was certainly not made, and
-        `FateUnknown` if nobody can know. A read is made again once after a lost connection. With `expected`, it
+        `FateUnknown` if it cannot be known. A read is made again once after a lost connection. With `expected`, it
         is refused if the server now lists the tool differently.
         """
         time_limit = CallTimeLimit(self.server)

@@ -20,7 +20,7 @@ logger = logging.getLogger("perdure")
 
 
 class LineProcess(Protocol):
-    """Protocol of a running program that is spoken to in lines."""
+    """Protocol of a running program that reads and writes lines."""
 
     @property
     def error_text(self) -> str:
@@ -145,7 +145,7 @@ class LineWriteStream:
 async def open_stdio_streams(
     start: Callable[[], Awaitable[LineProcess]], on_end: Callable[[str], None], flood: FloodMeter
 ) -> AsyncGenerator[tuple[LineReadStream, LineWriteStream]]:
-    """Start a server program, and speak to it until the block ends; then it is ended."""
+    """Start a server program, and exchange messages with it until the block ends; then it is ended."""
     process = await start()
     try:
         yield LineReadStream(process, flood, on_end), LineWriteStream(process)
