@@ -30,8 +30,8 @@ class RequestRecord(Struct):
     problem: str = ""
     """Why there is no answer."""
     has_arrived: bool = False
-    """True if a message of this request may have reached the server, and was not refused: nothing that happens to a later
-    one, such as the next round of a call, takes that back.
+    """True if a message of this request may have reached the server, and was not refused: the fate of a later
+    one, such as the next round of a call, does not change that.
     """
 
     def note_answer(self, status: int, content_type: str) -> None:
