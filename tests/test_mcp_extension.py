@@ -365,7 +365,7 @@ async def test_programs_and_catalogues_of_tools_have_those_of_servers():
     assert (results(outcome)[0].text, results(outcome)[0].labels) == ("echo b", ("untrusted",))
 
 
-async def test_a_resume_without_the_server_or_with_another_tool_makes_no_call(tmp_path):
+async def test_a_resume_without_the_server_makes_no_call(tmp_path):
     def agent(behaviour, *replies):
         server = scripted(behaviour, tmp_path, effects={"act": "read"})
         servers = McpServers(server, pins=tmp_path / "pins.json")

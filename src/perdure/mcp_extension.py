@@ -147,14 +147,14 @@ class McpServers:
             self._tried[name] = SYSTEM_CLOCK.monotonic()
 
     def _retry_later(self, name: str) -> None:
-        """Try to reach a server again that could not be, in a task of its own: no turn waits for it."""
+        """Try to reach a server again that could not be, in a separate task: no turn waits for it."""
         is_due = SYSTEM_CLOCK.monotonic() - self._tried.get(name, 0.0) >= RETRY_SECONDS
         if name in self.problems and is_due and name not in self._retries:
             self._retries[name] = task = asyncio.create_task(self._refresh(name), name="perdure-mcp-retry")
             task.add_done_callback(lambda _: self._retries.pop(name, None))
 
     async def add_new_tools(self, run: Run) -> None:
-        """Offer the run tools that have come since it began: after a change, a reconnect, or for its own headers."""
+        """Offer the run tools that are new since it began: after a change, a reconnect, or for its own headers."""
         if not self._users:  # a replay, which opens nothing
             return
         found: list[Tool[..., Any]] = []

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from perdure.core.clock import SYSTEM_CLOCK
 from perdure.core.error import ConfigError, NotStarted, PerdureError, ToolError
+from perdure.core.misspelt_options import LazyHintsClass
 from perdure.core.store import run_to_completion
 
-from .line_process import LineProcess
 from .listed_tool import ListedTool, ToolListing, clean_text, read_listing
 from .message_limits import MAX_ITEMS, MAX_TOOLS, FloodMeter, collect_pages
 from .request_record import CONNECTION_CLOSED, RequestRecord
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mcp import Client
 
     from .connection import ElicitationAnswerer, McpConnection
+    from .stdio_streams import LineProcess
 
 T = TypeVar("T")
 
@@ -62,7 +63,7 @@ class NoConnection(NotStarted):
     """No connection to a server could be made, so the request was not sent."""
 
 
-class ServerLinks(Struct, frozen=True, eq=False):
+class ServerLinks(Struct, frozen=True, eq=False, metaclass=LazyHintsClass):
     """Functions that a client gets from outside: one that starts programs, and one that returns stored logins."""
 
     start_process: "Callable[[McpServer], Awaitable[LineProcess]]"
@@ -97,7 +98,7 @@ class McpClient:
         self.listed_version = -1
         """The `list_version` of the last listing."""
         self.list_version = 0
-        """Grows whenever the server says that its tools have changed, or was connected to again."""
+        """Grows whenever the server reports that its tools have changed, or was connected to again."""
 
     @property
     def is_connected(self) -> bool:
@@ -131,7 +132,7 @@ class McpClient:
         """Call a tool by the server's own name, and return its result.
 
         Raises `McpError` for an error that the server reports, `NotStarted` if the call was certainly not made, and
-        `FateUnknown` if nobody can know. A read is made again once after a lost connection. With `expected`, it
+        `FateUnknown` if it cannot be known. A read is made again once after a lost connection. With `expected`, it
         is refused if the server now lists the tool differently.
         """
         time_limit = CallTimeLimit(self.server)
@@ -281,8 +282,7 @@ class McpClient:
     def _classify(self, error: Any, record: RequestRecord, connection: "McpConnection") -> ToolError:
         """Return the error for what the SDK raised: an answer of the server, or a request whose fate is unknown."""
         if record.was_refused:
-            problem = "it wants a login (HTTP status 401), as with perdure mcp login; the request was not carried out"
-            return McpError(self._say(problem))
+            return McpError(self._say("it wants a login (HTTP status 401); the request was not carried out"))
         is_lost = error.code == CONNECTION_CLOSED and (record.status or error.message == _CLOSED_MESSAGE)
         is_own_code = error.code == CONNECTION_CLOSED and not is_lost
         # servers use the code of a lost connection for their own errors

@@ -1,7 +1,7 @@
 """The HTTP client of MCP connections: bodies of limited size, no proxies or redirects, and the fate of each request.
 
 The SDK passes each message on in the context of the task that sent it. That context has a `RequestRecord`, in which the
-transport notes what came of the request: without it, an HTTP error could not be told from the server's own answer.
+transport notes the fate of the request: without it, an HTTP error would look like the server's own answer.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -28,7 +28,7 @@ current_record: ContextVar[RequestRecord | None] = ContextVar("perdure_mcp_reque
 
 
 class _MessageHead(msgspec.Struct):
-    """The fields of a message that tell a request from others."""
+    """The fields of a message by which a request is recognized."""
 
     method: str | None = None
     id: int | str | None = None
@@ -64,7 +64,7 @@ class LimitedStream(httpx2.AsyncByteStream):
 
 
 class RecordingTransport(httpx2.AsyncBaseTransport):
-    """An HTTP transport that limits bodies, and notes in the current `RequestRecord` what came of each request.
+    """An HTTP transport that limits bodies, and notes in the current `RequestRecord` the fate of each request.
 
     A request that cannot be made is answered with status 502, so that it fails alone: an exception would end the
     connection with all other requests.
@@ -97,7 +97,7 @@ class RecordingTransport(httpx2.AsyncBaseTransport):
         return self._report(await self._limit_response(request, response, record), record)
 
     def _report(self, response: httpx2.Response, record: RequestRecord | None) -> httpx2.Response:
-        """Report a failed request, where the answers to all of them come on another stream."""
+        """Report a failed request, where all answers arrive on another stream."""
         if self._on_failed_post is not None and record is not None and response.status_code >= _HTTP_ERROR:
             self._on_failed_post(record.describe())
         return response
@@ -142,7 +142,7 @@ async def _read_head(stream: LimitedStream) -> bytes:
 
 
 def _is_rpc_request(request: httpx2.Request) -> bool:
-    """Return True for a message that wants an answer: not for a notification, or our own answer to a question."""
+    """Return True for a message that needs an answer: not for a notification, or our own answer to a question."""
     try:
         message = _read_message(request.content)
     except (httpx2.RequestNotRead, msgspec.MsgspecError):

@@ -30,8 +30,8 @@ class RequestRecord(Struct):
     problem: str = ""
     """Why there is no answer."""
     has_arrived: bool = False
-    """True if a message of this request may have reached the server, and was not refused: nothing that comes of a later
-    one, such as the next round of a call, takes that back.
+    """True if a message of this request may have reached the server, and was not refused: the fate of a later
+    one, such as the next round of a call, does not change that.
     """
 
     def note_answer(self, status: int, content_type: str) -> None:
@@ -49,7 +49,7 @@ class RequestRecord(Struct):
 
     @property
     def was_refused(self) -> bool:
-        """True if the server wants a login: by its definition, status 401 means that the request was not applied."""
+        """True if the server requires a login: by its definition, status 401 means that the request was not applied."""
         return self.status == _UNAUTHORIZED and not self.has_arrived
 
     @property
@@ -68,7 +68,7 @@ class RequestRecord(Struct):
         return self.has_rpc_error
 
     def describe(self) -> str:
-        """Return what came of the request, in words."""
+        """Return the fate of the request as text."""
         return self.problem or (f"HTTP status {self.status}" if self.status else "the connection was lost")
 
     def describe_failure(self) -> str:

@@ -8,16 +8,36 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from .line_process import LineProcess
 from .message_limits import MAX_GARBAGE_LINES, FloodMeter
 
 logger = logging.getLogger("perdure")
+
+
+class LineProcess(Protocol):
+    """Protocol of a running program that reads and writes lines."""
+
+    @property
+    def error_text(self) -> str:
+        """The end of what the program has written to its standard error."""
+        ...
+
+    async def read_line(self) -> bytes:
+        """Return the next line, empty at the end. Raises `ValueError` for one that is too long."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Write data. Raises `ConnectionError` when the program is gone."""
+        ...
+
+    async def close(self) -> None:
+        """End the program and all that it started."""
+        ...
 
 
 class LineReadStream:
@@ -125,7 +145,7 @@ class LineWriteStream:
 async def open_stdio_streams(
     start: Callable[[], Awaitable[LineProcess]], on_end: Callable[[str], None], flood: FloodMeter
 ) -> AsyncGenerator[tuple[LineReadStream, LineWriteStream]]:
-    """Start a server program, and speak to it until the block ends; then it is ended."""
+    """Start a server program, and exchange messages with it until the block ends; then it is ended."""
     process = await start()
     try:
         yield LineReadStream(process, flood, on_end), LineWriteStream(process)

@@ -46,9 +46,9 @@ def build_target(server: str, tool: str) -> str:
 
 
 def choose_effect(server: McpServer, tool: ListedTool) -> Effect:
-    """Return the effect of a tool: the owner's word, or what the server says if its hints are trusted.
+    """Return the effect of a tool: as the owner sets it, or by its hints if its hints are trusted.
 
-    A hint that contradicts the owner's word makes the tool stricter.
+    A hint that contradicts the owner makes the tool stricter.
     """
     says_read = tool.get_hint("readOnlyHint") is True and tool.get_hint("destructiveHint") is not True
     says_write = tool.get_hint("readOnlyHint") is False or tool.get_hint("destructiveHint") is True
