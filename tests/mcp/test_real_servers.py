@@ -70,6 +70,19 @@ async def cancel_crash_and_reconnect(client, crash, restart=None):
     assert text_of(await client.call_tool("echo", {"message": "back"}, is_read=True)) == "Echo: back"
 
 
+async def cancel_crash_and_call_again(client, program, tool, arguments):
+    """Cancel a call that was sent, crash the server, and call once more; return the text of the last result."""
+    connection = await client._connect()
+    cancelled = asyncio.ensure_future(client.call_tool(tool, arguments, is_read=True))
+    await wait_until(lambda: connection.is_busy or cancelled.done())
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    before = text_of(await client.call_tool(tool, arguments, is_read=True))
+    assert before
+    os.kill(find_server_process(program), signal.SIGKILL)
+    return text_of(await client.call_tool(tool, arguments, is_read=True))
+
+
 @of_npm
 async def test_everything_over_pipes():
     servers = await connect_and_list(everything())
@@ -158,6 +171,9 @@ async def test_filesystem(tmp_path):
         assert text_of(await client.call_tool("read_text_file", {"path": str(tmp_path / "a.txt")})) == "content"
         outside = await client.call_tool("read_text_file", {"path": "/etc/passwd"})
         assert outside.is_error
+        arguments = {"path": str(tmp_path / "a.txt")}
+        again = await cancel_crash_and_call_again(client, "mcp-server-filesystem", "read_text_file", arguments)
+        assert again == "content"
     finally:
         await servers.__aexit__()
 
@@ -178,14 +194,14 @@ async def test_git_time_and_fetch_speak_the_stateless_protocol(tmp_path):
         assert {"git__git_log", "time__get_current_time", "fetch__fetch"} <= offered.keys()
         assert offered["git__git_log"].effect == "read"
         assert offered["git__git_commit"].effect == "at_most_once"
-        log = await servers.pool.get_client("git").call_tool("git_log", {"repo_path": str(tmp_path)}, is_read=True)
-        assert "first" in text_of(log)
         clock = servers.pool.get_client("time")
-        assert "UTC" in text_of(await clock.call_tool("get_current_time", {"timezone": "UTC"}))
-        os.kill(find_server_process("mcp-server-time"), signal.SIGKILL)
-        assert "UTC" in text_of(await clock.call_tool("get_current_time", {"timezone": "UTC"}, is_read=True))
-        refused = await servers.pool.get_client("fetch").call_tool("fetch", {"url": "http://127.0.0.1:1/"})
-        assert refused.is_error
+        for name, tool, arguments, expected in (
+            ("git", "git_log", {"repo_path": str(tmp_path)}, "first"),
+            ("time", "get_current_time", {"timezone": "UTC"}, "UTC"),
+            ("fetch", "fetch", {"url": "http://127.0.0.1:1/"}, "Refused to fetch"),
+        ):
+            client = servers.pool.get_client(name)
+            assert expected in await cancel_crash_and_call_again(client, f"mcp-server-{name}", tool, arguments), name
         connection = await clock._connect()
         assert (await connection.wait_until_ready()).protocol_version == "2026-07-28"
     finally:
