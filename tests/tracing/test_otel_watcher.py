@@ -25,7 +25,7 @@ from perdure.tracing.otel_attributes import PROVIDERS, SCHEMA_URLS
 from perdure.tracing.trace import Trace
 from tests.tracing.sample_traces import Script, coding_session
 
-pytestmark = pytest.mark.packages("opentelemetry")
+pytestmark = pytest.mark.packages("opentelemetry.exporter")  # the API alone comes with other packages
 TEXTS = ("The test of the parser fails", "pytest -q", "1 failed", "9f3c2ab", "429", "503", "outside of the project")
 
 

@@ -33,7 +33,7 @@ def test_a_hostile_name_is_quoted_and_a_heading_is_one_row():
 def test_a_long_result_shows_its_beginning_and_its_end(count, hidden):
     text = "".join([f"{number}\n" for number in range(count)])
     card = build_card(1, ToolResult("c", "run", (Text(text),)), "{}", 0.0)
-    head, tail, left_out = card.fold()
+    head, tail, left_out = card.fold_rows()
     assert left_out == hidden
     assert len(head) + len(tail) + left_out == count
     assert not hidden or (head[0], tail[-1]) == ("0", str(count - 1))
@@ -42,4 +42,4 @@ def test_a_long_result_shows_its_beginning_and_its_end(count, hidden):
 def test_a_diff_shows_its_beginning():
     diff = "".join([f"+{number}\n" for number in range(40)])
     card = build_card(1, ToolResult("c", "edit", (Text("edited"),)), "{}", 0.0, diff)
-    assert (card.is_diff, [len(part) for part in card.fold()[:2]], card.fold()[2]) == (True, [16, 0], 24)
+    assert (card.is_diff, [len(part) for part in card.fold_rows()[:2]], card.fold_rows()[2]) == (True, [16, 0], 24)

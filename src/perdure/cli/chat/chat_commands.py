@@ -281,7 +281,7 @@ class ChatCommands:
 
     async def _do_show(self, given: str) -> None:
         number = int(given) if given.isascii() and given.isdecimal() else None
-        if (given and number is None) or not self._program.view.unfold(number):
+        if (given and number is None) or not self._program.view.unfold_card(number):
             raise UsageError("there is no such tool result; /show shows the last one, /show N the one of that number")
 
     async def _do_copy(self, _: str) -> None:

@@ -242,7 +242,7 @@ class ChatProgram:
         await self.conversation.cancel()
 
     def _unfold(self) -> None:
-        if not self.view.unfold():
+        if not self.view.unfold_card():
             self.screen.note("there is no tool call to show yet")
 
     # -- the status line -----------------------------------------------------------------------------------------------

@@ -205,14 +205,14 @@ class ChatEventView:
     def _add_card(self, card: ToolCard) -> None:
         self.card_count += 1
         self.cards = [*self.cards[-MAX_CARDS + 1 :], card]
-        head, tail, hidden = card.fold()
+        head, tail, hidden = card.fold_rows()
         between = [f"{BODY_INDENT}… {hidden} more lines; /show {card.number} shows all"] if hidden else []
         rows = [card.format_heading(self._window.columns), *self._render_lines(card, head), *between]
         rows += self._render_lines(card, tail)
         self._window.print_rows(rows if self._after_card else ["", *rows])
         self._after_card = True
 
-    def unfold(self, number: int | None = None) -> bool:
+    def unfold_card(self, number: int | None = None) -> bool:
         """Print a card in full: that of this number, or the last one; return False if there is none."""
         found = [each for each in self.cards if number in {None, each.number}]
         if not found:

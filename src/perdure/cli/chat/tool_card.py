@@ -41,7 +41,7 @@ class ToolCard(NamedTuple):
         """Return the heading as one row."""
         return cut_row(f"{MARK}{to_one_line(self.heading)}", columns)
 
-    def fold(self) -> tuple[Sequence[str], Sequence[str], int]:
+    def fold_rows(self) -> tuple[Sequence[str], Sequence[str], int]:
         """Return the lines at the beginning and at the end that are shown, and the number of those between them."""
         limit = FOLDED_DIFF if self.is_diff else FOLDED_HEAD + FOLDED_TAIL
         if len(self.lines) <= limit + 1:
