@@ -29,7 +29,7 @@ from .browser_backend import (
 )
 from .file_backend import FileWriteBackend, call_backend_method, check_backend, refuse_early
 from .html_text import remove_shapeless
-from .web_tools import check_web_backend, cut_text
+from .web_tools import check_web_backend, cut_text, refuse_url_early
 
 PAGE_BYTES: Final = 24 * 1024
 """The size of the text of a page that a call returns; the rest is read with `browser_snapshot(offset=…)`."""
@@ -124,7 +124,7 @@ def _build_page_tools(browser: BrowserBackend, labels: Sequence[str]) -> list[To
         is_closed = await browser.close_session(context.full_session_id)
         return "The browser is closed." if is_closed else "The browser was not open."
 
-    visiting = before(browser_navigate, _refuse_url_early(browser))
+    visiting = before(browser_navigate, refuse_url_early(browser.check_url, "visited"))
     return [visiting, browser_snapshot, browser_scroll, browser_back, browser_close]
 
 
@@ -266,22 +266,6 @@ def _refuse_ref_early(browser: BrowserBackend) -> Callable[[Any, dict[str, Any]]
         if not isinstance(ref, str) or browser.find_element(ref) is not None:
             return None
         return Skip(_describe_unknown_ref(ref))
-
-    return check
-
-
-def _refuse_url_early(browser: BrowserBackend) -> Callable[[Any, dict[str, Any]], Skip | None]:
-    """Return a `prepare` hook that rejects URLs which are never visited, before a person is asked."""
-
-    def check(_call: Any, arguments: dict[str, Any]) -> Skip | None:
-        url = arguments.get("url")
-        if not isinstance(url, str):
-            return None  # the validation says what is wrong with it
-        try:
-            browser.check_url(UrlTarget.of(url))
-        except (ValueError, NetError, ToolError) as error:
-            return Skip(f"{url[:500]!r} cannot be visited: {error}")
-        return None
 
     return check
 

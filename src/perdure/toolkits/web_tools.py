@@ -75,7 +75,7 @@ def web_fetch_tool(web: WebFetchBackend) -> Tool[..., Any]:
             text, summary=f"(fetched {page.url}: {page.status})", is_error=page.status >= _FIRST_ERROR_STATUS
         )
 
-    return before(web_fetch, _refuse_early(web))
+    return before(web_fetch, refuse_url_early(web.check_url, "fetched"))
 
 
 def web_search_tool(search: WebSearchBackend) -> Tool[..., Any]:
@@ -177,17 +177,19 @@ def _choose_redirects(context: ToolContext[Any]) -> Callable[[UrlTarget, UrlTarg
     return follow
 
 
-def _refuse_early(web: WebFetchBackend) -> Callable[[Any, dict[str, Any]], Skip | None]:
-    """Return a `prepare` hook that rejects URLs which are never fetched, before a person is asked."""
+def refuse_url_early(
+    check_url: Callable[[UrlTarget], object], verb: str
+) -> Callable[[Any, dict[str, Any]], Skip | None]:
+    """Return a `prepare` hook that rejects URLs which a backend never takes, before a person is asked."""
 
     def check(_call: Any, arguments: dict[str, Any]) -> Skip | None:
         url = arguments.get("url")
         if not isinstance(url, str):
             return None  # the validation says what is wrong with it
         try:
-            web.check_url(UrlTarget.of(url))
+            check_url(UrlTarget.of(url))
         except (ValueError, NetError, ToolError) as error:
-            return Skip(f"{url[:500]!r} cannot be fetched: {error}")
+            return Skip(f"{url[:500]!r} cannot be {verb}: {error}")
         return None
 
     return check
