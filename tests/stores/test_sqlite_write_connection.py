@@ -1,11 +1,14 @@
 """The connection that writes: when its write-ahead log is moved into the database, and whom it waits for then."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import apsw
 import pytest
 
-from perdure.stores.sqlite import write_connection
+from perdure.core.error import StoreError
+from perdure.stores.sqlite import database_file, write_connection
 from perdure.stores.sqlite.write_connection import CHECKPOINT_PAGES, WriteConnection
 from tests.stores.material import another_connection
 
@@ -82,12 +85,56 @@ def test_a_log_that_somebody_reads_is_left_for_later_and_nothing_is_lost(access,
         assert reader.execute("SELECT count(*) FROM words").get == 2
     assert "could not be moved into the database yet" in caplog.text
     assert access.is_open
+    assert access.connection.asked == [1000, 0]  # and whoever cannot wait finds it so
+
+
+def test_erased_data_leaves_the_log_also_while_another_process_empties_it(access, path, monkeypatch):
+    """SQLite calls no busy handler for the lock of a checkpoint, so two deletes at once met each other."""
+    with another_connection(path) as reader, another_connection(path) as other, ThreadPoolExecutor(1) as thread:
+        reader.execute("BEGIN; SELECT count(*) FROM words")
+        assert other.execute("SELECT count(*) FROM words").get == 1  # it would not look for a log before
+        access.connection.execute("INSERT INTO words VALUES ('two')")
+        holds, may_go_on = threading.Event(), threading.Event()
+
+        def wait_for_readers(_: int) -> bool:
+            holds.set()
+            return may_go_on.wait(60)
+
+        def let_go(_: float) -> None:
+            reader.close()
+            may_go_on.set()
+            emptied.result(60)
+
+        other.set_busy_handler(wait_for_readers)
+        emptied = thread.submit(other.wal_checkpoint, mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        assert holds.wait(60)
+        monkeypatch.setattr("time.sleep", let_go)
+        try:
+            with access.use_with_timeout() as connection:
+                access.erase_wal(connection)
+        finally:
+            let_go(0)
+    assert size_of_log(path) == 0
+
+
+def test_erased_data_that_somebody_reads_for_too_long_is_told_of(access, path, monkeypatch):
+    monkeypatch.setattr(database_file, "BUSY_SECONDS", 0)
+    access.connection.set_busy_timeout(0)
+    with another_connection(path) as reader:
+        reader.execute("BEGIN; SELECT count(*) FROM words")
+        with pytest.raises(StoreError, match=r"another process kept reading: call vacuum\(\)"):
+            access.erase_wal(access.connection)
 
 
 class Impatient(Waits):
     """Waits for nobody, so that the test need not."""
 
+    def __init__(self, connection: Any) -> None:
+        super().__init__(connection)
+        self.asked: list[int] = []
+
     def set_busy_timeout(self, milliseconds: int) -> None:
+        self.asked.append(milliseconds)
         super().set_busy_timeout(min(milliseconds, 0))
 
 

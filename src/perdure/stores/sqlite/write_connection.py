@@ -24,6 +24,7 @@ from .database_file import (
     file_identity,
     open_to_write,
     open_wal_file,
+    retry_while_busy,
     run_in_transaction,
     sync_wal,
     to_store_error,
@@ -131,13 +132,16 @@ class WriteConnection:
         except apsw.Error as error:
             self.to_store_error(error)
             _log.warning("the log of %r could not be moved into the database yet: %s", self.path, error)
-        else:
+        if self._connection is connection:  # it is closed after a disk error
             connection.set_busy_timeout(0)
 
     def erase_wal(self, connection: Connection) -> None:
-        """Empty SQLite's write-ahead log into the database file, so that no deleted data is left in the log."""
+        """Empty SQLite's write-ahead log into the database file, so that no deleted data is left in the log.
+
+        SQLite waits for readers, but not for another process that empties the log at this moment.
+        """
         try:
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            retry_while_busy(lambda: connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
         except apsw.BusyError as error:
             raise StoreError(
                 f"what was taken out of the store {self.path!r} is still on the disk, though nobody finds it there, "
