@@ -6,7 +6,7 @@ import time
 import pytest
 
 from perdure.core import fault_injection as faults
-from perdure.core.error import Conflict, Fenced, SessionExists, StoreError
+from perdure.core.error import Conflict, Fenced, SessionBusy, SessionExists, StoreError
 from perdure.core.event import Custom, Entry, MessageAdded
 from perdure.core.message import user
 from perdure.core.store import Post
@@ -170,6 +170,40 @@ async def test_leases_that_cannot_be_given_back_end_by_themselves(postgres, line
         await store.release(lease)
     await store.aclose()
     assert "1 leases were not given back, and end by themselves" in caplog.text
+
+
+async def test_a_lease_that_could_not_be_given_back_is_taken_again_by_its_own_process_alone(postgres, line, store_of):
+    store, other = store_of(postgres.address(port=line.port)), store_of()
+    lease = await store.acquire("s")
+    limit_patience(store, 0.2)
+    line.is_dead = True
+    with pytest.raises(StoreError, match=r"could not be used"):
+        await store.release(lease)
+    limit_patience(store, 30)
+    line.is_dead = False
+    line.cut()
+    with pytest.raises(SessionBusy):
+        await other.acquire("s")
+    again = await store.acquire("s")
+    assert again.fence > lease.fence
+    await store.append(again, entries(1), sync=True)
+    with pytest.raises(SessionBusy):  # what it has now was not left behind
+        await store.acquire("s")
+
+
+async def test_a_lease_whose_answer_was_lost_for_good_is_taken_again_by_its_own_process(postgres, line, store_of):
+    store, other = store_of(postgres.address(port=line.port)), store_of()
+    await store.list()
+    limit_patience(store, 0.3)
+    line.lose_answers = 10_000
+    with pytest.raises(StoreError, match=r"could not be used"):
+        await store.acquire("s")
+    limit_patience(store, 30)
+    line.lose_answers = 0
+    with pytest.raises(SessionBusy):
+        await other.acquire("s")
+    await store.release(await store.acquire("s"))
+    await other.release(await other.acquire("s"))
 
 
 async def test_connections_that_are_terminated_lose_nothing(postgres, tenant, store_of):

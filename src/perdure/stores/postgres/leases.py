@@ -30,6 +30,9 @@ FROM unnest($2::text[], $3::bigint[], $4::text[]) AS held(id, fence, holder)
 WHERE session.tenant = $1 AND session.id = held.id AND session.fence = held.fence AND session.holder = held.holder
 RETURNING session.id, session.fence, set_config('synchronous_commit', 'off', true)"""
 
+_MAX_UNRELEASED: Final = 16
+"""Of one session, so many are remembered: before the newest of more attempts than that, the oldest have expired."""
+
 _log = logging.getLogger("perdure.stores")
 
 
@@ -91,6 +94,7 @@ class LeaseRenewer:
         self._clock = clock
         self._lock = threading.Lock()
         self._held: dict[Lease, ActiveLease] = {}
+        self._unreleased: dict[str, list[str]] = {}
         self._end_of_thread: threading.Event | None = None
 
     def add(self, held: ActiveLease) -> None:
@@ -115,6 +119,20 @@ class LeaseRenewer:
                 self._end_of_thread.set()
                 self._end_of_thread = None
         return held
+
+    def add_unreleased(self, session_id: str, grip: str) -> None:
+        """Record a lease that this process does not use, and that may still be in the database: a statement failed."""
+        with self._lock:
+            self._unreleased[session_id] = [*self._unreleased.get(session_id, ()), grip][-_MAX_UNRELEASED:]
+
+    def find_unreleased(self, session_id: str) -> Sequence[str]:
+        """Return the leases on a session that this process may take over at once, since it left them behind itself."""
+        return self._unreleased.get(session_id, ())
+
+    def forget_unreleased(self, session_id: str) -> None:
+        """Forget what this process left behind on a session, once it has acquired a new lease."""
+        with self._lock:
+            self._unreleased.pop(session_id, None)
 
     def get_valid(self, lease: Lease) -> ActiveLease:
         """Return the state of a lease. Raises `Fenced` if it is lost, or could not be renewed in time."""

@@ -101,14 +101,29 @@ class PostgresOperations:
         """Acquire the lease of a session, created if new. Raises `SessionBusy` if a process runs it, unless
         `take_over` is set.
         """
-        held = await self.run(partial(self._try_acquire, session_id, grip, take_over=take_over))
+        try:
+            held = await self.run(partial(self._try_acquire, session_id, grip, take_over=take_over))
+        except SessionBusy:
+            raise
+        except StoreError:  # its answer may be lost
+            self.leases.add_unreleased(session_id, grip)
+            raise
+        self.leases.forget_unreleased(session_id)
         self.leases.add(held)
         return held
 
     async def release(self, held: Sequence[ActiveLease]) -> None:
-        """Release leases. A failure is retried only briefly, since leases expire by themselves."""
-        if held:
+        """Release leases. A failure is retried only briefly, since leases expire by themselves, and this process may
+        take them again before.
+        """
+        if not held:
+            return
+        try:
             await self.run(partial(self.statements.release, held=held), patience=min(self._patience, self._lease / 3))
+        except StoreError:
+            for each in held:
+                self.leases.add_unreleased(each.lease.session_id, each.grip)
+            raise
 
     async def holds(self, lease: Lease) -> bool:
         """Return True if a lease of this process is still valid, by its own clock and by the database."""
@@ -188,7 +203,7 @@ class PostgresOperations:
     async def _try_acquire(
         self, session_id: str, grip: str, connection: AsyncConnection, *, take_over: bool
     ) -> ActiveLease:
-        dead: list[str] = []
+        dead = [*self.leases.find_unreleased(session_id)]
         for _ in range(_TRIES):
             sent_at = self._clock.monotonic()
             taken = await self.statements.acquire(
