@@ -645,6 +645,7 @@ TABLE: dict[str, Sequence[Bad] | Never] = {
             "MiddlewareFailed",
             "ModelError",
             "NotStarted",
+            "EffectUnknown",
             "LimitExceeded",
             "OutOfBudget",
             "ProviderDown",

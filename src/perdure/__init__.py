@@ -46,6 +46,7 @@ _NAMES_BY_MODULE = {
         "ConfigError",
         "Conflict",
         "ContextOverflow",
+        "EffectUnknown",
         "EmptyReply",
         "Fenced",
         "InvalidOutput",

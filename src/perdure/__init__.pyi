@@ -28,6 +28,7 @@ from .core.error import ConfigError as ConfigError
 from .core.error import Conflict as Conflict
 from .core.error import ContentRefused as ContentRefused
 from .core.error import ContextOverflow as ContextOverflow
+from .core.error import EffectUnknown as EffectUnknown
 from .core.error import EmptyReply as EmptyReply
 from .core.error import Fenced as Fenced
 from .core.error import InvalidOutput as InvalidOutput

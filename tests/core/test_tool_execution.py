@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Limits, NotStarted, ToolContext, ToolError, tool
+from perdure import Agent, EffectUnknown, Limits, NotStarted, ToolContext, ToolError, tool
 from perdure.core.clock import SYSTEM_CLOCK
 from perdure.core.event import ErrorRaised, ToolFinished, ToolStarted
 from perdure.core.fanout import Fanout
@@ -21,7 +21,7 @@ from perdure.core.store import Log
 from perdure.core.tool import Tool
 from perdure.core.tool_execution import PreparedCall, run_call
 from perdure.core.toolbox import Toolbox
-from perdure.core.unsuccessful_results import describe_error
+from perdure.core.unsuccessful_results import READ_IS_REPEATABLE, describe_error
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
 from tests.doubles import SECONDS, Held, deaf_tool, log_of, of, rounds
@@ -448,6 +448,23 @@ async def test_a_tool_that_may_not_run_twice_is_not_tried_again(effect):
 
 async def test_a_tool_that_is_sure_that_nothing_happened_is_tried_again_whatever_its_effect():
     assert await tried(Flaky(NotStarted("busy"), retries=1)) == (2, Status.OK, [0.1])
+
+
+@pytest.mark.parametrize(
+    ("effect", "advice"),
+    [("at_most_once", "It may or may not have taken effect: check before repeating."), ("read", READ_IS_REPEATABLE)],
+)
+async def test_a_tool_that_cannot_know_what_happened_has_an_unknown_result(effect, advice, caplog):
+    flaky = Flaky(EffectUnknown("The answer of the bank was lost."), effect=effect)
+    result = await result_of(flaky.tool)
+    assert (result.status, result.text) == (Status.UNKNOWN, f"The answer of the bank was lost. {advice}")
+    assert not caplog.records  # it is said on purpose
+
+
+async def test_an_effect_that_nobody_knows_of_is_not_tried_again_unless_the_tool_may_run_twice():
+    lost = EffectUnknown("the answer was lost")
+    assert await tried(Flaky(lost, retries=3)) == (1, Status.UNKNOWN, [])
+    assert await tried(Flaky(lost, retries=3, effect="idempotent")) == (2, Status.OK, [0.1])
 
 
 async def test_retries_are_off_by_default():

@@ -23,6 +23,7 @@ PerdureError
 ├ MiddlewareFailed       a middleware raised an error of its own
 ├ ToolError              raised by a tool; its text goes back to the model
 │ ├ NotStarted             raised by a tool that is sure that nothing has happened yet
+│ ├ EffectUnknown          raised by a tool that cannot know if something has happened
 │ └ NotAnswered            a question of a tool was not answered
 └ StoreError             the log could not be written or read
   ├ Conflict               the log has grown since it was read
@@ -211,6 +212,13 @@ class NotStarted(ToolError):
     """Error for a tool to raise if it is certain that the call had no effect, so that it may be tried again."""
 
     retryable = True
+
+
+class EffectUnknown(ToolError):
+    """Error for a tool to raise if nobody can know whether the call had its effect: its result is *unknown*.
+
+    Such as for a request that was sent, and whose answer was lost.
+    """
 
 
 class NotAnswered(ToolError):

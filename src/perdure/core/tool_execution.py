@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from . import argument_checks
 from .argument_parsing import FrozenArguments, arguments_hash, encode_canonical_arguments
-from .error import NotStarted, ToolError
+from .error import EffectUnknown, NotStarted, ToolError
 from .event import ToolStarted
 from .jsonable import replace_surrogates, to_jsonable, to_text
 from .message import (
@@ -396,4 +396,7 @@ def to_result_parts(value: Any) -> tuple[ResultPart, ...]:
 def _build_failure(run: "Run", prepared: PreparedCall, error: BaseException) -> ToolResult:
     if not isinstance(error, ToolError):
         run.report_error(error, f"tool {prepared.tool.name!r}")
+    if isinstance(error, EffectUnknown):
+        text = f"{describe_error(error).rstrip('.')}."
+        return build_uncertain_result(prepared.call, Status.UNKNOWN, text, prepared.tool.effect)
     return build_error_result(prepared.call, describe_error(error))

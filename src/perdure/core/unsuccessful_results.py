@@ -39,7 +39,7 @@ def build_uncertain_result(call: ToolCall, status: Status, text: str, effect: st
     Of the effects, `read` alone can be repeated by the model: a new call of an `idempotent` tool has another key.
     """
     advice = READ_IS_REPEATABLE if effect == "read" else MAY_HAVE_HAPPENED
-    return ToolResult(call.call_id, call.name, (Text(f"{text} {advice}"),), status)
+    return ToolResult(call.call_id, call.name, (Text(replace_surrogates(f"{text} {advice}")),), status)
 
 
 def build_interrupted_result(call: ToolCall, effect: str = "") -> ToolResult:

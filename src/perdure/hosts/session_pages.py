@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from perdure.core.error import ToolError
-from perdure.core.unsuccessful_results import MAY_HAVE_HAPPENED
+from perdure.core.error import EffectUnknown, ToolError
 from perdure.core.url_target import UrlTarget
 from perdure.net.egress_proxy import EgressProxy
 from perdure.net.error import EgressDenied
@@ -310,14 +309,14 @@ class SessionPages:
 
     @contextlib.asynccontextmanager
     async def _use_element(self, ref: str) -> AsyncGenerator["ElementHandle", None]:
-        """Give an element for a step. An error in the step says that it may have been done."""
+        """Give an element for a step. An error in the step is an `EffectUnknown`: it may have been done."""
         async with self._translate_errors():
             handle = await self._get_handle(ref)
         try:
             async with self._translate_errors():
                 yield handle
         except ToolError as error:
-            raise ToolError(f"{str(error).rstrip('.')}. {MAY_HAVE_HAPPENED}") from None
+            raise EffectUnknown(str(error)) from None
 
     async def _visit(self, page: "Page", url: str) -> "Response | None":
         """Visit a URL. A page that does not react is closed, so that the next visit begins with a new one."""
