@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,8 @@ pytest.importorskip("mcp")
 
 from tests.mcp.http_server import reach, serve_http  # noqa: E402 - after the check
 from tests.mcp.servers import connect, read_lines, scripted, wait_until  # noqa: E402
+
+ASKING = Path(__file__).with_name("mcp") / "asking_server.py"
 
 ECHO = call("s__echo", text="a")
 ACT = call("s__act", text="a")
@@ -260,6 +263,34 @@ async def test_a_question_is_answered_by_another_process_and_the_run_resumed(tmp
     outcome = await agent("done").session("x").resume()
     assert outcome.status == "done"
     assert results(outcome)[0].text == '{"action": "accept", "content": {"color": "blue"}}'
+
+
+async def test_a_server_of_the_stateless_protocol_asks_by_its_result_and_is_called_again_with_the_answer(tmp_path):
+    server = McpServer(name="s", command=sys.executable, args=(str(ASKING), str(tmp_path)), permission=False)
+    servers = McpServers(server)
+    agent = Agent(ScriptedModel(call("s__paint"), "done"), extensions=[servers.extension], answer_timeout_seconds=600)
+    async with agent:
+        session = agent.session("x")
+        running = asyncio.ensure_future(session.run("go"))
+        async with asyncio.timeout(60):
+            while not (views := await session.display.slots()):  # noqa: ASYNC110 - another process would do the same
+                await asyncio.sleep(0.01)
+        connection = await servers.pool.get_client("s")._connect()
+        assert (await connection.wait_until_ready()).protocol_version == "2026-07-28"
+        assert views[0].input["question"] == "The MCP server 's' asks: Which color?"
+        assert read_lines(tmp_path, "effects") == []
+        await session.display.resolve(views[0].slot_id, {"color": "red"})
+        outcome = await running
+    assert results(outcome)[0].text == "painted red"
+    assert read_lines(tmp_path, "effects") == ["red"]
+
+
+async def test_a_question_of_the_stateless_protocol_that_cannot_be_asked_has_no_effect(tmp_path):
+    server = McpServer(name="s", command=sys.executable, args=(str(ASKING), str(tmp_path)), permission=False)
+    model = ScriptedModel(call("s__paint"), "done")
+    outcome = await Agent(model, extensions=[mcp(server)], interactive=False).run("go")
+    assert results(outcome)[0].is_error
+    assert read_lines(tmp_path, "effects") == []
 
 
 async def test_a_question_that_cannot_be_asked_is_cancelled_or_declined():
