@@ -33,13 +33,16 @@ class RecordedStore(SqliteStore):
         member = super().__getattribute__(name)
         if name.startswith("_") or not inspect.iscoroutinefunction(member):
             return member
-        code = sys._getframe(1).f_code
-        if not Path(code.co_filename).name.startswith("store_contract"):
+        frame = sys._getframe(1)
+        while frame.f_code.co_name.startswith("<") and frame.f_back is not None:  # a comprehension of Python 3.11
+            frame = frame.f_back
+        check = frame.f_code
+        if not Path(check.co_filename).name.startswith("store_contract"):
             return member
 
         def call(*arguments: Any, **options: Any) -> Any:
             given = [*map(describe, arguments), *[f"{key}={describe(value)}" for key, value in options.items()]]
-            self.calls.add(f"{code.co_name}: {name}({', '.join(given)})")
+            self.calls.add(f"{check.co_name}: {name}({', '.join(given)})")
             return member(*arguments, **options)
 
         return call
