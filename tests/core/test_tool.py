@@ -701,10 +701,11 @@ def test_a_tool_is_made_of_a_method_that_needs_no_instance():
     def add(a: int, b: int) -> int:
         return a + b
 
-    assert tool(staticmethod(add)).name == "add"  # type: ignore[call-overload]
+    assert tool(staticmethod(add)).name == "add"
 
 
 async def test_a_function_of_a_module_is_made_a_tool_of_a_worker_process():
+    assert isolated_tools.add.function is not None
     made = tool(isolate=True, effect="read")(isolated_tools.add.function)
     outcome = await asyncio.wait_for(Agent(ScriptedModel(call("add", a=2, b=3), "Done."), tools=[made]).run("Go."), 50)
     assert [each.text for message in outcome.messages for each in message.tool_results] == ["5"]

@@ -1062,15 +1062,19 @@ async def until_posted(session: Session[Any]) -> None:
             await rounds()
 
 
-@pytest.mark.parametrize("price", [None, Price(input_usd=1e6, output_usd=1e6)])
-async def test_what_a_background_agent_has_used_counts_when_its_end_is_told(price):
+@pytest.mark.parametrize(
+    ("price", "cost"),
+    [(None, 15), (Price(input_usd=0.0, output_usd=0.0), 15), (Price(input_usd=1e6, output_usd=1e6), 45)],
+    ids=["unknown", "free", "known"],
+)
+async def test_what_a_background_agent_has_used_counts_when_its_end_is_told(price, cost):
     scout = Agent(ScriptedModel(call("act", what="x"), "Done.", price=price), name="scout", tools=[act_tool([])])
     model = ScriptedModel(in_background(), "Given.", "Told.", price=Price(input_usd=1e6, output_usd=1e6))
     session = Agent(model, extensions=[delegation([scout])]).session("s")
     assert (await session.run("Go")).usage.total_tokens == 30
     outcome = await woken(session)
     assert outcome.usage.total_tokens == 45
-    assert outcome.cost_usd == pytest.approx(15 if price is None else 45)
+    assert outcome.cost_usd == pytest.approx(cost)
 
 
 async def test_a_call_that_is_made_again_finds_the_task_that_it_gave():
