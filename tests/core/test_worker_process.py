@@ -205,7 +205,7 @@ def test_a_tool_that_no_worker_could_find_is_refused_where_it_is_written():
 def test_a_function_without_a_place_of_its_own_is_refused(module, name, receiver):
     function = SimpleNamespace(__module__=module, __qualname__=name)
     with pytest.raises(ConfigError, match="only functions at the top level of a module"):
-        locate_isolated_function(function, None, receiver)  # type: ignore[arg-type]
+        locate_isolated_function(function, None, receiver)
 
 
 def test_a_function_is_found_by_its_module_and_name():
