@@ -53,7 +53,7 @@ others: env ## the tests on each other installed Python from 3.11 on
 .PHONY: faults
 faults: env ## the long searches for faults
 	@echo "faults: the tests marked 'faults' and the property-based ones, in their longest form"
-	@PERDURE_SEARCH=long $(BIN)/python -m pytest -m "faults or hypothesis" --timeout=0 -o faulthandler_timeout=0
+	@PERDURE_SEARCH=long $(BIN)/python -m pytest -m "faults or hypothesis" --timeout=0
 
 .PHONY: mutants
 mutants: env ## change the source a little, many times, and see whether the tests notice: make mutants OF="stores" COUNT=60 SEED=7

@@ -117,7 +117,7 @@ def jobs() -> dict[str, Job]:
     """Return every job by its name: those that take longest first, and among these those that wait most."""
     named = [path for name in FOLDERS for path in folders(name)]
     coverage = str(BIN / "coverage")
-    counted = pytest(*COUNTED, marks="not budget and not hypothesis")
+    counted = pytest("-p", "scripts.uncounted_collection", *COUNTED, marks="not budget and not hypothesis")
     properties = [file for file in files_with("hypothesis", named) if is_counted(file)]
     return {
         "faults": Job([pytest(*folders("faults"))]),

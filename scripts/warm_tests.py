@@ -169,7 +169,7 @@ class Progress:
 def list_options(test_seconds: float) -> list[str]:
     """Return the options of pytest for every run: nothing is captured or remembered, and the first failure ends it."""
     quiet = ["-q", "-x", "-s", "-p", "no:cacheprovider", "--tb=no", "-m", MARKS, *LOADED_EARLY]
-    return [*quiet, f"--timeout={test_seconds:.0f}", "--timeout-method=thread", "-o", "faulthandler_timeout=0"]
+    return [*quiet, f"--timeout={test_seconds:.0f}", "--timeout-method=thread"]
 
 
 class CollectedTests:

@@ -9,10 +9,10 @@ import pytest
 
 from tests.seeds import SEED
 
-pytest_plugins = ["pytester", "tests.always_resume", "tests.needs", "tests.stores.postgres_server"]
+pytest_plugins = ["pytester", "tests.always_resume", "tests.hang_watch", "tests.needs", "tests.stores.postgres_server"]
 
 # A slow machine is no counterexample. Hypothesis would repeat itself under CI, and look at one path for ever.
-EXAMPLES = 1_000 if os.environ.get("PERDURE_SEARCH") == "long" else 50
+EXAMPLES = 1_000 if os.environ.get("PERDURE_SEARCH") == "long" else 30
 hypothesis.settings.register_profile(
     "perdure", deadline=None, max_examples=EXAMPLES, derandomize=False, print_blob=True
 )
@@ -30,7 +30,8 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
-    """Let hypothesis draw from the same seed as all other searches."""
+    """Let hypothesis draw from the same seed as all other searches; leave garbage until the tests are collected."""
+    gc.disable()
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = SEED
 
@@ -39,6 +40,7 @@ def pytest_collection_finish():
     """Leave what was collected out of every later collection of garbage: it is large, and lasts as long as the run."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_report_header():

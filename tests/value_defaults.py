@@ -21,7 +21,7 @@ from perdure.models.provider_catalog import PROVIDERS
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 NUMBER = re.compile(
-    r"^([A-Z][A-Z0-9_]*)(?:: [^=]+)? = ([-+*() 0-9._]*[0-9][-+*() 0-9._e]*|True|False)(?:  #.*)?$", re.MULTILINE
+    r"^(_?[A-Z][A-Z0-9_]*)(?:: [^=]+)? = ([-+*(){}, 0-9._]*[0-9][-+*(){}, 0-9._e]*|True|False)(?:  #.*)?$", re.MULTILINE
 )
 TABLE = Path(__file__).with_suffix(".txt")
 MODULES = (
@@ -56,7 +56,7 @@ def list_defaults() -> list[str]:
 
 
 def list_numbers() -> list[str]:
-    """Return a row for each public constant of a module that is a number."""
+    """Return a row for each constant of a module that is a number, or some numbers."""
     return [
         f"{'.'.join(path.relative_to(SOURCE).with_suffix('').parts)}.{name} = {value}"
         for path in sorted(SOURCE.rglob("*.py"))

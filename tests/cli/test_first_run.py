@@ -52,6 +52,8 @@ def small_window(monkeypatch):
 
 
 MORE_PROMPTS = [
+    ("2+2", "calculate", "2+2 is 4"),
+    ("Read nope.txt", "read_text", "there is no such file"),
     ("Was ist 12 * 12?", "calculate", "12 * 12 is 144"),
     ("1/0", "calculate", "it divides by zero"),
     ("fix the bug in app.py", "read_text", "(the first 600 of"),
@@ -68,10 +70,8 @@ ONLY_LONG = pytest.mark.skipif(
 @pytest.mark.parametrize(
     ("prompt", "tool", "answer"),
     [
-        ("2+2", "calculate", "2+2 is 4"),
         ("What time is it in Tokyo?", "now", "JST"),
         ("summarize README.md", "read_text", "It lists free berths."),
-        ("Read nope.txt", "read_text", "there is no such file"),
         ("Write a file hello.txt that says hello", "write_text", "permission denied"),
         ("Write a haiku about the sea", "", ""),
         ("?", "", ""),

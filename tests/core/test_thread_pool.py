@@ -19,7 +19,7 @@ from perdure.core.error import ConfigError
 from perdure.core.thread_pool import THREAD_POOL, ThreadPool
 from perdure.testing import ScriptedModel, call, calls
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 """Seconds after which something that should happen at once has not happened."""
 
 

@@ -24,6 +24,7 @@ from perdure.core.tool import Tool, ToolContext, ToolOutput, tool, tool_from_sch
 from perdure.core.toolbox import Toolbox
 from perdure.runtime.agent import Agent
 from perdure.testing import Recorder, ScriptedModel, call
+from tests.core import isolated_tools
 
 NO_CONTEXT: ToolContext[Any] = ToolContext(cast("Any", None), "c", "t")
 """What a tool is given that asks for no context."""
@@ -691,3 +692,20 @@ def test_the_source_of_a_tool_in_the_program_that_is_run_is_that_of_an_import(
 
     act.__module__, act.__qualname__ = module, "act"
     assert tool(act).source == f"{source}:act"
+
+
+# -- tools that are made while the program runs ------------------------------------------------------------------------
+
+
+def test_a_tool_is_made_of_a_method_that_needs_no_instance():
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    assert tool(staticmethod(add)).name == "add"
+
+
+async def test_a_function_of_a_module_is_made_a_tool_of_a_worker_process():
+    assert isolated_tools.add.function is not None
+    made = tool(isolate=True, effect="read")(isolated_tools.add.function)
+    outcome = await asyncio.wait_for(Agent(ScriptedModel(call("add", a=2, b=3), "Done."), tools=[made]).run("Go."), 50)
+    assert [each.text for message in outcome.messages for each in message.tool_results] == ["5"]

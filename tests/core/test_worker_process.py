@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -194,6 +195,21 @@ def test_a_tool_that_no_worker_could_find_is_refused_where_it_is_written():
     with pytest.raises(ConfigError, match="only functions marked @tool"):
         tool_from_schema("x", "y", {"type": "object"}, len, isolate=True)
     assert ToolContext is not None
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "receiver"),
+    [("m", "f", "self"), (None, "f", None), (7, "f", None), ("m", "", None), ("m", "f.<locals>.g", None)],
+    ids=["method", "no module", "a module without a name", "no name", "local"],
+)
+def test_a_function_without_a_place_of_its_own_is_refused(module, name, receiver):
+    function = SimpleNamespace(__module__=module, __qualname__=name)
+    with pytest.raises(ConfigError, match="only functions at the top level of a module"):
+        locate_isolated_function(function, None, receiver)
+
+
+def test_a_function_is_found_by_its_module_and_name():
+    assert locate_isolated_function(use, None, None) == (use.__module__, "use")
 
 
 def test_a_system_without_process_groups_cannot_isolate(monkeypatch):

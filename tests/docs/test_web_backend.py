@@ -5,10 +5,6 @@ import contextlib
 import json
 import signal
 import socket
-import subprocess
-import sys
-import time
-import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -18,6 +14,7 @@ import aiohttp
 import pytest
 
 from perdure.core.clock import new_id
+from tests.docs.backend_process import WARM, serve
 from tests.docs.pages import ROOT, blocks_of
 from tests.doubles import SECONDS
 
@@ -29,20 +26,15 @@ class Server:
     """The backend of the page, in a process of its own."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        self.address = f"http://127.0.0.1:{port}"
-        options = ("--port", str(port), "--log-level", "warning", "--timeout-graceful-shutdown", "1", *options)
-        command = [sys.executable, "-m", "uvicorn", "backend:app", *options]
         self.errors = folder / "errors.txt"
         """What the server writes to stderr."""
-        with self.errors.open("wb") as errors:
-            self.process = subprocess.Popen(command, cwd=folder, stderr=errors)
-        until = time.monotonic() + SECONDS
-        while not self._is_up():
-            assert self.process.poll() is None, "the server has ended"
-            assert time.monotonic() < until, "the server does not answer"
-            time.sleep(0.05)  # nobody tells when it is up
+        with socket.create_server(("127.0.0.1", 0)) as listening:  # so that no other process can have the port
+            self.address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            options = ("--timeout-graceful-shutdown", "1", *options)
+            self.process = WARM.Process(target=serve, args=(folder, self.errors, listening, options))
+            self.process.start()
+            with urllib.request.urlopen(f"{self.address}/openapi.json", timeout=SECONDS):
+                pass  # it answers
 
     def __enter__(self) -> Self:
         return self
@@ -50,22 +42,16 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self.kill()
 
-    def _is_up(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.address}/openapi.json", timeout=SECONDS):
-                return True
-        except urllib.error.URLError:
-            return False
-
     def kill(self) -> None:
         """End the process as a crash does."""
         self.process.kill()
-        self.process.wait(SECONDS)
+        self.process.join(SECONDS)
 
-    def stop(self) -> int:
+    def stop(self) -> int | None:
         """Ask the process to end, and return its exit code."""
         self.process.terminate()
-        return self.process.wait(SECONDS)
+        self.process.join(SECONDS)
+        return self.process.exitcode
 
 
 class Client:

@@ -28,7 +28,7 @@ from tests.seeds import SEED
 
 MOST_PASSINGS = 6
 """A point is armed for one of its first passings."""
-MORE_ROUNDS = 3
+MORE_ROUNDS = 9
 """So often all points are tried once more when one of them was not passed."""
 MOST_LINES = 45
 """A process is killed after it has told up to so many lines."""
@@ -85,26 +85,23 @@ def of_clerks(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[ClerkT
         yield ClerkTrial(*next(places), f"{seed} {number}", kills)
 
 
-LONGER = 25
-"""So many times as many kills are asked for in the longest form."""
-
-
-def for_each_store(**counts: int) -> pytest.MarkDecorator:
-    """How many there have to be in the short form."""
+def for_each_store(**counts: tuple[int, int]) -> pytest.MarkDecorator:
+    """How many there have to be in the short form, and in the longest."""
     marks = {"postgres": [pytest.mark.needs("postgres")]}
     cases = [
-        pytest.param(kind, count, id=f"{kind}-{count}", marks=marks.get(kind, ())) for kind, count in counts.items()
+        pytest.param(kind, short, long, id=f"{kind}-{short}", marks=marks.get(kind, ()))
+        for kind, (short, long) in counts.items()
     ]
-    return pytest.mark.parametrize(("kind", "count"), cases)
+    return pytest.mark.parametrize(("kind", "count", "long_count"), cases)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(0)
-@for_each_store(sqlite=60, file=30, postgres=30)
-def test_after_a_kill_at_a_fault_point_another_process_goes_on(search, places, kind, count):
+@for_each_store(sqlite=(32, 1_500), file=(28, 1_400), postgres=(28, 1_400))
+def test_after_a_kill_at_a_fault_point_another_process_goes_on(search, places, kind, count, long_count):
     trials = at_points(places(kind), f"points {kind}")
-    enough = max(count, 4 * len(faults.list_fault_points()))  # so that there is one for each
-    tally = search(f"kill -9 at fault points, {kind}", trials, enough, long_count=LONGER * enough)
+    enough = max(count, 2 * len(faults.list_fault_points()))  # so that there is one for each
+    tally = search(f"kill -9 at fault points, {kind}", trials, enough, long_count=max(long_count, 50 * enough))
     seen = set(tally.seen)
     for _ in range(MORE_ROUNDS):  # a seed may draw no conversation that passes a rare point in time
         if not set(faults.list_fault_points()) <= seen:
@@ -114,26 +111,25 @@ def test_after_a_kill_at_a_fault_point_another_process_goes_on(search, places, k
 
 @pytest.mark.faults
 @pytest.mark.timeout(0)
-@for_each_store(sqlite=60, file=40, postgres=20)
-def test_after_several_kills_another_process_goes_on(search, places, kind, count):
-    long_count = 3_750 if kind == "sqlite" else LONGER * count
+@for_each_store(sqlite=(24, 3_750), file=(16, 1_000), postgres=(12, 500))
+def test_after_several_kills_another_process_goes_on(search, places, kind, count, long_count):
     search(f"kill -9 several times, {kind}", several(places(kind), f"several {kind}"), count, long_count=long_count)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(0)
-@for_each_store(sqlite=30, file=15, postgres=10)
-def test_after_kills_at_any_time_another_process_goes_on(search, places, kind, count):
+@for_each_store(sqlite=(14, 750), file=(8, 375), postgres=(6, 250))
+def test_after_kills_at_any_time_another_process_goes_on(search, places, kind, count, long_count):
     trials = at_any_time(places(kind), f"any time {kind}")
-    search(f"kill -9 at any time, {kind}", trials, count, long_count=LONGER * count)
+    search(f"kill -9 at any time, {kind}", trials, count, long_count=long_count)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(0)
-@for_each_store(sqlite=40, file=20, postgres=12)
-def test_no_kill_leaves_a_fork_a_redaction_a_deletion_or_a_post_half_done(search, places, kind, count):
+@for_each_store(sqlite=(16, 1_000), file=(10, 500), postgres=(6, 300))
+def test_no_kill_leaves_a_fork_a_redaction_a_deletion_or_a_post_half_done(search, places, kind, count, long_count):
     trials = of_clerks(places(kind), f"clerks {kind}")
-    search(f"kill -9 while keeping house, {kind}", trials, count, long_count=LONGER * count)
+    search(f"kill -9 while keeping house, {kind}", trials, count, long_count=long_count)
 
 
 def test_a_conversation_that_nobody_kills_comes_to_its_end(workshop, places):

@@ -25,8 +25,8 @@ from tests.mcp.http_server import reach, serve_http  # noqa: E402 - after the ch
 from tests.mcp.servers import count_descriptors, is_alive, read_lines, scripted, wait_until  # noqa: E402
 
 LONG = os.environ.get("PERDURE_SEARCH") == "long"
-CALLS = 400 if LONG else 40
-CYCLES = 1_000 if LONG else 50
+CALLS = 400 if LONG else 20
+CYCLES = 1_000 if LONG else 25
 
 PIPE_BEHAVIOURS = {
     "kind": 0, "dies_before_answer": 0, "dies_once": 0, "hangs": 0.05, "garbage": 0, "wrong_id": 0.05, "double": 0,

@@ -108,7 +108,7 @@ def come_back(cut: Cut) -> list[str]:
 @pytest.mark.faults
 async def test_what_was_acknowledged_survives_a_power_cut_at_any_moment(sqlite, long, report):
     made = number = 0
-    while made < (3000 if long else 300):
+    while made < (3000 if long else 150):
         trial = Trial(sqlite, f"work {number}")
         await trial.work()
         assert trial.wrong == []
@@ -119,7 +119,7 @@ async def test_what_was_acknowledged_survives_a_power_cut_at_any_moment(sqlite, 
 @pytest.mark.faults
 async def test_a_conversation_goes_on_after_power_cuts_and_no_effect_happens_twice(sqlite, long, report):
     made = number = 0
-    while made < (2000 if long else 200):
+    while made < (2000 if long else 100):
         trial = Trial(sqlite, f"talk {number}")
         await trial.talk()
         assert trial.wrong == []
@@ -130,7 +130,7 @@ async def test_a_conversation_goes_on_after_power_cuts_and_no_effect_happens_twi
 @pytest.mark.faults
 async def test_sessions_in_files_survive_power_cuts_too(files, long, report):
     made = number = 0
-    while made < (1000 if long else 100):
+    while made < (1000 if long else 60):
         trial = Trial(files, f"files {number}")
         await trial.work()
         await trial.talk()

@@ -28,26 +28,26 @@ def races(places: Iterator[tuple[str, Place]], seed: str, *, take_over: bool = F
 @pytest.mark.faults
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize(
-    ("kind", "count"),
+    ("kind", "count", "long_count"),
     [
-        pytest.param("sqlite", 60, id="sqlite-60"),
-        pytest.param("file", 60, id="file-60"),
-        pytest.param("postgres", 30, id="postgres-30", marks=pytest.mark.needs("postgres")),
+        pytest.param("sqlite", 30, 600, id="sqlite-30"),
+        pytest.param("file", 30, 600, id="file-30"),
+        pytest.param("postgres", 20, 300, id="postgres-20", marks=pytest.mark.needs("postgres")),
     ],
 )
-def test_of_several_processes_that_want_a_session_one_gets_it(search, places, kind, count):
-    search(f"races, {kind}", races(places(kind), f"race {kind}"), count, long_count=10 * count)
+def test_of_several_processes_that_want_a_session_one_gets_it(search, places, kind, count, long_count):
+    search(f"races, {kind}", races(places(kind), f"race {kind}"), count, long_count=long_count)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize(
-    ("kind", "count"),
+    ("kind", "count", "long_count"),
     [
-        pytest.param("sqlite", 30, id="sqlite-30"),
-        pytest.param("postgres", 30, id="postgres-30", marks=pytest.mark.needs("postgres")),
+        pytest.param("sqlite", 20, 300, id="sqlite-20"),
+        pytest.param("postgres", 20, 300, id="postgres-20", marks=pytest.mark.needs("postgres")),
     ],
 )
-def test_of_several_processes_that_take_a_session_over_one_is_left(search, places, kind, count):
+def test_of_several_processes_that_take_a_session_over_one_is_left(search, places, kind, count, long_count):
     trials = races(places(kind), f"overtaking {kind}", take_over=True)
-    search(f"races to take over, {kind}", trials, count, long_count=10 * count)
+    search(f"races to take over, {kind}", trials, count, long_count=long_count)

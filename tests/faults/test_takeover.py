@@ -32,12 +32,13 @@ def takeovers(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[Takeov
 @pytest.mark.faults
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize(
-    ("kind", "count"),
+    ("kind", "count", "long_count"),
     [
-        pytest.param("sqlite", 40, id="sqlite-40"),
-        pytest.param("postgres", 25, id="postgres-25", marks=pytest.mark.needs("postgres")),
+        pytest.param("sqlite", 20, 960, id="sqlite-20"),
+        pytest.param("postgres", 18, 600, id="postgres-18", marks=pytest.mark.needs("postgres")),
     ],
 )
-def test_a_driver_that_was_paused_and_replaced_is_fenced(search, places, kind, count):
-    tally = search(f"takeovers, {kind}", takeovers(places(kind), f"takeover {kind}"), count, long_count=24 * count)
+def test_a_driver_that_was_paused_and_replaced_is_fenced(search, places, kind, count, long_count):
+    trials = takeovers(places(kind), f"takeover {kind}")
+    tally = search(f"takeovers, {kind}", trials, count, long_count=long_count)
     assert tally.seen["fenced"] > tally.done / 2, "most of them have to be in the middle of a run"

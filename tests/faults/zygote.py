@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 from tests.faults.children import Tell
 
-HUNG_SECONDS = 20.0
+HUNG_SECONDS = 45.0
 """A process that takes longer than this does not end at all."""
 PAUSE_SECONDS = 0.004
 """Between what a process tells and its end lies up to this much, so that the end comes anywhere."""

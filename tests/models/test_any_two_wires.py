@@ -18,7 +18,7 @@ from perdure.models.wire_format import Wire
 from tests.models.authors import WIRES, Author
 from tests.models.histories import PRIVATE, TOOLS, Session, sessions
 
-EXAMPLES = 2_000 if os.environ.get("PERDURE_SEARCH") == "long" else 20
+EXAMPLES = 2_000 if os.environ.get("PERDURE_SEARCH") == "long" else 10
 """For each of the 25 pairs."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch

@@ -19,6 +19,7 @@ from perdure.core.error import (
     ReplyCutOff,
 )
 from perdure.models.provider_errors import classify_error
+from perdure.models.provider_errors.error_parser import parse_error_body
 from tests.wire.recordings import Exchange, recordings
 
 
@@ -401,6 +402,51 @@ def test_any_answer_becomes_an_error_of_ours_of_bounded_length(status, headers, 
     assert str(failed).encode()
     assert "\n" not in str(failed)
     assert failed.retry_after_seconds is None or 0 <= failed.retry_after_seconds <= 86_400
+
+
+def in_arrays(levels):
+    value: object = "Too many lanterns."
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def in_objects(levels):
+    value: object = "Too many lanterns."
+    for _ in range(levels):
+        value = {"error": value}
+    return value
+
+
+def in_exceptions(levels):
+    value: object = {"message": "Too many lanterns."}
+    for _ in range(levels - 1):
+        value = {"LanternException": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("nest", "deepest"),
+    [(in_arrays, 10), (in_objects, 10), (in_exceptions, 10)],
+    ids=["arrays", "objects", "exceptions"],
+)
+def test_a_text_is_found_down_to_the_tenth_level_and_no_deeper(nest, deepest):
+    assert parse_error_body(json.dumps(nest(deepest))).text == "Too many lanterns."
+    assert parse_error_body(json.dumps(nest(deepest + 1))).text != "Too many lanterns."
+
+
+def test_json_in_a_text_is_a_level_of_its_own():
+    def nest(levels):
+        return json.dumps({"message": json.dumps(in_arrays(levels))})
+
+    assert parse_error_body(nest(8)).text == "Too many lanterns."
+    assert parse_error_body(nest(9)).text != "Too many lanterns."
+
+
+@pytest.mark.parametrize(("count", "is_found"), [(297, True), (298, False)])
+def test_so_many_values_are_visited_and_no_more(count, is_found):
+    body = {"errors": [*[{} for _ in range(count)], "Too many lanterns."]}
+    assert (parse_error_body(json.dumps(body)).text == "Too many lanterns.") is is_found
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Search in an SQLite store: what is found, how it is told, and what is no longer found."""
 
+from concurrent.futures import Future
 from hashlib import sha256
 
 import apsw
@@ -7,6 +8,7 @@ import pytest
 
 from perdure.core.error import ConfigError, SessionBusy, StoreError
 from perdure.core.store import SearchableStore
+from perdure.stores.sqlite.log_for_search import IndexedLog
 from perdure.stores.sqlite.search_index import IndexedText, SearchIndex
 from perdure.stores.sqlite.store import SqliteStore
 from tests.seeds import chance
@@ -372,3 +374,21 @@ async def test_an_index_gives_back_its_space_when_most_of_it_is_deleted(store):
     await store.delete("gone")
     assert (await store.size()).search_bytes < before.search_bytes / 2
     assert await found(store, "rain") == [("kept", 1)]
+
+
+async def test_a_log_that_is_read_no_more_has_no_open_connection(tmp_path):
+    path = str(tmp_path / "sessions.db")
+    store = SqliteStore(path)
+    await keep(store, "s", said("one"))
+    await store.aclose()
+    written: Future[None] = Future()
+    written.set_result(None)
+    log = IndexedLog(path, None, lambda *_, **__: written)
+    assert log.count_unindexed() >= 0
+    connection = log._connection
+    assert connection is not None
+    log.close()
+    log.close()  # which does nothing more
+    assert log._connection is None
+    with pytest.raises(apsw.ConnectionClosedError):
+        connection.execute("SELECT 1")

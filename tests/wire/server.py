@@ -28,7 +28,7 @@ End = Literal["whole", "close", "reset", "stall", "garbage", "repeat"]
 """How an answer ends: as it should; the connection closed; the connection reset; nothing more ever comes, and the
 connection stays; a chunk whose size is no number; its last piece again and again, for as long as somebody listens."""
 
-_STOP_SECONDS = 5.0
+_STOP_SECONDS = 30.0
 
 
 class Received(NamedTuple):

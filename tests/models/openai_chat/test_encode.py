@@ -513,5 +513,17 @@ def test_ids_that_some_would_refuse_are_made_shorter_in_the_same_way_each_time()
     assert len(result["tool_call_id"]) <= 40
 
 
+@pytest.mark.parametrize(("length", "is_kept"), [(1, True), (39, True), (40, True), (41, False), (64, False)])
+def test_an_id_of_up_to_forty_characters_is_sent_as_it_is(length, is_kept):
+    own = "c" * length
+    history = [
+        user("Go."),
+        Message("assistant", (ToolCall(own, "look", "{}"),)),
+        tool_message([ToolResult(own, "look", (Text("ok"),))]),
+    ]
+    _, call, result = body_of(Request(messages=history))["messages"]
+    assert (call["tool_calls"][0]["id"] == own, result["tool_call_id"] == own) == (is_kept, is_kept)
+
+
 def test_a_dialect_that_says_nothing_of_templates_has_none() -> None:
     assert ChatDialect(name="plain").template is False

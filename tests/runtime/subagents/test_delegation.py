@@ -1056,21 +1056,39 @@ async def test_a_background_agent_has_what_is_left_to_whoever_gave_the_task(abov
     assert (state.run_ended_event.reason, state.usage.total_tokens) == (reason, spent)
 
 
+@pytest.mark.in_memory("how far the run above has got when a background agent begins")
+@pytest.mark.parametrize(("limit", "spent"), [(44.5, 45), (45.5, 60)])
+async def test_a_run_that_has_cost_nothing_leaves_all_of_its_limit_to_a_background_agent(limit, spent):
+    model = ScriptedModel(in_background(), "Given.", "Told.", price=Price(input_usd=0.0, output_usd=0.0))
+    agent = Agent(model, extensions=[delegation([circling()])], limits=Limits(max_cost_usd=limit))
+    session = agent.session("s")
+    await session.run("Go")
+    await until_posted(session)
+    (child,) = await session.store.list(prefix="s/")
+    state = fold_events(await log_of(session.store, child.session_id))
+    assert state.run_ended_event is not None
+    assert (state.run_ended_event.reason, state.usage.total_tokens) == ("max_cost", spent)
+
+
 async def until_posted(session: Session[Any]) -> None:
     async with asyncio.timeout(SECONDS):
         while not await session.store.posts(session.session_id):
             await rounds()
 
 
-@pytest.mark.parametrize("price", [None, Price(input_usd=1e6, output_usd=1e6)])
-async def test_what_a_background_agent_has_used_counts_when_its_end_is_told(price):
+@pytest.mark.parametrize(
+    ("price", "cost"),
+    [(None, 15), (Price(input_usd=0.0, output_usd=0.0), 15), (Price(input_usd=1e6, output_usd=1e6), 45)],
+    ids=["unknown", "free", "known"],
+)
+async def test_what_a_background_agent_has_used_counts_when_its_end_is_told(price, cost):
     scout = Agent(ScriptedModel(call("act", what="x"), "Done.", price=price), name="scout", tools=[act_tool([])])
     model = ScriptedModel(in_background(), "Given.", "Told.", price=Price(input_usd=1e6, output_usd=1e6))
     session = Agent(model, extensions=[delegation([scout])]).session("s")
     assert (await session.run("Go")).usage.total_tokens == 30
     outcome = await woken(session)
     assert outcome.usage.total_tokens == 45
-    assert outcome.cost_usd == pytest.approx(15 if price is None else 45)
+    assert outcome.cost_usd == pytest.approx(cost)
 
 
 async def test_a_call_that_is_made_again_finds_the_task_that_it_gave():
