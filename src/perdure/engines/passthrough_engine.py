@@ -34,15 +34,17 @@ class PassthroughEngine:
     async def __call__(self, run: Run) -> Outcome[Any]:
         """Perform a run."""
         change_spec(run, toolbox=_keep_answer_tool, tool_selectors=lambda _: (), options=_hide_tool_calls)
+        reply = run.state.last_reply  # after a resume: the last stored reply, if nothing follows it yet
         while True:
             try:
-                reply = run.state.last_reply or await run_turn(run)
+                reply = reply or await run_turn(run)
             except LimitExceeded as stop:
                 return run.outcome("limit", stop.limit)
             if reply.tool_calls:
                 return await handle_tool_calls(run, reply) or run.outcome("stopped", NO_TOOLS_REASON)
             if (outcome := await handle_answer(run, reply)) is not None:
                 return outcome
+            reply = None
 
 
 def _keep_answer_tool(spec: RunSpec) -> Toolbox:

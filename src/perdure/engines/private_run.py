@@ -16,7 +16,6 @@ from perdure.core.error import UsageError
 from perdure.core.event import Event, MessageAdded, RunResumed, RunStarted
 from perdure.core.fold import RunWithInputId, State
 from perdure.core.jsonable import replace_surrogates
-from perdure.core.log_repair import build_repair_events
 from perdure.core.loop import execute, react
 from perdure.core.message import Message, Text
 from perdure.core.outcome import Outcome
@@ -106,7 +105,7 @@ async def _carry_out(run: Run, task: PrivateTask, past: RunWithInputId | None) -
 
 def _build_opening_events(run: Run, task: PrivateTask, child: Run, past: RunWithInputId | None) -> list[Event]:
     """Return the events that begin the private run in the log, or that resume it."""
-    if past is not None:
+    if past is not None and len(child.state.messages) > past.first_message_index:
         return [child.stamp_event(RunResumed())]
     prompt = Message(
         "user",
@@ -115,8 +114,10 @@ def _build_opening_events(run: Run, task: PrivateTask, child: Run, past: RunWith
         sources=(f"agent:{run.agent_name}",),
         labels=tuple(run.state.labels),  # of the conversation, which the private run sees
     )
+    if past is not None:  # its prompt was lost
+        return [child.stamp_event(RunResumed()), child.stamp_event(MessageAdded(prompt))]
     started = RunStarted(run.agent_name, input_id=task.name, private=True)
-    return [*build_repair_events(child.state), child.stamp_event(started), child.stamp_event(MessageAdded(prompt))]
+    return [child.stamp_event(started), child.stamp_event(MessageAdded(prompt))]
 
 
 def change_spec(run: Run, **changes: Any) -> None:
