@@ -62,7 +62,7 @@ def do_task(request: Request) -> Any:
 def work_and_answer(request: Request) -> Any:
     """Call a tool twice, and answer; with a tool that says so if there is one."""
     made = [each for message in request.messages for each in message.tool_results]
-    if len(made) < 2 and request.tools:  # noqa: PLR2004 - two calls
+    if len(made) < 2 and request.tools:
         return call("note", text=f"step {len(made) + 1}")
     if any(each.name == "finish" for each in request.tools):
         return calls(call("note", text="last"), call("finish", result="All is done."))

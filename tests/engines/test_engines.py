@@ -193,7 +193,9 @@ async def test_private_words_are_never_sent_as_part_of_the_conversation(engine: 
     await session.run("Do it")
     before = len(model.requests)
     await session.run("And now?")
-    request = next(each for each in model.requests[before:] if each.messages[-1].text == "And now?" or engine != "react")
+    request = next(
+        each for each in model.requests[before:] if each.messages[-1].text == "And now?" or engine != "react"
+    )
     words = "\n".join(each.text for each in request.messages[: len(request.messages) - 1])
     for private in ("Make a plan", "First I note", "too short", "Review the last", "Do this one task"):
         assert private not in words

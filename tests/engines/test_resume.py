@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Permissions, ask, later
-from perdure.core.event import AnswerReviewed, Entry, Event, MessageAdded, PlanMade, RunStarted, ToolFinished, ToolStarted
+from perdure.core.event import (
+    AnswerReviewed,
+    Entry,
+    Event,
+    MessageAdded,
+    PlanMade,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+)
 from perdure.core.message import Status
 from perdure.testing import call
 from tests.doubles import log_of, of
@@ -41,10 +50,15 @@ async def test_a_run_that_is_resumed_from_anywhere_repeats_no_effect_and_gives_t
         events = await log_of(session.store, "s")
         before = sum(list_begun_effects(entries[:cut]).values())
         assert world.effects.total() + before == sum(list_made_effects(events).values()), cut
-        assert set(list_made_effects(events).values()) == set(list_made_effects([each.event for each in entries]).values())
+        assert set(list_made_effects(events).values()) == set(
+            list_made_effects([each.event for each in entries]).values()
+        )
         for kind in (PlanMade, AnswerReviewed):
             assert of(events, kind) == of([each.event for each in entries], kind)
-        for ids in ([each.call_id for each in of(events, ToolFinished)], [each.run_id for each in of(events, RunStarted)]):
+        for ids in (
+            [each.call_id for each in of(events, ToolFinished)],
+            [each.run_id for each in of(events, RunStarted)],
+        ):
             assert len(ids) == len(set(ids)), cut
 
 
@@ -62,7 +76,9 @@ async def test_a_call_in_a_private_run_waits_for_a_person_and_is_allowed_in_anot
 
     def build(store: Any = "memory:") -> Agent[Any]:
         model = play(answer=ask_for_publication, task=ask_for_publication)
-        return build_agent(engine, world, model=model, store=store, permission=Permissions(ask("publish"), handler=later))
+        return build_agent(
+            engine, world, model=model, store=store, permission=Permissions(ask("publish"), handler=later)
+        )
 
     session = build().session("s")
     outcome = await session.run("Do it")

@@ -106,5 +106,7 @@ def _build_registered(name: str) -> Engine:
     engine = _factories[name]()
     if not callable(engine) or isinstance(engine, type):
         argument_checks.close_coroutine(engine)
-        raise ConfigError(f"the factory of the engine {name!r} returned {engine!r}: it has to return a function of a Run")
+        raise ConfigError(
+            f"the factory of the engine {name!r} returned {engine!r}: it has to return a function of a Run"
+        )
     return engine

@@ -1,4 +1,4 @@
-"""Find JSON in the reply of a model, which may have put words, thoughts or a code fence around it."""
+"""Find JSON in the reply of a model, also between prose or in a code fence."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """Plans: parse the tasks in the reply of a model, and correct mistakes, so that every plan can be carried out."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct
 
@@ -34,11 +34,11 @@ def parse_plan(text: str, max_tasks: int, known_ids: Collection[str] = ()) -> Pa
     except ValueError as error:
         return ParsedPlan(problems=(str(error),))
     if isinstance(found, dict):
-        found = cast("dict[str, Any]", found).get("tasks")
+        found = found.get("tasks")
     if not isinstance(found, list):
         return ParsedPlan(problems=("the JSON is no list of tasks",))
     problems: list[str] = []
-    drafts = _read_tasks(cast("list[Any]", found), problems)
+    drafts = _read_tasks(found, problems)
     if len(drafts) > max_tasks:
         problems.append(f"it has {len(drafts)} tasks, and at most {max_tasks} are allowed")
         drafts = drafts[:max_tasks]
@@ -75,15 +75,14 @@ def _list_dependencies(fields: Mapping[str, Any]) -> list[str]:
         if isinstance(value, (str, int)):
             return [str(value).strip()]
         if isinstance(value, list):
-            items = cast("list[Any]", value)
-            return [str(each).strip()[:MAX_ID_CHARACTERS] for each in items if isinstance(each, (str, int))]
+            return [str(each).strip()[:MAX_ID_CHARACTERS] for each in value if isinstance(each, (str, int))]
     return []
 
 
 def _rename_duplicates(
     tasks: Sequence[PlannedTask], known_ids: Collection[str], problems: list[str]
 ) -> list[PlannedTask]:
-    """Give each task an id of its own; dependencies on a duplicate id mean the first task that has it."""
+    """Rename tasks with a duplicate id; dependencies on such an id mean the first task that has it."""
     taken, unique = set(known_ids), list[PlannedTask]()
     for task in tasks:
         task_id, number = task.id, 1

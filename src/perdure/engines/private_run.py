@@ -41,7 +41,7 @@ class PrivateAnswer(Struct, frozen=True):
         return self.status == "done"
 
 
-class EngineStopped(Exception):  # noqa: N818 - no error: it ends the engine
+class EngineStopped(Exception):
     """Raised in an engine whose run is over because of what happened in a private run: a cancel, a stop condition."""
 
     def __init__(self, outcome: Outcome[Any]) -> None:

@@ -40,7 +40,7 @@ def select_private_tools(parent: Run, handoffs: Iterable[str]) -> Toolbox:
 
 
 def build_private_limits(parent: Run, task: PrivateTask, toolbox: Toolbox) -> Limits:
-    """Return the limits of a private run: turns of its own. Those of the run above, with its timeout, apply besides."""
+    """Return the limits of a private run: its turns. Those of the run above, with its timeout, apply besides."""
     limits, allowed = parent.limits, parent.limits.allowed_tools
     if allowed is not None:
         allowed = tuple([each for each in allowed if each in toolbox or each in parent.spec.spare_tools])

@@ -17,8 +17,8 @@ from .json_in_reply import find_json
 from .private_run import EngineStopped, PrivateAnswer, change_spec, run_privately
 
 REVIEW_PROMPT = (
-    "Review the last answer above as a strict evaluator: is it correct, complete, and what was asked for? Do not answer "
-    "the question yourself. Reply with JSON alone:\n"
+    "Review the last answer above as a strict evaluator: is it correct, complete, and what was asked for? Do not "
+    "answer the question yourself. Reply with JSON alone:\n"
     '{"score": 0 to 10, "issues": ["…"], "suggestion": "how to improve it", "needs_revision": true or false}'
 )
 REVISION_TEXT = (
@@ -51,7 +51,7 @@ def reflect(*, max_reflections: int = 2, acceptance_score: float = 8.0, prompt: 
 
 
 class Review(Struct, frozen=True):
-    """What a reviewer says about an answer."""
+    """The parsed reply of a reviewer."""
 
     assessment: str
     needs_revision: bool | None = None
@@ -122,7 +122,7 @@ class ReflectEngine:
         return AnswerReviewed(review.assessment, needs_revision, review.score)
 
 
-class NotReviewed(Exception):  # noqa: N818 - no error: the answer stands
+class NotReviewed(Exception):
     """Raised if a limit of the run leaves no turn for a review."""
 
 
@@ -184,6 +184,6 @@ def parse_review(text: str) -> Review | None:
 
 def _describe_review(fields: dict[str, Any]) -> str:
     issues = fields.get("issues")
-    lines = [f"- {each}" for each in cast("list[Any]", issues)] if isinstance(issues, list) else []
+    lines = [f"- {each}" for each in issues] if isinstance(issues, list) else []
     suggestion = fields.get("suggestion")
     return "\n".join([*lines, *([suggestion] if isinstance(suggestion, str) and suggestion else [])])

@@ -1,6 +1,6 @@
 """The tasks of a run's plans, and what has become of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ MAX_RESULT_CHARACTERS = 8000
 
 
 class PlacedTask(Struct, frozen=True):
-    """A task with its number in the run, which tells its private run from others."""
+    """A task with its number in the run, which is part of the name of its private run."""
 
     number: int
     task: PlannedTask
@@ -30,15 +30,20 @@ class TaskBoard:
         self.is_cut_short = False
         """True if tasks were not begun because of a limit of the run."""
         self._current: list[PlacedTask] = []
+        self._count = 0
 
-    def add_plan(self, tasks: Iterable[PlannedTask]) -> None:
-        """Add the tasks of another plan. Those of earlier plans that have not begun are given up."""
+    def add_plan(self, tasks: Sequence[PlannedTask]) -> None:
+        """Add the tasks of another plan.
+
+        Those of earlier plans that have not begun are given up, and those that have failed are replaced by tasks of the
+        same id.
+        """
+        for each in tasks:
+            self.answers.pop(each.id, None)  # of a task that has failed: the ids of others are taken
         begun = [each for each in self.tasks if each.task.id in self.answers]
-        self._current = [PlacedTask(number, each) for number, each in enumerate(tasks, self._next_number())]
+        self._current = [PlacedTask(number, each) for number, each in enumerate(tasks, self._count + 1)]
+        self._count += len(tasks)
         self.tasks = [*begun, *self._current]
-
-    def _next_number(self) -> int:
-        return max([each.number for each in self.tasks], default=0) + 1
 
     @property
     def done_ids(self) -> list[str]:
