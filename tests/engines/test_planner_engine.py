@@ -154,7 +154,6 @@ async def test_a_shutdown_in_the_middle_of_a_plan_repeats_no_effect() -> None:
         world, store = World(), MemoryStore()
         async with asyncio.timeout(SECONDS):
             async with Shutdown(signals=()) as shutdown:
-
                 note = build_note_that_leaves(world, shutdown, leaving)
                 first = shutdown.wrap_agent(Agent(play(), tools=[note], engine="planner", store=store))
                 outcome = await first.session("s").run("Do it")

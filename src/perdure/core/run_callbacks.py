@@ -88,6 +88,10 @@ class PrivateTask(Struct, frozen=True, kw_only=True, eq=False):
     """Validate the answer, in order; each accepts it or asks the model to retry."""
 
 
+RECALL_ATTRIBUTE = "recall_private_run"
+"""The attribute of a `between_turns` function that, in a replay, stores the recorded events of a private run: an async
+function of the run and the path of the private run."""
+
 PrivateRunBuilder: TypeAlias = Callable[["Run", PrivateTask], "Run"]
 """Builds the private run of an engine for a task, below the run of the engine."""
 

@@ -18,7 +18,7 @@ from perdure.core.stop_conditions import Step, StopCondition, any_of
 from perdure.core.tool import Tool, tool_from_schema
 from perdure.core.toolbox import Toolbox
 
-from .private_run import change_spec
+from .private_run import ENGINE_ORIGIN, change_spec
 
 FINISH_TOOL = "finish"
 FINISH_DESCRIPTION = "Say that the work is done, with its result. Call this only when nothing is left to do."
@@ -65,7 +65,7 @@ class AutonomousEngine:
             toolbox=self._add_finish_tool,
             options=self._allow_finish_tool,
             stop=self._add_stop_condition,
-            output_validators=[self._ask_to_go_on],
+            output_validators=lambda spec: [*spec.output_validators, self._ask_to_go_on],
         )
         while True:
             outcome = await react(run)
@@ -79,7 +79,9 @@ class AutonomousEngine:
     async def _add_answer(self, run: Run, result: str) -> Message:
         """Add the result to the conversation, as the answer of the model."""
         reply = run.messages[-2]
-        answer = Message("assistant", (Text(result),), provider=reply.provider, model=reply.model)
+        answer = Message(
+            "assistant", (Text(result),), origin=ENGINE_ORIGIN, provider=reply.provider, model=reply.model
+        )
         run.publish(run.stamp_event(TextDelta(result)))
         await run.emit(run.stamp_event(MessageAdded(answer)))
         return answer

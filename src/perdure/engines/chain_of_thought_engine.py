@@ -9,7 +9,7 @@ from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run
 from perdure.core.run_callbacks import PrivateTask
 
-from .private_run import EngineStopped, change_spec, run_privately
+from .private_run import EngineStopped, add_reminder, run_privately
 
 THOUGHT_PROMPT = (
     "Think about the last message step by step before you act on it: what is asked, what is known, what is missing, "
@@ -54,5 +54,5 @@ class ChainOfThoughtEngine:
             if thought.is_new:
                 run.publish(run.stamp_event(ThinkingDelta(thought.text)))
             given = GIVEN_THOUGHT.format(thought=thought.text)
-            change_spec(run, reminders=[lambda _: given])
+            add_reminder(run, lambda _: given)
         return await react(run)

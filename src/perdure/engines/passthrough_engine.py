@@ -1,5 +1,6 @@
 """The `passthrough` engine: one reply of the model, without tools."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -8,6 +9,7 @@ from perdure.core.error import LimitExceeded
 from perdure.core.loop import handle_answer, handle_tool_calls, run_turn
 from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run
+from perdure.core.run_callbacks import ToolSelector
 from perdure.core.run_spec import RunOptions, RunSpec
 from perdure.core.toolbox import Toolbox
 
@@ -33,7 +35,7 @@ class PassthroughEngine:
 
     async def __call__(self, run: Run) -> Outcome[Any]:
         """Perform a run."""
-        change_spec(run, toolbox=_keep_answer_tool, tool_selectors=lambda _: (), options=_hide_tool_calls)
+        change_spec(run, toolbox=_keep_answer_tool, tool_selectors=_select_nothing, options=_hide_tool_calls)
         reply = run.state.last_reply  # after a resume: the last stored reply, if nothing follows it yet
         while True:
             try:
@@ -49,6 +51,10 @@ class PassthroughEngine:
 
 def _keep_answer_tool(spec: RunSpec) -> Toolbox:
     return Toolbox([each for each in spec.toolbox if each.name == spec.answer_tool])
+
+
+def _select_nothing(_spec: RunSpec) -> Sequence[ToolSelector]:
+    return ()
 
 
 def _hide_tool_calls(spec: RunSpec) -> RunOptions[Any]:

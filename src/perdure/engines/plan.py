@@ -30,15 +30,14 @@ def parse_plan(text: str, max_tasks: int, known_ids: Collection[str] = ()) -> Pa
     `problems`.
     """
     try:
-        found = find_json(text)
+        found: Any = find_json(text)
     except ValueError as error:
         return ParsedPlan(problems=(str(error),))
-    if isinstance(found, dict):
-        found = found.get("tasks")
-    if not isinstance(found, list):
+    items: Any = dict[str, Any](found).get("tasks") if isinstance(found, dict) else found
+    if not isinstance(items, list):
         return ParsedPlan(problems=("the JSON is no list of tasks",))
     problems: list[str] = []
-    drafts = _read_tasks(found, problems)
+    drafts = _read_tasks(list[Any](items), problems)
     if len(drafts) > max_tasks:
         problems.append(f"it has {len(drafts)} tasks, and at most {max_tasks} are allowed")
         drafts = drafts[:max_tasks]
@@ -50,7 +49,7 @@ def _read_tasks(items: Sequence[Any], problems: list[str]) -> list[PlannedTask]:
     """Read each item as a task: an object, or its description alone."""
     tasks: list[PlannedTask] = []
     for number, item in enumerate(items, 1):
-        fields: Mapping[str, Any] = item if isinstance(item, dict) else {"description": item}
+        fields = dict[str, Any](item) if isinstance(item, dict) else {"description": item}
         description = _get_text(fields, _DESCRIPTION_KEYS)
         if not description:
             problems.append(f"task {number} has no description")
@@ -71,11 +70,11 @@ def _get_text(fields: Mapping[str, Any], keys: Iterable[str]) -> str:
 
 def _list_dependencies(fields: Mapping[str, Any]) -> list[str]:
     for key in _DEPENDENCY_KEYS:
-        value = fields.get(key)
+        value: Any = fields.get(key)
         if isinstance(value, (str, int)):
             return [str(value).strip()]
         if isinstance(value, list):
-            return [str(each).strip()[:MAX_ID_CHARACTERS] for each in value if isinstance(each, (str, int))]
+            return [str(each).strip()[:MAX_ID_CHARACTERS] for each in list[Any](value) if isinstance(each, (str, int))]
     return []
 
 

@@ -15,7 +15,7 @@ from perdure.core.run_callbacks import OutputValidator, PrivateTask
 from perdure.core.tool import Tool
 
 from .plan import ParsedPlan, parse_plan
-from .private_run import EngineStopped, change_spec, run_privately
+from .private_run import EngineStopped, add_reminder, run_privately
 from .task_board import TaskBoard
 from .task_scheduler import TaskScheduler
 
@@ -89,7 +89,7 @@ class PlannerEngine:
             return stop.outcome
         if board.tasks:
             report = RESULTS_TEXT.format(report=board.describe())
-            change_spec(run, reminders=[lambda _: report])
+            add_reminder(run, lambda _: report)
         outcome = await react(run)
         if outcome.status == "done" and board.is_cut_short:
             return replace(outcome, status="limit", reason="max_turns")

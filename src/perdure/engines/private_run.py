@@ -6,6 +6,7 @@ ended, or resumed where it was. Its turns and tool calls count towards the limit
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -20,10 +21,15 @@ from perdure.core.loop import execute, react
 from perdure.core.message import Message, Text
 from perdure.core.outcome import Outcome
 from perdure.core.run import Run
-from perdure.core.run_callbacks import PrivateTask
+from perdure.core.run_callbacks import RECALL_ATTRIBUTE, PrivateTask, Reminder
+from perdure.core.run_spec import RunSpec
 from perdure.core.unsuccessful_results import RunSuspended
 
 from .private_run_parts import get_private_path
+
+
+ENGINE_ORIGIN = "engine"
+"""Origin of messages that an engine writes."""
 
 
 class PrivateAnswer(Struct, frozen=True):
@@ -56,7 +62,11 @@ async def run_privately(run: Run, task: PrivateTask) -> PrivateAnswer:
     Raises `RunSuspended` if it waits for a person, or this process leaves the run, and `EngineStopped` if the run of
     the engine is over.
     """
-    state = run.state.get_child(get_private_path(run, task.name))
+    path = get_private_path(run, task.name)
+    for step in run.spec.between_turns:
+        if (recall := getattr(step, RECALL_ATTRIBUTE, None)) is not None:
+            await recall(run, path)
+    state = run.state.get_child(path)
     past = state.runs_by_input_id.get(task.name)
     if past is not None and past.run_ended_event is not None:
         return _read_answer(state, past)
@@ -110,7 +120,7 @@ def _build_opening_events(run: Run, task: PrivateTask, child: Run, past: RunWith
     prompt = Message(
         "user",
         (Text(replace_surrogates(task.prompt)),),
-        origin="engine",
+        origin=ENGINE_ORIGIN,
         sources=(f"agent:{run.agent_name}",),
         labels=tuple(run.state.labels),  # of the conversation, which the private run sees
     )
@@ -120,18 +130,15 @@ def _build_opening_events(run: Run, task: PrivateTask, child: Run, past: RunWith
     return [child.stamp_event(started), child.stamp_event(MessageAdded(prompt))]
 
 
-def change_spec(run: Run, **changes: Any) -> None:
+def change_spec(run: Run, **changes: Callable[[RunSpec], Any]) -> None:
     """Change fields of the spec of a run, and of that of every agent that takes the conversation over.
 
-    A list is added to the one that is there. The value of any other field may be a function of the spec.
+    Each change is a function of the spec that returns the new value of the field.
     """
 
     def apply_changes(changed: Run) -> None:
         spec = changed.spec
-        values = {
-            name: [*getattr(spec, name), *value] if isinstance(value, list) else value(spec)
-            for name, value in changes.items()
-        }
+        values = {name: change(spec) for name, change in changes.items()}
         values["between_turns"] = [*spec.between_turns, apply_after_handoff]
         changed.switch_spec(replace(spec, **values))
 
@@ -140,3 +147,8 @@ def change_spec(run: Run, **changes: Any) -> None:
             apply_changes(changed)
 
     apply_changes(run)
+
+
+def add_reminder(run: Run, reminder: Reminder) -> None:
+    """Add a text to the end of each request of a run, which is never stored."""
+    change_spec(run, reminders=lambda spec: [*spec.reminders, reminder])

@@ -14,7 +14,7 @@ from perdure.core.run import Accepted, Engine, Retry, Run
 from perdure.core.run_callbacks import PrivateTask
 
 from .json_in_reply import find_json
-from .private_run import EngineStopped, PrivateAnswer, change_spec, run_privately
+from .private_run import EngineStopped, PrivateAnswer, add_reminder, run_privately
 
 REVIEW_PROMPT = (
     "Review the last answer above as a strict evaluator: is it correct, complete, and what was asked for? Do not "
@@ -71,7 +71,7 @@ class ReflectEngine:
 
     async def __call__(self, run: Run) -> Outcome[Any]:
         """Perform a run."""
-        change_spec(run, reminders=[_build_revision_reminder])
+        add_reminder(run, _build_revision_reminder)
         while True:
             outcome = await react(run)
             if not _is_answered(run, outcome):
@@ -183,7 +183,7 @@ def parse_review(text: str) -> Review | None:
 
 
 def _describe_review(fields: dict[str, Any]) -> str:
-    issues = fields.get("issues")
-    lines = [f"- {each}" for each in issues] if isinstance(issues, list) else []
+    issues: Any = fields.get("issues")
+    lines = [f"- {each}" for each in list[Any](issues)] if isinstance(issues, list) else []
     suggestion = fields.get("suggestion")
     return "\n".join([*lines, *([suggestion] if isinstance(suggestion, str) and suggestion else [])])
