@@ -79,9 +79,7 @@ class AutonomousEngine:
     async def _add_answer(self, run: Run, result: str) -> Message:
         """Add the result to the conversation, as the answer of the model."""
         reply = run.messages[-2]
-        answer = Message(
-            "assistant", (Text(result),), origin=ENGINE_ORIGIN, provider=reply.provider, model=reply.model
-        )
+        answer = Message("assistant", (Text(result),), origin=ENGINE_ORIGIN, provider=reply.provider, model=reply.model)
         run.publish(run.stamp_event(TextDelta(result)))
         await run.emit(run.stamp_event(MessageAdded(answer)))
         return answer

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from perdure.core.event import PlannedTask
 
-from .json_in_reply import find_json
+from .json_in_reply import find_json, get_fields, get_items
 
 MAX_DESCRIPTION_CHARACTERS = 4000
 MAX_ID_CHARACTERS = 60
@@ -30,14 +30,15 @@ def parse_plan(text: str, max_tasks: int, known_ids: Collection[str] = ()) -> Pa
     `problems`.
     """
     try:
-        found: Any = find_json(text)
+        found = find_json(text)
     except ValueError as error:
         return ParsedPlan(problems=(str(error),))
-    items: Any = dict[str, Any](found).get("tasks") if isinstance(found, dict) else found
-    if not isinstance(items, list):
+    fields = get_fields(found)
+    items = get_items(found if fields is None else fields.get("tasks"))
+    if items is None:
         return ParsedPlan(problems=("the JSON is no list of tasks",))
     problems: list[str] = []
-    drafts = _read_tasks(list[Any](items), problems)
+    drafts = _read_tasks(items, problems)
     if len(drafts) > max_tasks:
         problems.append(f"it has {len(drafts)} tasks, and at most {max_tasks} are allowed")
         drafts = drafts[:max_tasks]
@@ -49,7 +50,7 @@ def _read_tasks(items: Sequence[Any], problems: list[str]) -> list[PlannedTask]:
     """Read each item as a task: an object, or its description alone."""
     tasks: list[PlannedTask] = []
     for number, item in enumerate(items, 1):
-        fields = dict[str, Any](item) if isinstance(item, dict) else {"description": item}
+        fields = get_fields(item) or {"description": item}
         description = _get_text(fields, _DESCRIPTION_KEYS)
         if not description:
             problems.append(f"task {number} has no description")
@@ -73,8 +74,8 @@ def _list_dependencies(fields: Mapping[str, Any]) -> list[str]:
         value: Any = fields.get(key)
         if isinstance(value, (str, int)):
             return [str(value).strip()]
-        if isinstance(value, list):
-            return [str(each).strip()[:MAX_ID_CHARACTERS] for each in list[Any](value) if isinstance(each, (str, int))]
+        if (items := get_items(value)) is not None:
+            return [str(each).strip()[:MAX_ID_CHARACTERS] for each in items if isinstance(each, (str, int))]
     return []
 
 

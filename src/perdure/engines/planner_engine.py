@@ -20,10 +20,10 @@ from .task_board import TaskBoard
 from .task_scheduler import TaskScheduler
 
 PLAN_PROMPT = (
-    "Make a plan for the last message above; do not carry it out. Split the work into tasks that can be done one by one "
-    "or, where they do not need one another, at the same time. Whoever does a task sees this conversation, the task and "
-    "the results of the tasks that it depends on. At most {max_tasks} tasks; as few as needed, and an empty list if the "
-    'message can be answered at once.\n\n{tools}\n\nReply with JSON alone: [{{"id": "a", "description": "…", '
+    "Make a plan for the last message above; do not carry it out. Split the work into tasks that can be done one by "
+    "one or, where they do not need one another, at the same time. Whoever does a task sees this conversation, the task "
+    "and the results of the tasks that it depends on. At most {max_tasks} tasks; as few as needed, and an empty list if "
+    'the message can be answered at once.\n\n{tools}\n\nReply with JSON alone: [{{"id": "a", "description": "…", '
     '"depends_on": []}}, …]'
 )
 REPLAN_PROMPT = (

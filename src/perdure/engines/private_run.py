@@ -27,7 +27,6 @@ from perdure.core.unsuccessful_results import RunSuspended
 
 from .private_run_parts import get_private_path
 
-
 ENGINE_ORIGIN = "engine"
 """Origin of messages that an engine writes."""
 

@@ -1,6 +1,6 @@
 """The `reflect` engine: each answer is reviewed in private, and revised until it is good enough."""
 
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ from perdure.core.outcome import Outcome
 from perdure.core.run import Accepted, Engine, Retry, Run
 from perdure.core.run_callbacks import PrivateTask
 
-from .json_in_reply import find_json
+from .json_in_reply import find_json, get_fields, get_items
 from .private_run import EngineStopped, PrivateAnswer, add_reminder, run_privately
 
 REVIEW_PROMPT = (
@@ -164,12 +164,11 @@ def _check_review(run: Run, reply: Message) -> Accepted | Retry:
 def parse_review(text: str) -> Review | None:
     """Parse the reply of a reviewer; return `None` if it has no score and does not say if a revision is needed."""
     try:
-        found = find_json(text)
+        fields = get_fields(find_json(text))
     except ValueError:
         return None
-    if not isinstance(found, dict):
+    if fields is None:
         return None
-    fields = cast("dict[str, Any]", found)
     score, needed = fields.get("score"), fields.get("needs_revision")
     if isinstance(score, bool) or not isinstance(score, (int, float)):
         score = None
@@ -183,7 +182,6 @@ def parse_review(text: str) -> Review | None:
 
 
 def _describe_review(fields: dict[str, Any]) -> str:
-    issues: Any = fields.get("issues")
-    lines = [f"- {each}" for each in list[Any](issues)] if isinstance(issues, list) else []
+    lines = [f"- {each}" for each in get_items(fields.get("issues")) or ()]
     suggestion = fields.get("suggestion")
     return "\n".join([*lines, *([suggestion] if isinstance(suggestion, str) and suggestion else [])])

@@ -83,7 +83,7 @@ def make_recorded_events_step(playback: Playback) -> BetweenTurns:
     async def recall_private_run(run: Run, path: str) -> None:
         await playback.store_private_run(run, path)
 
-    setattr(take, RECALL_ATTRIBUTE, recall_private_run)
+    vars(take)[RECALL_ATTRIBUTE] = recall_private_run
     return take
 
 

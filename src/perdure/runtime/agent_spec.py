@@ -142,8 +142,8 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
     # -- how it works --------------------------------------------------------------------------------------------------
 
     engine: EngineOption = _DEFAULT_ENGINE
-    """The engine: how turns and tool calls follow each other. A name, such as `"planner"`, or a function of a `Run`. Once
-    the agent is built, perhaps that of an extension."""
+    """The engine: how turns and tool calls follow each other. A name, such as `"planner"`, or a function of a `Run`.
+    Once the agent is built, perhaps that of an extension."""
     middleware: "Sequence[Middleware]" = ()
     """Functions around runs, turns and tool calls; the first is outermost."""
     handoffs: "Sequence[AgentSpec[Any]]" = ()
