@@ -316,6 +316,20 @@ USER_PAGES = (
         ),
     ),
     Page(
+        "engines.md",
+        "Engines",
+        "Choose how the turns and tool calls of a run follow each other. See [how-to/engines](../how-to/engines.md).",
+        (
+            "perdure.engines",
+            "perdure.engines.chain_of_thought_engine",
+            "perdure.engines.planner_engine",
+            "perdure.engines.reflect_engine",
+            "perdure.engines.autonomous_engine",
+            "perdure.engines.passthrough_engine",
+        ),
+        ("perdure.engines.open_engine", "perdure.engines.list_engine_names", "perdure.engines.EngineFactory"),
+    ),
+    Page(
         "subagents.md",
         "Subagents",
         "Use an agent as a tool, in the background, or by handoff. See [how-to/subagents](../how-to/subagents.md).",

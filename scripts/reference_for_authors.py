@@ -22,6 +22,11 @@ AUTHOR_PAGES = (
         ("perdure.core.run",),
         (
             "perdure.core.run_callbacks.Engine",
+            "perdure.engines.private_run.run_privately",
+            "perdure.core.run_callbacks.PrivateTask",
+            "perdure.engines.private_run.PrivateAnswer",
+            "perdure.engines.private_run.EngineStopped",
+            "perdure.core.run_callbacks.PrivateRunBuilder",
             "perdure.core.loop.react",
             "perdure.core.loop.run_turn",
             "perdure.core.loop.handle_tool_calls",

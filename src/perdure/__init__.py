@@ -79,6 +79,12 @@ _NAMES_BY_MODULE = {
     ),
     ".core.inbox": ("InboxItem",),
     ".core.loop": ("react",),
+    ".engines": ("register_engine",),
+    ".engines.autonomous_engine": ("autonomous",),
+    ".engines.chain_of_thought_engine": ("chain_of_thought",),
+    ".engines.passthrough_engine": ("passthrough",),
+    ".engines.planner_engine": ("planner",),
+    ".engines.reflect_engine": ("reflect",),
     ".core.message": (
         "Audio",
         "Citation",

@@ -138,6 +138,12 @@ from .core.tool import tool_from_schema as tool_from_schema
 from .core.tool_context import ToolContext as ToolContext
 from .core.toolbox import Toolbox as Toolbox
 from .credentials import credentialed as credentialed
+from .engines import register_engine as register_engine
+from .engines.autonomous_engine import autonomous as autonomous
+from .engines.chain_of_thought_engine import chain_of_thought as chain_of_thought
+from .engines.passthrough_engine import passthrough as passthrough
+from .engines.planner_engine import planner as planner
+from .engines.reflect_engine import reflect as reflect
 from .imported_conversation import ImportReport as ImportReport
 from .mcp.server_settings import McpServer as McpServer
 from .mcp_catalogue import CatalogueEntry as CatalogueEntry

@@ -6,6 +6,7 @@ Their order is described in `docs/concepts/events.md`.
 """
 
 from .core.event import (
+    AnswerReviewed,
     AutoContinued,
     CancelRequested,
     CitationAdded,
@@ -29,6 +30,8 @@ from .core.event import (
     ModelReplied,
     ModelRequested,
     PermissionDecided,
+    PlanMade,
+    PlannedTask,
     PostTaken,
     QuestionAnswered,
     QuestionAsked,
@@ -66,6 +69,7 @@ from .core.event import (
 )
 
 __all__ = (
+    "AnswerReviewed",
     "AutoContinued",
     "CancelRequested",
     "CitationAdded",
@@ -89,6 +93,8 @@ __all__ = (
     "ModelReplied",
     "ModelRequested",
     "PermissionDecided",
+    "PlanMade",
+    "PlannedTask",
     "PostTaken",
     "QuestionAnswered",
     "QuestionAsked",

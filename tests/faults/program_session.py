@@ -160,12 +160,12 @@ def in_child(work: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def killed_at(folder: Path, fault: str) -> bool:
-    """Drive the run in a process that is killed at a fault point; return False if it came to the end before."""
+def killed_by(fault: str, drive: Callable[[], object]) -> bool:
+    """Drive a run in a process that is killed at a fault point; return False if it came to the end before."""
 
     def work() -> None:
         faults.arm_from_text(fault)
-        asyncio.run(drive(folder))
+        drive()
 
     return in_child(work) == -signal.SIGKILL
 
@@ -178,7 +178,7 @@ def try_kill(folder: Path, fault: str) -> bool:
             tell(f"{fault}: {each}")
 
     folder.mkdir()
-    was_killed = killed_at(folder, fault)
+    was_killed = killed_by(fault, lambda: asyncio.run(drive(folder)))
     if in_child(lambda: asyncio.run(drive(folder))) or in_child(complain):
         tell(f"{fault}: it could not be resumed")
     return was_killed

@@ -34,8 +34,8 @@ async def prepare_calls(run: Run, calls: Sequence[ToolCall]) -> list[PreparedCal
     prepared_calls: list[PreparedCall] = []
     refused: list[ToolResult] = []
     over: tuple[Event, ...] = ()
-    limits = run.options.limits
-    most, each_reply = limits.max_tool_calls, limits.max_calls_per_reply
+    counting = run.parent if run.is_private and run.parent is not None else run  # the run whose limit applies
+    most, each_reply = counting.limits.max_tool_calls, run.limits.max_calls_per_reply
     if each_reply is not None and len(run.state.open_calls) > each_reply:
         made = set(islice(run.state.open_calls, each_reply))  # by their place in the reply, also after a resume
         over_count = run.state.open_calls.keys() - made
@@ -49,7 +49,7 @@ async def prepare_calls(run: Run, calls: Sequence[ToolCall]) -> list[PreparedCal
         elif (
             most is not None
             and _is_uncounted(run, prepared)
-            and run.state.tool_calls + reserved + len(prepared_calls) >= most
+            and counting.state.tool_calls + reserved + len(prepared_calls) >= most
         ):
             refused.append(build_call_limit_result(call, most))
             over = (LimitReached("max_tool_calls", run_id=run.run_id, path=run.path),)

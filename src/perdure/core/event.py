@@ -60,6 +60,9 @@ class RunStarted(Event, frozen=True):
     """Name of the engine: the function that carries out the run."""
     middleware: tuple[str, ...] = ()
     """Names of the middleware around the run, its turns and its tool calls; the first is outermost."""
+    private: bool = False
+    """True for a private run of an engine, such as the one that makes a plan: its turns, tool calls and labels count
+    for the run above it."""
 
 
 class RunResumed(Event, frozen=True):
@@ -297,6 +300,54 @@ class MessageAdded(Event, frozen=True):
         """Return the role and text of a message of the user or the assistant; `None` for any other."""
         role = str(self.message.role)
         return (role, self.message.text) if role in {"user", "assistant"} else None
+
+
+# -- engines -----------------------------------------------------------------------------------------------------------
+
+
+class PlannedTask(Struct, frozen=True, omit_defaults=True):
+    """A task of a plan."""
+
+    id: str
+    """Name by which other tasks refer to it."""
+    description: str
+    depends_on: tuple[str, ...] = ()
+    """Ids of the tasks whose results it needs."""
+
+
+class PlanMade(Event, frozen=True):
+    """An engine has made a plan, or another one for what is left to do."""
+
+    durable = True
+    replay = "compared"
+
+    tasks: tuple[PlannedTask, ...] = ()
+    """Tasks that are to be done; none if the engine answers without a plan."""
+    revision: int = 0
+    """Number of plans before this one in the run."""
+    problems: tuple[str, ...] = ()
+    """Mistakes in the plan of the model that the engine has corrected."""
+
+    def search_text(self) -> tuple[str, str] | None:
+        """Return `plan` and the descriptions of the tasks."""
+        return ("plan", "\n".join([each.description for each in self.tasks])) if self.tasks else None
+
+
+class AnswerReviewed(Event, frozen=True):
+    """An engine has had an answer reviewed, and either accepts it or asks for a revision."""
+
+    durable = True
+    replay = "compared"
+
+    assessment: str
+    """The review: the issues that were found, and a suggestion; or the reason why there is none."""
+    needs_revision: bool = False
+    score: float | None = None
+    """Score from 0 to 10; `None` if the review has none."""
+
+    def search_text(self) -> tuple[str, str] | None:
+        """Return `review` and the text of the review."""
+        return "review", self.assessment
 
 
 # -- tools -------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .event import (
+    AnswerReviewed,
     Compacted,
     EntriesLost,
     Entry,
@@ -23,6 +24,7 @@ from .event import (
     ModelReplied,
     ModelRequested,
     PermissionDecided,
+    PlanMade,
     QuestionAnswered,
     QuestionAsked,
     QuestionWithdrawn,
@@ -116,12 +118,14 @@ class State:
         "open_children",
         "parent",
         "path",
+        "plans",
         "price_usd",
         "questions_by_id",
         "reached_limit",
         "recoveries",
         "remembered_decisions",
         "results",
+        "reviews",
         "run",
         "run_ended_event",
         "runs_by_input_id",
@@ -222,6 +226,10 @@ class State:
         """True if entries of that run were lost to damage: its calls may have begun, and its reply may be missing."""
         self.may_have_lost_runs = False
         """True if whole runs may have been lost to damage, with the ids of their inputs."""
+        self.plans: list[PlanMade] = []
+        """Plans that the engine of that run has made."""
+        self.reviews: list[AnswerReviewed] = []
+        """Reviews of answers of that run."""
         self.reached_limit = ""
         """Name of the limit that keeps that run from continuing; empty if there is none."""
         self.inbox: dict[str, InboxAdded] = {}
@@ -360,6 +368,11 @@ class State:
         return self.run is not None and self.run_ended_event is None
 
     @property
+    def is_private(self) -> bool:
+        """True if that run is a private run of the engine above, whose turns and calls count for the run there."""
+        return self.run is not None and self.run.private
+
+    @property
     def is_parked(self) -> bool:
         """True if the last run was parked: it was ended because it made no progress after several resumes."""
         return self.run_ended_event is not None and self.run_ended_event.status == "parked"
@@ -455,11 +468,13 @@ class State:
             self.aside_requests.clear()
         if self.direct_results:
             self.direct_results.clear()
+        if self.plans or self.reviews:
+            self.plans, self.reviews = [], []
         if event.input_id:
             self.runs_by_input_id[event.input_id] = RunWithInputId(event.run_id, self.first_message_index)
         if self.parent is not None:
             self.parent.open_children[self.path] = self
-            if event.input_id:
+            if event.input_id and not event.private:
                 self.parent.child_paths_by_call[event.input_id] = self.path
 
     def apply_run_ended(self, event: RunEnded) -> None:
@@ -541,6 +556,14 @@ class State:
         self.unanswered_request = None
         self.aside_requests.clear()
 
+    def apply_plan_made(self, event: PlanMade) -> None:
+        """Add a plan of the run."""
+        self.plans.append(event)
+
+    def apply_answer_reviewed(self, event: AnswerReviewed) -> None:
+        """Add a review of an answer."""
+        self.reviews.append(event)
+
     def apply_limit_reached(self, event: LimitReached) -> None:
         """Record the limit because of which the run cannot continue."""
         self.reached_limit = event.limit
@@ -619,8 +642,10 @@ class State:
 
     def apply_model_requested(self, event: ModelRequested) -> None:
         """Count a new turn, or another attempt at it. A request aside from the conversation counts as a turn too."""
-        if event.turn > self.turns:  # noqa: PLR1730 - as quick as can be; an attempt may be older than a request aside
+        if event.turn > self.turns:  # an attempt may be older than a request aside
             self.turns = event.turn
+            if self.parent is not None and self.is_private:
+                self.parent.turns += 1
         self.price_usd = event.price_usd
         if event.aside:
             self.aside_requests[event.turn] = event
@@ -678,12 +703,18 @@ class State:
         """Record that a tool call is about to run, and count it if it is the first attempt."""
         self.started_calls[event.call_id] = event
         if event.attempt == 1:
-            self.tool_calls += 1
+            self._count_tool_call()
 
     def apply_subagent_started(self, event: SubagentStarted) -> None:
         """Record a subagent's task. It counts as a tool call."""
         self.subagents[event.call_id] = event
+        self._count_tool_call()
+
+    def _count_tool_call(self) -> None:
+        """Count a tool call of this run, and of the run above it if this one is private."""
         self.tool_calls += 1
+        if self.parent is not None and self.is_private:
+            self.parent.tool_calls += 1
 
     def apply_subagent_finished(self, event: SubagentFinished) -> None:
         """Remove the finished task; add its tokens and cost if the subagent worked in a separate session."""
@@ -733,6 +764,8 @@ class State:
         """Record labels of text that the model has now seen, and the sources of that text."""
         for label in labels:
             self.labels[label] = merge_labels(self.labels.get(label, ()), sources)[:_MAX_SOURCES]
+        if self.parent is not None and self.is_private:
+            self.parent._add_labels(labels, sources)  # noqa: SLF001 - same class
 
     def apply_permission_decided(self, event: PermissionDecided) -> None:
         """Store a permission decision; keep it as a grant if it applies to more than one call."""
@@ -776,6 +809,8 @@ _CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
     GrantRevoked: State.apply_grant_revoked,
     SubagentStarted: State.apply_subagent_started,
     SubagentFinished: State.apply_subagent_finished,
+    PlanMade: State.apply_plan_made,
+    AnswerReviewed: State.apply_answer_reviewed,
 }
 
 

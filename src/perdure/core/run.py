@@ -144,7 +144,7 @@ class Run:
             "calls_without_intent",
             "entered_calls",
         ),
-        *("_begun_turns", "stored_price", "timers", "engine", "has_turn_in_progress", "unstored_tools"),
+        *("_begun_turns", "is_private", "stored_price", "timers", "engine", "has_turn_in_progress", "unstored_tools"),
     )
 
     def __init__(self, spec: RunSpec, place: RunPlace, state: State) -> None:  # noqa: PLR0915 - a line for each field
@@ -154,7 +154,9 @@ class Run:
         self.run_id = place.run_id
         self.path = state.path
         self.parent = place.parent
-        """The run whose tool call this one carries out, if there is one."""
+        """The run whose tool call this one carries out, or whose engine asks it privately, if there is one."""
+        self.is_private = place.is_private
+        """True for a private run of the engine above: its turns and tool calls count towards the limits there."""
         self.log = place.log
         self.state = state
         self.fanout = place.fanout
@@ -517,6 +519,8 @@ class Run:
             raise LimitExceeded(limit)
         if is_attempt and state.last_request is not None:
             return state.last_request.turn
+        if self.is_private and self.parent is not None:
+            self.parent.begin_request(aside=True)
         self._begun_turns = turn = turn + 1
         return turn
 
@@ -637,6 +641,8 @@ class Run:
         limits, state = self.options.limits, self.state
         if limits.max_turns is not None and state.turns >= limits.max_turns and not state.attempts:
             return "max_turns"
+        if self.is_private and self.parent is not None and (above := self.parent.find_reached_limit()):
+            return above
         # `state.limit` is set once the model requests more calls than allowed; at exactly that many it may still answer
         return self.find_spent_limit() or state.reached_limit
 

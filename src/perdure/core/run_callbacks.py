@@ -67,6 +67,34 @@ class CompactFunction(Protocol):
 ToolCaller: TypeAlias = Callable[["Run", Sequence[tuple[str, Mapping[str, Any]]]], Awaitable[list[ToolResult]]]
 """Carries out tool calls of an engine, each given by name and arguments; returns their results in the same order."""
 
+
+class PrivateTask(Struct, frozen=True, kw_only=True, eq=False):
+    """A task that an engine has the model carry out outside the conversation, in a private run.
+
+    The private run sees the conversation up to here, followed by the prompt. Nothing of it becomes part of the
+    conversation, and it is found again in the log after a crash.
+    """
+
+    name: str
+    """Its name in the log, unique in the session: the last part of its path."""
+    prompt: str
+    offers_tools: bool = False
+    """True if the model may call the tools of the run."""
+    max_turns: int
+    """Replies of the model for this task; they count towards the limits of the run as well."""
+    max_parallel_tools: int | None = None
+    """Calls of one reply that run at the same time; as many as in the run if it is `None`."""
+    output_validators: Sequence["OutputValidator"] = ()
+    """Validate the answer, in order; each accepts it or asks the model to retry."""
+
+
+RECALL_ATTRIBUTE = "recall_private_run"
+"""The attribute of a `between_turns` function that, in a replay, stores the recorded events of a private run: an async
+function of the run and the path of the private run."""
+
+PrivateRunBuilder: TypeAlias = Callable[["Run", PrivateTask], "Run"]
+"""Builds the private run of an engine for a task, below the run of the engine."""
+
 ToolSelector: TypeAlias = Callable[["Toolbox", Sequence[str]], "Toolbox"]
 """Returns the tools that the model is sent, given those of the run and the names of those that it has loaded.
 

@@ -15,6 +15,7 @@ from .run_callbacks import (
     CompactFunction,
     HistoryProcessor,
     OutputValidator,
+    PrivateRunBuilder,
     Reminder,
     ToolCaller,
     ToolSelector,
@@ -95,6 +96,12 @@ class RunSpec(Struct, frozen=True, kw_only=True, eq=False):
     """Choose the tools that the model is sent, each from those that the one before has chosen."""
     tool_caller: ToolCaller | None = None
     """Carries out the tool calls of the engine itself."""
+    has_output_type: bool = False
+    """True if the run has to return a value of a type."""
+    answer_tool: str = ""
+    """Name of the tool that takes the answer of a run with an output type; empty if there is none."""
+    private_run_builder: PrivateRunBuilder | None = None
+    """Builds the private runs of the engine."""
 
 
 class RunPlace(Struct, frozen=True, kw_only=True, eq=False):
@@ -111,6 +118,8 @@ class RunPlace(Struct, frozen=True, kw_only=True, eq=False):
     """True if the run may end as `waiting`, because it can be resumed."""
     parent: "Run | None" = None
     """The run whose tool call this one carries out."""
+    is_private: bool = False
+    """True for a private run of an engine: its turns and tool calls count towards the limits of the parent run."""
     is_restricted: bool = True
     """False if the agent's own gate decides alone, without that of the parent run."""
     redaction: RelatedRunsRedaction = field(default_factory=RelatedRunsRedaction)

@@ -115,6 +115,27 @@ class Playback:
             await run.emit(*events)
         return events
 
+    async def store_private_run(self, run: Run, path: str) -> None:
+        """Store the recorded events of a private run of an engine, which is not performed in a replay.
+
+        Raises `ReplayStopped` if it had not ended in this part of the log, or is not there.
+        """
+
+        def is_below(entry: Entry) -> bool:
+            return entry.event.path == path or entry.event.path.startswith(f"{path}/")
+
+        await self.store_other_entries(run, self.record.last + 1, is_below)
+        state = run.state.children.get(path)
+        if state is not None and state.run_ended_event is not None:
+            if state.run_ended_event.status == "cancelled" and self.segment.is_interrupted:
+                await self.interrupt()
+            return
+        if self.segment.ended is None or state is not None:  # a crash, a cancel or a question cut it off
+            raise ReplayStopped("the record breaks off in a private run")
+        message = f"the engine asks the model privately ({path}), which is not in the log"
+        self.check.record_divergence(self.record.last + 1, "request", message, NOTHING, path)
+        raise ReplayStopped(message)
+
     # -- the model -----------------------------------------------------------------------------------------------------
 
     async def stream_reply(self, request: Request) -> AsyncGenerator[ModelEvent, None]:

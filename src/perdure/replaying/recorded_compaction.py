@@ -12,6 +12,7 @@ from perdure.core.event import Compacted, Entry, GrantRevoked, ModelRequested, S
 from perdure.core.gate_chain import list_chain_grants
 from perdure.core.model import Model
 from perdure.core.run import BetweenTurns, Run
+from perdure.core.run_callbacks import RECALL_ATTRIBUTE
 
 from .log_comparison import get_call_id
 from .playback import Playback
@@ -79,6 +80,10 @@ def make_recorded_events_step(playback: Playback) -> BetweenTurns:
                 for _, grants in list_chain_grants(run.gate):
                     grants.forget(event.grant_id)
 
+    async def recall_private_run(run: Run, path: str) -> None:
+        await playback.store_private_run(run, path)
+
+    vars(take)[RECALL_ATTRIBUTE] = recall_private_run
     return take
 
 

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from perdure.core import argument_checks
 from perdure.core.clock import new_id
 from perdure.core.error import SessionNotFound, UsageError
-from perdure.core.event import Entry
+from perdure.core.event import Entry, ModelRequested
 from perdure.core.message import Content, Message
 from perdure.core.outcome import Outcome
 from perdure.core.store import Store
@@ -111,7 +111,7 @@ async def replay(
     )
     if live is not None:
         live.check(record)
-    elif not any(segment.exchanges for segment in record.segments):
+    elif not any(isinstance(entry.event, ModelRequested) for entry in entries):
         raise UsageError(f"session {recording.session_id!r} has never asked a model: there is nothing to replay")
     _check_code(recording.session_id, record, code, added)
     drive = Replayer(agent, recording, record, code, added)

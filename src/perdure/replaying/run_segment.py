@@ -43,6 +43,8 @@ COMPACTION, SUMMARIES = "compaction", "summaries"
 """Why the model is sent less than before, as logs say it."""
 FOLLOW_UP = "follow_up"
 _INBOX = "inbox"
+_ENGINE = "engine"
+"""Origin of messages that an engine writes, in the place of the model."""
 _OUTSIDE = frozenset({"steering", FOLLOW_UP, _INBOX})
 """Origins of messages sent from outside. All others are made by code, and are made again."""
 
@@ -123,7 +125,8 @@ class RunSegment(Struct):
     def is_cancelled_at_start(self) -> bool:
         """True if the run was cancelled before it did anything."""
         cancelled = self.ended is not None and self.ended.status == "cancelled"
-        return cancelled and not (self.exchanges or self.started_calls)
+        asked = any(isinstance(entry.event, ModelRequested) for entry in self.entries)  # also by a private run
+        return cancelled and not (asked or self.started_calls)
 
     def call_statuses(self, exchange: RecordedExchange) -> set[Status]:
         """Return the result statuses of the tool calls in the reply of `exchange`."""
@@ -262,5 +265,5 @@ def _add_message(segment: RunSegment, exchange: RecordedExchange | None, message
     if message.origin in _OUTSIDE:
         if message.origin != _INBOX:
             (segment.early_messages if exchange is None else exchange.later_messages).append(message)
-    elif message.role == "assistant" and exchange is not None:
+    elif message.role == "assistant" and exchange is not None and message.origin != _ENGINE:
         exchange.reply = message

@@ -21,6 +21,7 @@ from perdure.core.store import Store
 from perdure.core.tool import D, Tool
 from perdure.core.toolbox import Toolbox
 from perdure.core.watcher_feed import Watcher
+from perdure.engines import open_engine
 from perdure.models import open_model
 from perdure.stores import open_store
 
@@ -58,9 +59,21 @@ if TYPE_CHECKING:
         def __get__(self, instance: object, owner: object) -> Any: ...
         def __set__(self, instance: object, value: Store | str) -> None: ...
 
+    class EngineOption:
+        """Type of the `engine` option: it accepts an engine or its name, and returns the engine."""
+
+        @overload
+        def __get__(self, instance: None, owner: object) -> Self: ...
+        @overload
+        def __get__(self, instance: object, owner: object) -> Engine: ...
+        def __get__(self, instance: object, owner: object) -> Any: ...
+        def __set__(self, instance: object, value: Engine | str) -> None: ...
+
     _DEFAULT_STORE: Final = cast("StoreOption", None)
+    _DEFAULT_ENGINE: Final = cast("EngineOption", None)
 else:
-    ModelOption = StoreOption = Any  # only type checkers distinguish what is given from what is read
+    ModelOption = StoreOption = EngineOption = Any  # only type checkers distinguish what is given from what is read
+    _DEFAULT_ENGINE = react
     _DEFAULT_STORE = "memory:"
 
 
@@ -128,8 +141,9 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
 
     # -- how it works --------------------------------------------------------------------------------------------------
 
-    engine: Engine = react
-    """The engine: how turns and tool calls follow each other. Once the agent is built, perhaps that of an extension."""
+    engine: EngineOption = _DEFAULT_ENGINE
+    """The engine: how turns and tool calls follow each other. A name, such as `"planner"`, or a function of a `Run`.
+    Once the agent is built, perhaps that of an extension."""
     middleware: "Sequence[Middleware]" = ()
     """Functions around runs, turns and tool calls; the first is outermost."""
     handoffs: "Sequence[AgentSpec[Any]]" = ()
@@ -142,6 +156,8 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
     def __post_init__(self) -> None:
         """Open the model and the store, and raise `ConfigError` for options that cannot work."""
         is_forgetful = isinstance(self.store, str) and self.store == "memory:"
+        if self.engine is not react:
+            force_setattr(self, "engine", open_engine(self.engine))
         vars(self).update(_own_tools=self.tools, _own_engine=self.engine, _open=[], _is_forgetful=is_forgetful)
         force_setattr(self, "model", open_model(self.model))
         force_setattr(self, "store", open_store(self.store))
@@ -417,8 +433,6 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
             value = getattr(self, name)
             if not isinstance(value, kind) and not (value is None and name == "budget"):
                 raise ConfigError(f"Agent({name}={value!r}): give a {kind.__name__}(…)")
-        if not callable(self.engine):
-            raise ConfigError(f"Agent(engine={self.engine!r}): give an async function of a Run, such as react")
         self._check_name()
         argument_checks.require_text("Agent", "description", self.description)
         argument_checks.require_text("Agent", "instructions", self.instructions)

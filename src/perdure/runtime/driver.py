@@ -59,6 +59,7 @@ from perdure.core.store import (
     read_events,
     run_to_completion,
 )
+from perdure.engines import open_engine
 
 from .active_agent import get_active_agent
 from .agent_spec import AgentSpec
@@ -450,7 +451,7 @@ class SessionDriver(ChannelUser):
 
     def _get_engine(self, plan: RunPlan) -> Engine:
         """Return the engine of the agent, or that of this run, which stops with the process too."""
-        engine = plan.overrides.get("engine", self.agent.engine)
+        engine = open_engine(plan.overrides.get("engine", self.agent.engine))
         process_end = find_shutdown_signal(self.agent.engine)
         if process_end is None or engine is self.agent.engine or isinstance(self.command, CallToolCommand):
             return engine
@@ -501,7 +502,7 @@ class SessionDriver(ChannelUser):
 
     def _build_run_started(self, overrides: RunOverrides, run_id: str, input_id: str = "") -> RunStarted:
         """Return the event that starts a run with these overrides."""
-        engine = overrides.get("engine", self.agent.engine)
+        engine = open_engine(overrides.get("engine", self.agent.engine))
         name = "react" if engine is react else get_engine_name(engine)
         return RunStarted(self.agent.name, encode_overrides(overrides), input_id, name, run_id=run_id)
 

@@ -253,6 +253,8 @@ class OutputParts(Struct, frozen=True):
     accept: Sequence[OutputValidator]
     spec: OutputSpec | None = None
     """The output schema for the provider, in `native` mode."""
+    answer_tool: str = ""
+    """Name of the tool that takes the answer, in `tool` mode."""
 
 
 def add_output_parts(output: Output[Any] | None, model_info: ModelInfo, plan: OutputParts) -> OutputParts:
@@ -268,7 +270,8 @@ def add_output_parts(output: Output[Any] | None, model_info: ModelInfo, plan: Ou
     if mode == "native":
         return OutputParts(plan.toolbox, plan.instructions, accept, output.spec)
     if mode == "tool":
-        return OutputParts(plan.toolbox.with_tools([build_answer_tool(output)]), plan.instructions, accept)
+        tools = plan.toolbox.with_tools([build_answer_tool(output)])
+        return OutputParts(tools, plan.instructions, accept, answer_tool=ANSWER_TOOL)
     texts = [part for part in (plan.instructions, build_output_instructions(output)) if part]
     return OutputParts(plan.toolbox, "\n\n".join(texts), accept)
 

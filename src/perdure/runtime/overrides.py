@@ -23,6 +23,7 @@ from perdure.core.stop_conditions import Limits
 from perdure.core.tool import D, Tool
 from perdure.core.validation_problems import Invalid
 from perdure.core.watcher_feed import Watcher
+from perdure.engines import open_engine
 
 from .output import Output, OutputRecord, SchemaOutput, parse_run_output, to_output
 
@@ -46,7 +47,7 @@ class Overrides(TypedDict, Generic[D], total=False):
     limits: Limits
     settings: Settings
     permission: "Gate | None"
-    engine: Engine
+    engine: Engine | str
     deps: D
     budget: Budget | None
     watchers: Sequence[Watcher[Entry]]
@@ -128,7 +129,9 @@ def check_overrides(overrides: RunOverrides) -> None:
             argument_checks.require_callables("run", name, value)
         if name == "budget" and value is not None and not isinstance(value, Budget):
             raise ConfigError(f"budget={value!r} cannot be used for a run: give a Budget(…)")
-        if (name == "engine" or (name == "permission" and value is not None)) and not callable(value):
+        if name == "engine" and isinstance(value, str):
+            open_engine(value)
+        elif (name == "engine" or (name == "permission" and value is not None)) and not callable(value):
             raise ConfigError(f"{name}={value!r} cannot be used for a run: give a function")
 
 
@@ -150,10 +153,11 @@ def encode_overrides(overrides: RunOverrides) -> dict[str, Any]:
     """
     if not overrides:
         return {}
-    names = ("instructions", "role", "limits", "settings", "model")
+    names = ("instructions", "role", "limits", "settings", "model", "engine")
     given = {name: value for name, value in overrides.items() if name in names}
-    if not isinstance(given.get("model"), str):
-        given.pop("model", None)
+    for name in ("model", "engine"):
+        if not isinstance(given.get(name), str):
+            given.pop(name, None)
     kept: dict[str, Any] = msgspec.to_builtins(given)
     if (output := overrides.get("output")) is not None:
         kept[_OUTPUT_KEY] = msgspec.to_builtins(output.record)
@@ -217,4 +221,5 @@ class _RecordedOverrides(TypedDict, total=False):
     limits: Limits
     settings: Settings
     model: str
+    engine: str
     output: OutputRecord

@@ -20,7 +20,7 @@ from perdure.core.loop import process_history
 from perdure.core.message import Message, ToolResult
 from perdure.core.model import Model, Request, ShortenRequest, model_info
 from perdure.core.run import Run
-from perdure.core.run_callbacks import HistoryProcessor, ToolSelector, TurnWrapper
+from perdure.core.run_callbacks import HistoryProcessor, PrivateRunBuilder, PrivateTask, ToolSelector, TurnWrapper
 from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.shared_budget import Budget, budgeted
@@ -37,6 +37,13 @@ from perdure.core.stop_conditions import (
 from perdure.core.store import Store, find_full_session_id
 from perdure.core.tool import Tool
 from perdure.core.toolbox import Toolbox
+from perdure.engines.private_run_parts import (
+    PrivateHistory,
+    build_private_limits,
+    build_private_place,
+    get_private_path,
+    select_private_tools,
+)
 
 from .active_agent import choose_compaction, choose_model, choose_role, get_active_agent, get_session_configuration
 from .agent_spec import AgentSpec
@@ -180,6 +187,9 @@ def _build_spec(
         spare_tools=agent.spare_toolbox if agent.spare_tools else _NO_TOOLS,
         has_late_tools=agent.has_late_tools,
         tool_caller=_call_tools,
+        has_output_type=overrides.get("output") is not None,
+        answer_tool=asked.answer_tool,
+        private_run_builder=_make_private_run_builder(first_agent, agent, overrides),
         around_turn=_build_turn_wrapper(agent),
     )
 
@@ -189,6 +199,51 @@ async def _call_tools(run: Run, calls: Sequence[tuple[str, Mapping[str, Any]]]) 
     from perdure.core.direct_calls import call_tools  # at first use, which few runs have
 
     return await call_tools(run, calls)
+
+
+# -- private runs of engines -------------------------------------------------------------------------------------------
+
+
+def _make_private_run_builder(
+    first_agent: AgentSpec[Any], agent: AgentSpec[Any], overrides: RunOverrides
+) -> PrivateRunBuilder:
+    """Return the function that builds private runs below a run of this agent, which has these overrides."""
+    handoffs = [build_handoff_tool_name(each.name) for each in first_agent.reachable] if first_agent.handoffs else []
+
+    def build_private_run(parent: Run, task: PrivateTask) -> Run:
+        made: list[Run] = []
+        place, state = build_private_place(parent, task), parent.state.get_child(get_private_path(parent, task.name))
+        toolbox = select_private_tools(parent, handoffs) if task.offers_tools else _NO_TOOLS
+        limits = build_private_limits(parent, task, toolbox)
+        spec = _build_spec(
+            agent,
+            place,
+            parent.state,  # which has the settings of the session
+            {**_without_output(overrides), "limits": replace(limits, allowed_tools=None)},
+            skills=(),
+            first_agent=first_agent,
+            previous_agent=None,
+            built_runs=made,
+        )
+        history = PrivateHistory(parent.state.view, parent.options.history_processor, keeps_tools=task.offers_tools)
+        spec = replace(
+            spec,
+            options=replace(parent.options, limits=limits, history_processor=history),
+            toolbox=toolbox,
+            gate=parent.gate,
+            guardrails=_start_guardrails(agent, place, state),
+            output_validators=task.output_validators,
+        )
+        made.append(Run(spec, place, state))
+        return made[0]
+
+    return build_private_run
+
+
+def _without_output(overrides: RunOverrides) -> RunOverrides:
+    plain: RunOverrides = {**overrides}
+    plain.pop("output", None)
+    return plain
 
 
 def build_instructions(first_agent: AgentSpec[Any], state: State, overrides: RunOverrides) -> str:

@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Limits, Outcome, Request, Run, Status, ToolError, react, tool, user
+from perdure import Agent, Limits, Outcome, Request, Run, Status, ToolError, react, register_engine, tool, user
 from perdure.core.loop import run_turn
 from perdure.core.model import assemble_reply
 from perdure.events import (
+    AnswerReviewed,
     Custom,
     MessageAdded,
     ModelReplied,
+    PlanMade,
     ReplyFinished,
     RunStarted,
     ThinkingDelta,
@@ -20,6 +22,7 @@ from perdure.events import (
 from perdure.testing import Recorder, Reply, ScriptedModel, call
 from tests.coming_from.outcomes import present
 from tests.coming_from.shows import shows
+from tests.engines.roles import World, last_question, play
 
 
 @tool(effect="read")
@@ -196,3 +199,72 @@ async def test_in_a_tree_of_agents_the_path_of_a_step_says_whose_engine_it_is():
     engines = {started.path: started.engine for started in seen.of(RunStarted)}
     said = {each.message.text: engines[each.path] for each in seen.of(MessageAdded) if each.message.role == "assistant"}
     assert (said["Helped."], said["Done."]) == ("quick", "react")
+
+
+@shows(
+    "agentlib",
+    'ReasoningStrategy."planner"',
+    "PlanStep",
+    'PlanStep."plan"',
+    "PlanStep.tasks",
+    "PlanStep.engine",
+    "PlanStep.type",
+    "PlanTask",
+)
+async def test_a_planner_carries_out_a_graph_of_tasks_and_its_answer_is_in_the_conversation():
+    seen, model = Recorder(), play()
+    session = Agent(model, tools=World().tools(), engine="planner").session("s")
+    outcome = await session.run("Note two things.", watchers=[seen])
+    [plan] = seen.of(PlanMade)
+    assert [(task.id, task.description, task.depends_on) for task in plan.tasks] == [
+        ("a", "note one", ()),
+        ("b", "note two", ()),
+        ("c", "join them", ("a", "b")),
+    ]
+    assert (outcome.status, (await session.messages())[-1].text) == ("done", "Both are noted.")
+    assert next(each.engine for each in seen.of(RunStarted) if each.run_id == plan.run_id) == "planner"
+    failing = play(task=lambda _: RuntimeError("broken"))
+    assert (await Agent(failing, engine="planner").run("Go")).status == "done"
+    assert any("did not work out" in last_question(each) for each in failing.requests)
+
+
+@shows("agentlib", 'ReasoningStrategy."cot"', "ReasoningStrategy")
+async def test_a_chain_of_thought_comes_before_the_answer(monkeypatch):
+    seen = Recorder()
+    outcome = await Agent(play(), engine="chain_of_thought", watchers=[seen]).run("What now?")
+    assert [each.text for each in seen.of(ThinkingDelta)] == ["First I note, then I answer."]
+    assert [each.text for each in outcome.messages] == ["What now?", "A draft."]
+    monkeypatch.setattr("perdure.engines._factories", {})
+    register_engine("loud", lambda: careful)
+    assert Agent(play(), tools=[look_up], engine="loud").engine is careful
+
+
+@shows(
+    "agentlib",
+    'ReasoningStrategy."reflect"',
+    "ReflectionStep",
+    'ReflectionStep."reflection"',
+    "ReflectionStep.assessment",
+    "ReflectionStep.needsRevision",
+    "ReflectionStep.engine",
+    "ReflectionStep.type",
+)
+async def test_an_answer_is_reviewed_and_the_revised_one_is_in_the_conversation():
+    seen = Recorder()
+    session = Agent(play(), engine="reflect").session("s")
+    outcome = await session.run("What now?", watchers=[seen])
+    assert [(each.assessment, each.needs_revision) for each in seen.of(AnswerReviewed)] == [
+        ("- too short\nsay more", True),
+        ("", False),
+    ]
+    assert outcome.text == (await session.messages())[-1].text == "A better answer."
+    assert seen.of(RunStarted)[0].engine == "reflect"
+
+
+@shows("agentlib", 'ReasoningStrategy."autonomous"')
+async def test_autonomous_work_ends_with_a_tool_and_every_call_has_its_result():
+    world = World()
+    outcome = await Agent(play(), tools=world.tools(), engine="autonomous").run("Do it")
+    assert (outcome.status, outcome.text) == ("done", "All is done.")
+    last = [each for each in outcome.messages if each.role == "tool"][-1]
+    assert [(each.name, each.status) for each in last.tool_results] == [("note", Status.OK), ("finish", Status.OK)]

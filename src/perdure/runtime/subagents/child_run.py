@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perdure.core.child_run_task import wait_for_child_run
 from perdure.core.error import ConfigError, ToolError
 from perdure.core.event import Event, MessageAdded, RunResumed, RunStarted, SubagentFinished, SubagentStarted
 from perdure.core.fold import RunWithInputId, State
@@ -24,7 +25,6 @@ from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run
 from perdure.core.run_callbacks import get_engine_name
 from perdure.core.run_spec import RunPlace
-from perdure.core.store import wait_despite_cancel
 from perdure.core.tool import ToolOutput
 from perdure.core.unsuccessful_results import RunSuspended
 from perdure.runtime.agent_spec import AgentSpec
@@ -32,7 +32,7 @@ from perdure.runtime.output import Output, end_run_on_answer
 from perdure.runtime.overrides import RunOverrides
 from perdure.runtime.past_outcome import rebuild_outcome
 from perdure.runtime.run_builder import build_run, check_deps
-from perdure.runtime.run_task import mark_exception_retrieved, start_task_eagerly
+from perdure.runtime.run_task import start_task_eagerly
 from perdure.runtime.session_redaction import add_agent_redactors
 
 from .subagent_result import build_subagent_result
@@ -80,11 +80,15 @@ def check_depth(parent: Run, name: str, max_depth: int) -> None:
 
 
 def delegation_depth(run: Run) -> int:
-    """Return the depth of a run in the tree of agents: 0 for the user's session, 1 for its subagent, and so on."""
-    top = run.state
+    """Return the depth of a run in the tree of agents: 0 for the user's session, 1 for its subagent, and so on.
+
+    A private run of an engine is as deep as the run of the engine.
+    """
+    top, depth = run.state, 0
     while top.parent is not None:
+        depth += not top.is_private
         top = top.parent
-    return int(top.settings.get(DEPTH_SETTING, 0)) + (run.path.count("/") + 1 if run.path else 0)
+    return int(top.settings.get(DEPTH_SETTING, 0)) + depth
 
 
 async def run_subagent(task: SubagentTask, parent: Run) -> ToolOutput:
@@ -152,7 +156,8 @@ async def _open_and_drive_child(
         child.count_past_usage()
         parent.children.append(child)
         try:
-            outcome = await _drive_child_to_end(child, _choose_engine(task))
+            work = start_task_eagerly(execute(child, _choose_engine(task)))
+            outcome = await wait_for_child_run(child, work)
         finally:
             parent.children.remove(child)
     if outcome.status == "waiting":
@@ -224,28 +229,6 @@ def _choose_engine(task: SubagentTask) -> Engine:
 
         engine = wrap_engine(engine, layers)
     return engine if task.output is None else end_run_on_answer(engine, task.output)
-
-
-async def _drive_child_to_end(child: Run, engine: Engine) -> Outcome[Any]:
-    """Perform the child run in a separate asyncio task, so that its timeout ends only the child.
-
-    A cancel of the parent cancels the child first, and is raised once the child has ended.
-    """
-    task = start_task_eagerly(execute(child, engine))
-    cancelled = False
-    while not task.done() and not child.abandoned.done():
-        try:
-            await asyncio.wait((task, child.abandoned), return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            cancelled = True
-            child.interrupt("cancelled")
-    if not task.done():
-        task.add_done_callback(mark_exception_retrieved)  # it may end later
-        raise ToolError("the subagent was cancelled and did not end; it may still be running")
-    if cancelled:
-        await wait_despite_cancel((task,))
-        raise asyncio.CancelledError
-    return task.result()
 
 
 def _build_subagent_finished(task: SubagentTask, parent: Run, status: str, answer: str) -> Event:

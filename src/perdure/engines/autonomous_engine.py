@@ -1,0 +1,135 @@
+"""The `autonomous` engine: the model works until it calls a tool that says that it is done."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from perdure.core import argument_checks
+from perdure.core.argument_parsing import parse_arguments
+from perdure.core.error import ToolError
+from perdure.core.event import MessageAdded, TextDelta
+from perdure.core.loop import handle_answer, react
+from perdure.core.message import Message, Status, Text
+from perdure.core.outcome import Outcome
+from perdure.core.run import Accepted, Engine, Retry, Run
+from perdure.core.run_spec import RunOptions, RunSpec
+from perdure.core.stop_conditions import Step, StopCondition, any_of
+from perdure.core.tool import Tool, tool_from_schema
+from perdure.core.toolbox import Toolbox
+
+from .private_run import ENGINE_ORIGIN, change_spec
+
+FINISH_TOOL = "finish"
+FINISH_DESCRIPTION = "Say that the work is done, with its result. Call this only when nothing is left to do."
+NUDGE_TEXT = "Go on with the work. When it is done, call {name} with the result."
+NUDGE_ORIGIN = "autonomous"
+"""Origin of the messages that ask the model to go on."""
+
+
+def autonomous(
+    *, finish_tool: str = FINISH_TOOL, finish_description: str = FINISH_DESCRIPTION, max_nudges: int = 2
+) -> Engine:
+    """Build the engine that lets the model work until it calls a tool that says that it is done.
+
+    The result in that call becomes the answer. Other calls of the same reply get their results first. A run with an
+    output type ends with a value of that type instead, and has no such tool.
+
+    Args:
+        finish_tool: The name of the tool.
+        finish_description: The description of the tool for the model.
+        max_nudges: How often a model that answers without calling the tool is asked to go on. After that its answer is
+            the result.
+    """
+    argument_checks.require_text("autonomous", "finish_tool", finish_tool, non_empty=True)
+    argument_checks.require_text("autonomous", "finish_description", finish_description, non_empty=True)
+    argument_checks.require_int("autonomous", "max_nudges", max_nudges)
+    return AutonomousEngine(_build_finish_tool(finish_tool, finish_description), max_nudges)
+
+
+class AutonomousEngine:
+    """Engine that goes on until the model calls the finish tool."""
+
+    name = "autonomous"
+
+    def __init__(self, finish_tool: Tool[..., Any], max_nudges: int) -> None:
+        self._finish_tool = finish_tool
+        self._max_nudges = max_nudges
+
+    async def __call__(self, run: Run) -> Outcome[Any]:
+        """Perform a run."""
+        if run.spec.has_output_type:
+            return await react(run)  # a value of the output type says that it is done
+        change_spec(
+            run,
+            toolbox=self._add_finish_tool,
+            options=self._allow_finish_tool,
+            stop=self._add_stop_condition,
+            output_validators=lambda spec: [*spec.output_validators, self._ask_to_go_on],
+        )
+        while True:
+            outcome = await react(run)
+            result = self._find_result(run.messages) if outcome.status == "stopped" else None
+            if result is None:
+                return outcome
+            answer = await self._add_answer(run, result)
+            if (ending := await handle_answer(run, answer)) is not None:
+                return ending
+
+    async def _add_answer(self, run: Run, result: str) -> Message:
+        """Add the result to the conversation, as the answer of the model."""
+        reply = run.messages[-2]
+        answer = Message("assistant", (Text(result),), origin=ENGINE_ORIGIN, provider=reply.provider, model=reply.model)
+        run.publish(run.stamp_event(TextDelta(result)))
+        await run.emit(run.stamp_event(MessageAdded(answer)))
+        return answer
+
+    def _add_finish_tool(self, spec: RunSpec) -> Toolbox:
+        return spec.toolbox.with_tools([self._finish_tool])
+
+    def _allow_finish_tool(self, spec: RunSpec) -> RunOptions[Any]:
+        allowed = spec.options.limits.allowed_tools
+        if allowed is None:
+            return spec.options
+        limits = replace(spec.options.limits, allowed_tools=(*allowed, self._finish_tool.name))
+        return replace(spec.options, limits=limits)
+
+    def _add_stop_condition(self, spec: RunSpec) -> StopCondition:
+        return self._is_finished if spec.stop is None else any_of(spec.stop, self._is_finished)
+
+    def _is_finished(self, step: Step) -> bool:
+        name = self._finish_tool.name
+        return any(each.name == name and each.status is Status.OK for each in step.results)
+
+    def _find_result(self, messages: Sequence[Message]) -> str | None:
+        """Return the result that the model gave in its last reply; `None` if it has not finished there."""
+        name = self._finish_tool.name
+        fine = [each.call_id for each in messages[-1].tool_results if each.name == name and each.status is Status.OK]
+        if not fine:
+            return None
+        call = next(each for each in messages[-2].tool_calls if each.call_id == fine[0])
+        return str(parse_arguments(call.arguments)["result"])
+
+    def _ask_to_go_on(self, run: Run, _reply: Message) -> Accepted | Retry:
+        """Output validator: ask a model that answers without calling the tool to go on, a limited number of times."""
+        messages = run.messages
+        if len(messages) > 2 and self._find_result(messages[:-1]) is not None:  # noqa: PLR2004 - a call, its result
+            return Accepted()
+        nudges = sum([each.origin == NUDGE_ORIGIN for each in messages[run.state.first_message_index :]])
+        if nudges >= self._max_nudges:
+            return Accepted()
+        return Retry(NUDGE_TEXT.format(name=self._finish_tool.name), NUDGE_ORIGIN)
+
+
+def _build_finish_tool(name: str, description: str) -> Tool[..., Any]:
+    async def finish(arguments: Mapping[str, Any]) -> str:
+        if not str(arguments["result"]).strip():
+            raise ToolError("the result is empty: give the result of the work, as text")
+        return "finished"
+
+    schema = {
+        "type": "object",
+        "properties": {"result": {"type": "string", "description": "The complete result, as the user will read it."}},
+        "required": ["result"],
+    }
+    return tool_from_schema(name, description, schema, finish, effect="read")

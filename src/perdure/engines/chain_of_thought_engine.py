@@ -1,0 +1,58 @@
+"""The `chain_of_thought` engine: the model thinks about the task step by step, in private, and then works on it."""
+
+from typing import Any
+
+from perdure.core import argument_checks
+from perdure.core.event import ThinkingDelta
+from perdure.core.loop import react
+from perdure.core.outcome import Outcome
+from perdure.core.run import Engine, Run
+from perdure.core.run_callbacks import PrivateTask
+
+from .private_run import EngineStopped, add_reminder, run_privately
+
+THOUGHT_PROMPT = (
+    "Think about the last message step by step before you act on it: what is asked, what is known, what is missing, "
+    "which steps lead to the answer, and what can go wrong. Write down your reasoning only. Do not answer yet."
+)
+GIVEN_THOUGHT = "Your reasoning about this task, which nobody else sees:\n\n{thought}\n\nAct on it now."
+_THOUGHT_TURNS = 2
+"""Replies for a thought: a second one if the first called a tool that is not offered."""
+
+
+def chain_of_thought(*, prompt: str = THOUGHT_PROMPT) -> Engine:
+    """Build the engine that has the model think about a task step by step before it works on it.
+
+    The thought is a private run: it is published as a `ThinkingDelta`, is part of each request of the run, and is no
+    part of the conversation.
+
+    Args:
+        prompt: What the model is asked to think about.
+    """
+    argument_checks.require_text("chain_of_thought", "prompt", prompt, non_empty=True)
+    return ChainOfThoughtEngine(prompt)
+
+
+class ChainOfThoughtEngine:
+    """Engine that has the model think step by step in private, and then runs `react`."""
+
+    name = "chain_of_thought"
+
+    def __init__(self, prompt: str) -> None:
+        self._prompt = prompt
+
+    async def __call__(self, run: Run) -> Outcome[Any]:
+        """Perform a run."""
+        task = PrivateTask(
+            name=f"thought:{run.state.first_message_index}", prompt=self._prompt, max_turns=_THOUGHT_TURNS
+        )
+        try:
+            thought = await run_privately(run, task)
+        except EngineStopped as stop:
+            return stop.outcome
+        if thought.is_done and thought.text:  # else the model answers without it
+            if thought.is_new:
+                run.publish(run.stamp_event(ThinkingDelta(thought.text)))
+            given = GIVEN_THOUGHT.format(thought=thought.text)
+            add_reminder(run, lambda _: given)
+        return await react(run)

@@ -1,0 +1,154 @@
+"""The `planner` engine: the model makes a plan, its tasks are carried out in private, and the model answers from them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from perdure.core import argument_checks
+from perdure.core.event import PlanMade
+from perdure.core.loop import react
+from perdure.core.message import Message
+from perdure.core.outcome import Outcome
+from perdure.core.run import Accepted, Engine, Retry, Run
+from perdure.core.run_callbacks import OutputValidator, PrivateTask
+from perdure.core.tool import Tool
+
+from .plan import ParsedPlan, parse_plan
+from .private_run import EngineStopped, add_reminder, run_privately
+from .task_board import TaskBoard
+from .task_scheduler import TaskScheduler
+
+PLAN_PROMPT = (
+    "Make a plan for the last message above; do not carry it out. Split the work into tasks that can be done one by "
+    "one or, where they do not need one another, at the same time. Whoever does a task sees this conversation, the task "
+    "and the results of the tasks that it depends on. At most {max_tasks} tasks; as few as needed, and an empty list if "
+    'the message can be answered at once.\n\n{tools}\n\nReply with JSON alone: [{{"id": "a", "description": "…", '
+    '"depends_on": []}}, …]'
+)
+REPLAN_PROMPT = (
+    "The plan for the last message above did not work out as a whole:\n\n{report}\n\nMake a plan for what is left, in "
+    "another way where a task has failed. Tasks may depend on the ids of tasks that are done. An empty list if the "
+    "message can be answered from what is done, or nothing else can be tried. At most {max_tasks} tasks.\n\n{tools}\n\n"
+    'Reply with JSON alone: [{{"id": "…", "description": "…", "depends_on": []}}, …]'
+)
+RESULTS_TEXT = (
+    "The work on the last message was split into tasks, which have been carried out:\n\n{report}\n\nWrite the complete "
+    "answer from these results. Say plainly what could not be done. Do not mention the tasks themselves."
+)
+_PLAN_REPAIRS = 2
+_PLAN_TURNS = 5
+_REPAIR_ORIGIN = "plan"
+
+
+def planner(
+    *,
+    max_tasks: int = 12,
+    max_parallel_tasks: int = 4,
+    max_task_turns: int = 12,
+    max_replans: int = 2,
+) -> Engine:
+    """Build the engine that has the model make a plan, carries out its tasks, and has the model answer from them.
+
+    Tasks that do not depend on one another run at the same time. Each is a private run with the tools, permissions and
+    limits of the run; so is each plan, which is a `PlanMade` in the log. If a task fails, the model plans what is left
+    again. The answer is a turn of the conversation. Without a plan, the model answers as with `react`.
+
+    Args:
+        max_tasks: The most tasks of one plan.
+        max_parallel_tasks: The most tasks at the same time; one if `Limits(max_tool_calls=…)` is set, whose count
+            would not be exact otherwise.
+        max_task_turns: Replies of the model for each task. They count towards the limits of the run as well, of which
+            one turn is left for the answer.
+        max_replans: How often what is left is planned again.
+    """
+    for name, value in (("max_tasks", max_tasks), ("max_parallel_tasks", max_parallel_tasks)):
+        argument_checks.require_int("planner", name, value, 1)
+    argument_checks.require_int("planner", "max_task_turns", max_task_turns, 1)
+    argument_checks.require_int("planner", "max_replans", max_replans)
+    return PlannerEngine(max_tasks, max_parallel_tasks, max_task_turns, max_replans)
+
+
+class PlannerEngine:
+    """Engine that plans, carries out the tasks of the plan, and answers from their results."""
+
+    name = "planner"
+
+    def __init__(self, max_tasks: int, max_parallel_tasks: int, max_task_turns: int, max_replans: int) -> None:
+        self._max_tasks = max_tasks
+        self._max_parallel_tasks = max_parallel_tasks
+        self._max_task_turns = max_task_turns
+        self._max_replans = max_replans
+
+    async def __call__(self, run: Run) -> Outcome[Any]:
+        """Perform a run."""
+        board = TaskBoard()
+        try:
+            await self._work_on_plans(run, board)
+        except EngineStopped as stop:
+            return stop.outcome
+        if board.tasks:
+            report = RESULTS_TEXT.format(report=board.describe())
+            add_reminder(run, lambda _: report)
+        outcome = await react(run)
+        if outcome.status == "done" and board.is_cut_short:
+            return replace(outcome, status="limit", reason="max_turns")
+        return outcome
+
+    async def _work_on_plans(self, run: Run, board: TaskBoard) -> None:
+        """Make a plan and carry it out; plan again what has failed."""
+        scheduler = TaskScheduler(run, board, self._max_parallel_tasks, self._max_task_turns)
+        for revision in range(self._max_replans + 1):
+            made = await self._make_plan(run, board, revision)
+            board.add_plan(made.tasks)
+            if not made.tasks:
+                return
+            await scheduler.carry_out_tasks()
+            if board.is_complete or board.is_cut_short:
+                return
+
+    async def _make_plan(self, run: Run, board: TaskBoard, revision: int) -> PlanMade:
+        """Return the plan of this number: from the log, or a new one of the model."""
+        if revision < len(run.state.plans):
+            return run.state.plans[revision]
+        answer = await run_privately(run, self._build_plan_task(run, board, revision))
+        parsed = ParsedPlan(problems=(f"there is no plan: {answer.status} {answer.reason}".strip(),))
+        if answer.is_done:
+            parsed = parse_plan(answer.text, self._max_tasks, board.done_ids)
+        made = PlanMade(parsed.tasks, revision, parsed.problems)
+        await run.emit(run.stamp_event(made))
+        return made
+
+    def _build_plan_task(self, run: Run, board: TaskBoard, revision: int) -> PrivateTask:
+        words = REPLAN_PROMPT if revision else PLAN_PROMPT
+        first, done = run.state.first_message_index, tuple(board.done_ids)
+        return PrivateTask(
+            name=f"plan:{first}:{revision}",
+            prompt=words.format(
+                max_tasks=self._max_tasks, tools=describe_tools(tuple(run.offered_tools)), report=board.describe()
+            ),
+            max_turns=_PLAN_TURNS,
+            output_validators=[make_plan_validator(self._max_tasks, done)],
+        )
+
+
+def make_plan_validator(max_tasks: int, known_ids: Sequence[str]) -> OutputValidator:
+    """Make an output validator that asks the model to correct its plan, a limited number of times."""
+
+    def check_plan(run: Run, reply: Message) -> Accepted | Retry:
+        problems = parse_plan(reply.text, max_tasks, known_ids).problems
+        repairs = sum([each.origin == _REPAIR_ORIGIN for each in run.messages])
+        if not problems or repairs >= _PLAN_REPAIRS:
+            return Accepted()
+        found = "; ".join(problems[:5])
+        return Retry(f"This plan cannot be used: {found}. Reply with the corrected JSON list alone.", _REPAIR_ORIGIN)
+
+    return check_plan
+
+
+def describe_tools(tools: Sequence[Tool[..., Any]]) -> str:
+    """Return the names of tools, with the first line of the description of each, for the prompt of a plan."""
+    if not tools:
+        return "There are no tools."
+    lines = [f"- {each.name}: {each.description.strip().partition(chr(10))[0]}" for each in tools]
+    return "\n".join(["These tools are there for the tasks:", *lines])

@@ -1,0 +1,153 @@
+"""Private runs: what an engine asks the model outside the conversation, with or without tools.
+
+A private run is a run of its own below a path in the log of the session, as that of a subagent is. So its tool calls
+have permissions, intents and results, it can wait for a person, and after a crash it is found in the log by its name:
+ended, or resumed where it was. Its turns and tool calls count towards the limits of the run of the engine.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure.core.child_run_task import wait_for_child_run
+from perdure.core.error import UsageError
+from perdure.core.event import Event, MessageAdded, RunResumed, RunStarted
+from perdure.core.fold import RunWithInputId, State
+from perdure.core.jsonable import replace_surrogates
+from perdure.core.loop import execute, react
+from perdure.core.message import Message, Text
+from perdure.core.outcome import Outcome
+from perdure.core.run import Run
+from perdure.core.run_callbacks import RECALL_ATTRIBUTE, PrivateTask, Reminder
+from perdure.core.run_spec import RunSpec
+from perdure.core.unsuccessful_results import RunSuspended
+
+from .private_run_parts import get_private_path
+
+ENGINE_ORIGIN = "engine"
+"""Origin of messages that an engine writes."""
+
+
+class PrivateAnswer(Struct, frozen=True):
+    """The end of a private run: its status and reason, as in an `Outcome`, and the last text of the model."""
+
+    status: str
+    reason: str = ""
+    text: str = ""
+    is_new: bool = True
+    """False if it was found in the log."""
+
+    @property
+    def is_done(self) -> bool:
+        """True if the model has answered."""
+        return self.status == "done"
+
+
+class EngineStopped(Exception):
+    """Raised in an engine whose run is over because of what happened in a private run: a cancel, a stop condition."""
+
+    def __init__(self, outcome: Outcome[Any]) -> None:
+        super().__init__(outcome.reason)
+        self.outcome = outcome
+        """The outcome of the run of the engine."""
+
+
+async def run_privately(run: Run, task: PrivateTask) -> PrivateAnswer:
+    """Carry out a task in a private run, or continue it where a crash left it, or return its answer from the log.
+
+    Raises `RunSuspended` if it waits for a person, or this process leaves the run, and `EngineStopped` if the run of
+    the engine is over.
+    """
+    path = get_private_path(run, task.name)
+    for step in run.spec.between_turns:
+        if (recall := getattr(step, RECALL_ATTRIBUTE, None)) is not None:
+            await recall(run, path)
+    state = run.state.get_child(path)
+    past = state.runs_by_input_id.get(task.name)
+    if past is not None and past.run_ended_event is not None:
+        return _read_answer(state, past)
+    if run.leaving_reason:
+        raise RunSuspended
+    answer = await _carry_out(run, task, past)
+    if run.cancel_mode is not None:
+        raise EngineStopped(run.outcome("cancelled", "cancelled"))
+    if (answer.status, answer.reason) == ("stopped", "stop_condition"):
+        raise EngineStopped(run.outcome("stopped", "stop_condition"))
+    return answer
+
+
+def find_private_answer(run: Run, name: str) -> PrivateAnswer | None:
+    """Return the answer of a private run from the log; `None` if it has not ended there."""
+    state = run.state.children.get(get_private_path(run, name))
+    past = None if state is None else state.runs_by_input_id.get(name)
+    return None if state is None or past is None or past.run_ended_event is None else _read_answer(state, past)
+
+
+def _read_answer(state: State, past: RunWithInputId) -> PrivateAnswer:
+    messages = state.messages[past.first_message_index : past.end_message_index]
+    text = next((each.text for each in reversed(messages) if each.role == "assistant"), "")
+    ended = past.run_ended_event
+    status, reason = ("", "") if ended is None else (ended.status, ended.reason)
+    return PrivateAnswer(status, reason, text, is_new=False)
+
+
+async def _carry_out(run: Run, task: PrivateTask, past: RunWithInputId | None) -> PrivateAnswer:
+    """Build the private run, store its first events, and perform it to its end."""
+    builder = run.spec.private_run_builder
+    if builder is None:
+        raise UsageError("this run was built without a private_run_builder: see RunSpec")
+    child = builder(run, task)
+    await run.emit(*_build_opening_events(run, task, child, past))
+    child.count_past_usage()
+    run.children.append(child)
+    try:
+        outcome = await wait_for_child_run(child, asyncio.ensure_future(execute(child, react)))
+    finally:
+        run.children.remove(child)
+    if outcome.status == "waiting":
+        raise RunSuspended
+    return PrivateAnswer(outcome.status, outcome.reason, outcome.text)
+
+
+def _build_opening_events(run: Run, task: PrivateTask, child: Run, past: RunWithInputId | None) -> list[Event]:
+    """Return the events that begin the private run in the log, or that resume it."""
+    if past is not None and len(child.state.messages) > past.first_message_index:
+        return [child.stamp_event(RunResumed())]
+    prompt = Message(
+        "user",
+        (Text(replace_surrogates(task.prompt)),),
+        origin=ENGINE_ORIGIN,
+        sources=(f"agent:{run.agent_name}",),
+        labels=tuple(run.state.labels),  # of the conversation, which the private run sees
+    )
+    if past is not None:  # its prompt was lost
+        return [child.stamp_event(RunResumed()), child.stamp_event(MessageAdded(prompt))]
+    started = RunStarted(run.agent_name, input_id=task.name, private=True)
+    return [child.stamp_event(started), child.stamp_event(MessageAdded(prompt))]
+
+
+def change_spec(run: Run, **changes: Callable[[RunSpec], Any]) -> None:
+    """Change fields of the spec of a run, and of that of every agent that takes the conversation over.
+
+    Each change is a function of the spec that returns the new value of the field.
+    """
+
+    def apply_changes(changed: Run) -> None:
+        spec = changed.spec
+        values = {name: change(spec) for name, change in changes.items()}
+        values["between_turns"] = [*spec.between_turns, apply_after_handoff]
+        changed.switch_spec(replace(spec, **values))
+
+    def apply_after_handoff(changed: Run) -> None:
+        if apply_after_handoff not in changed.spec.between_turns:
+            apply_changes(changed)
+
+    apply_changes(run)
+
+
+def add_reminder(run: Run, reminder: Reminder) -> None:
+    """Add a text to the end of each request of a run, which is never stored."""
+    change_spec(run, reminders=lambda spec: [*spec.reminders, reminder])

@@ -1,0 +1,99 @@
+"""The parts in which a private run of an engine differs from the run above: its place, tools, limits and messages."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from perdure.core.loop import process_history
+from perdure.core.message import Message, Text, ToolResult
+from perdure.core.run import Run
+from perdure.core.run_callbacks import HistoryProcessor, PrivateTask
+from perdure.core.run_spec import RunPlace
+from perdure.core.stop_conditions import Limits
+from perdure.core.toolbox import Toolbox
+
+
+def get_private_path(parent: Run, name: str) -> str:
+    """Return the path in the log of the private run of this name."""
+    return f"{parent.path}/{name}" if parent.path else name
+
+
+def build_private_place(parent: Run, task: PrivateTask) -> RunPlace:
+    """Return the place of a private run: the log, the watchers and the redaction of the run above."""
+    return RunPlace(
+        session_id=parent.session_id,
+        run_id=f"{parent.run_id}/{task.name}",
+        log=parent.log,
+        fanout=parent.fanout,
+        mailbox=parent.mailbox.create_child_mailbox(),
+        can_wait=parent.can_wait,
+        parent=parent,
+        is_private=True,
+        redaction=parent.redaction,
+    )
+
+
+def select_private_tools(parent: Run, handoffs: Iterable[str]) -> Toolbox:
+    """Return the tools of a run without the one that takes its answer, and without handoffs of the conversation."""
+    left_out = {parent.spec.answer_tool, *handoffs}
+    return Toolbox([each for each in parent.toolbox if each.name not in left_out])
+
+
+def build_private_limits(parent: Run, task: PrivateTask, toolbox: Toolbox) -> Limits:
+    """Return the limits of a private run: its turns. Those of the run above, with its timeout, apply besides."""
+    limits, allowed = parent.limits, parent.limits.allowed_tools
+    if allowed is not None:
+        allowed = tuple([each for each in allowed if each in toolbox or each in parent.spec.spare_tools])
+    return replace(
+        limits,
+        max_turns=task.max_turns,
+        token_budget=None,
+        max_cost_usd=None,
+        timeout_seconds=None,
+        max_tool_calls=None,
+        max_parallel_tools=task.max_parallel_tools or limits.max_parallel_tools,
+        allowed_tools=allowed,
+    )
+
+
+class PrivateHistory:
+    """History processor that puts the conversation of the parent run before the messages of a private run.
+
+    For a request without tools it sends tool calls and their results as text.
+    """
+
+    def __init__(
+        self, conversation: Sequence[Message], processor: HistoryProcessor | None, *, keeps_tools: bool
+    ) -> None:
+        self._conversation = conversation
+        self._processor = processor
+        """The history processor of the agent, which is applied to all of them."""
+        self._keeps_tools = keeps_tools
+
+    async def __call__(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return the messages to send."""
+        joined: Sequence[Message] = [*self._conversation, *messages]
+        if self._processor is not None:
+            joined = await process_history(self._processor, joined)
+        return joined if self._keeps_tools else describe_tool_calls(joined)
+
+
+def describe_tool_calls(messages: Sequence[Message]) -> list[Message]:
+    """Return messages with tool calls and their results as text, for a request without tools.
+
+    Several providers refuse a request that has calls in its messages and offers no tools.
+    """
+    return [_describe_calls(each) if each.tool_calls or each.role == "tool" else each for each in messages]
+
+
+def _describe_calls(message: Message) -> Message:
+    if message.role == "tool":
+        texts = [f"[{each.name} returned ({each.status!s}): {each.text}]" for each in message.tool_results]
+        return Message("user", (Text("\n".join(texts)),), origin="reminder", labels=_list_labels(message.tool_results))
+    texts = [message.text] if message.text else []
+    texts += [f"[called {each.name} with {each.arguments or '{}'}]" for each in message.tool_calls]
+    return Message("assistant", (Text("\n".join(texts)),))
+
+
+def _list_labels(results: Sequence[ToolResult]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([label for each in results for label in each.labels]))

@@ -1,0 +1,80 @@
+"""Plans in replies of models: parsed, and corrected so that they can always be carried out."""
+
+import pytest
+
+from perdure.core.event import PlannedTask
+from perdure.engines.json_in_reply import find_json
+from perdure.engines.plan import MAX_DESCRIPTION_CHARACTERS, parse_plan
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"id": "a", "description": "x"}]',
+        '```json\n[{"id": "a", "description": "x"}]\n```',
+        'Here is [my] plan:\n{"tasks": [{"id": "a", "task": "x"}]}\nGood luck!',
+        '<think>[1]</think>[{"id": "a", "title": "x", "dependsOn": []}]',
+    ],
+)
+def test_a_plan_is_found_in_what_the_model_says(text: str) -> None:
+    plan = parse_plan(text, 5)
+    if "[my]" in text:
+        assert plan.tasks in ((), (PlannedTask("a", "x"),))
+    else:
+        assert plan.tasks == (PlannedTask("a", "x"),)
+        assert plan.problems == ()
+
+
+def test_a_list_of_texts_is_a_plan_and_ids_may_be_numbers() -> None:
+    assert parse_plan('["x", "y"]', 5).tasks == (PlannedTask("1", "x"), PlannedTask("2", "y"))
+    tasks = parse_plan('[{"id": 1, "description": "x"}, {"id": 2, "description": "y", "depends_on": 1}]', 5).tasks
+    assert tasks == (PlannedTask("1", "x"), PlannedTask("2", "y", ("1",)))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("no", "there is no JSON"),
+        ('{"plan": 1}', "no list of tasks"),
+        ("[" * 9999, "there is no JSON"),
+        ('[{"id": "a"}]', "task 1 has no description"),
+        ('[{"description": true}, 5.5, null]', "task 1 has no description"),
+        ('[{"id": "a", "description": "x"}, {"id": "a", "description": "y"}]', "two tasks have the id 'a'"),
+        ('[{"id": "a", "description": "x", "depends_on": ["z", 1.5]}]', "depends on 'z', which does not exist"),
+        ('[{"id": "a", "description": "x", "depends_on": ["a"]}]', "depends on itself through 'a'"),
+        ('["a", "b", "c", "d"]', "4 tasks, and at most 3 are allowed"),
+    ],
+)
+def test_mistakes_are_named_and_corrected(text: str, problem: str) -> None:
+    plan = parse_plan(text, 3)
+    assert any(problem in each for each in plan.problems)
+    ids = [each.id for each in plan.tasks]
+    assert len(set(ids)) == len(ids) <= 3
+    assert all(other in ids for each in plan.tasks for other in each.depends_on)
+
+
+def test_a_cycle_is_broken_where_it_closes() -> None:
+    text = (
+        '[{"id": "a", "description": "x", "depends_on": ["c"]}, {"id": "b", "description": "y", "depends_on": ["a"]},'
+        ' {"id": "c", "description": "z", "depends_on": ["b", "a"]}]'
+    )
+    plan = parse_plan(text, 5)
+    assert [each.depends_on for each in plan.tasks] == [("c",), ("a",), ()]
+    assert len(plan.problems) == 2
+
+
+def test_tasks_may_depend_on_those_of_earlier_plans_whose_ids_are_taken() -> None:
+    plan = parse_plan('[{"id": "a", "description": "x", "depends_on": ["b"]}]', 5, ["a", "b"])
+    assert plan.tasks == (PlannedTask("a-2", "x", ("b",)),)
+
+
+def test_long_descriptions_are_cut() -> None:
+    [task] = parse_plan(f'["{"x" * 9999}"]', 5).tasks
+    assert len(task.description) == MAX_DESCRIPTION_CHARACTERS
+
+
+def test_json_is_found_between_other_words() -> None:
+    assert find_json('Well: {"a": [1]} and so on') == {"a": [1]}
+    assert find_json("so [1, 2] or not") == [1, 2]
+    with pytest.raises(ValueError, match="no JSON"):
+        find_json("5")

@@ -1,0 +1,215 @@
+"""The planner: a graph of tasks, several at a time, planned again where they fail."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from perdure import Agent, ConfigError, Limits, ToolContext, tool
+from perdure.core.event import PlanMade, RunStarted, SubagentStarted, ToolFinished
+from perdure.core.message import Status
+from perdure.engines import planner
+from perdure.shutdown import Shutdown
+from perdure.stores.memory import MemoryStore
+from perdure.testing import Recorder, ScriptedModel, call
+from tests.doubles import SECONDS, log_of, of
+from tests.engines.roles import PLAN, World, build_agent, find_task, last_question, play
+
+TWO = '["left", "right"]'
+
+
+def test_options_are_checked() -> None:
+    for options in ({"max_tasks": 0}, {"max_parallel_tasks": 0}, {"max_task_turns": 0}, {"max_replans": -1}):
+        with pytest.raises(ConfigError, match=next(iter(options))):
+            planner(**options)
+
+
+async def test_a_task_sees_the_conversation_and_the_results_it_depends_on() -> None:
+    model = play()
+    outcome = await build_agent("planner", model=model).run("Do it")
+    join = [each for each in model.requests if "join them" in last_question(each)]
+    assert "result of note one" in last_question(join[0])
+    assert "result of note two" in last_question(join[0])
+    assert join[0].messages[0].text == "Do it"
+    report = model.requests[-1].messages[-1].text
+    assert report.count("Done. Result:") == 3
+    assert (outcome.text, [each.text for each in outcome.new_messages]) == ("Both are noted.", ["Do it", outcome.text])
+
+
+async def test_tasks_that_do_not_need_one_another_run_at_the_same_time() -> None:
+    meeting = asyncio.Barrier(2)
+
+    @tool(effect="read")
+    async def meet() -> str:
+        """Meet the other one."""
+        async with asyncio.timeout(SECONDS):
+            await meeting.wait()
+        return "met"
+
+    def task(request: Any) -> Any:
+        return "met" if request.messages[-1].role == "tool" else call("meet")
+
+    agent = Agent(play(plan=TWO, task=task), tools=[meet], engine="planner")
+    assert (await agent.run("Do it")).status == "done"
+
+
+@pytest.mark.parametrize(
+    ("limits", "parallel"), [(Limits(), 4), (Limits(max_parallel_tools=2), 2), (Limits(max_tool_calls=9), 1)]
+)
+async def test_no_more_tasks_run_at_the_same_time_than_are_allowed(limits: Limits, parallel: int) -> None:
+    running, most = 0, 0
+
+    @tool(effect="read")
+    async def work() -> str:
+        """Work."""
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        running -= 1
+        return "worked"
+
+    def task(request: Any) -> Any:
+        return "done" if request.messages[-1].role == "tool" else call("work")
+
+    plan = '["1", "2", "3", "4", "5", "6"]'
+    outcome = await Agent(play(plan=plan, task=task), tools=[work], engine="planner", limits=limits).run("Do it")
+    assert (outcome.status, most) == ("done", parallel)
+
+
+async def test_a_failed_task_is_planned_again_with_what_is_done() -> None:
+    seen, asked = Recorder(), list[str]()
+
+    def task(request: Any) -> Any:
+        asked.append(find_task(request))
+        return RuntimeError("broken") if find_task(request) == "note two" else f"result of {find_task(request)}"
+
+    again = '[{"id": "b", "description": "try again", "depends_on": ["a"]}, {"id": "c", "description": "join them"}]'
+    model = play(task=task, replan=again)
+    outcome = await build_agent("planner", model=model, watchers=[seen]).run("Do it")
+    assert outcome.status == "done"
+    first, second = seen.of(PlanMade)
+    assert ([each.id for each in first.tasks], first.revision) == (["a", "b", "c"], 0)
+    assert ([each.id for each in second.tasks], second.revision) == (["b", "c"], 1)
+    assert sorted(asked) == ["join them", "note one", "note two", "try again"]
+    replanned = next(last_question(each) for each in model.requests if "did not work out" in last_question(each))
+    assert "result of note one" in replanned
+    assert "Failed (failed RuntimeError)" in replanned
+    assert "Not begun. It depends on a, b" in replanned
+
+
+async def test_what_cannot_be_done_is_reported_after_the_last_plan() -> None:
+    model = play(task=lambda _: RuntimeError("broken"), replan='["another way"]')
+    outcome = await build_agent(planner(max_replans=1), model=model).run("Do it")
+    assert (outcome.status, outcome.text) == ("done", "Both are noted.")
+    assert model.requests[-1].messages[-1].text.count("Failed") == 3
+    alone = play(task=lambda _: RuntimeError("broken"))
+    assert (await build_agent(planner(max_replans=0), model=alone).run("Do it")).status == "done"
+    assert not any("did not work out" in last_question(each) for each in alone.requests)
+
+
+async def test_a_plan_that_cannot_be_used_is_corrected_by_the_model_or_by_the_engine() -> None:
+    seen = Recorder()
+    plans = iter(["no plan", PLAN])
+    outcome = await build_agent("planner", model=play(plan=lambda _: next(plans)), watchers=[seen]).run("Do it")
+    assert (outcome.text, len(seen.of(PlanMade)[0].tasks), seen.of(PlanMade)[0].problems) == ("Both are noted.", 3, ())
+    seen = Recorder()
+    cycle = '[{"id": "a", "description": "x", "depends_on": ["a"]}]'
+    await build_agent("planner", model=play(plan=cycle), watchers=[seen]).run("Do it")
+    [made] = seen.of(PlanMade)
+    assert (made.tasks[0].depends_on, len(made.problems)) == ((), 1)
+
+
+async def test_without_a_plan_the_model_answers_at_once() -> None:
+    for plan in ("[]", "I have none"):
+        seen = Recorder()
+        outcome = await build_agent("planner", model=play(plan=plan), watchers=[seen]).run("Do it")
+        assert (outcome.status, outcome.text, seen.of(PlanMade)[0].tasks) == ("done", "A draft.", ())
+
+
+async def test_a_turn_is_left_for_the_answer_when_turns_run_out() -> None:
+    model = play(plan='["1", "2", "3", "4"]')
+    outcome = await build_agent("planner", model=model, limits=Limits(max_turns=5)).run("Do it")
+    assert (outcome.status, outcome.reason, outcome.text) == ("limit", "max_turns", "Both are noted.")
+    assert len(model.requests) <= 5
+
+
+def build_note_that_leaves(world: World, shutdown: Shutdown, leaving: str) -> Any:
+    """Return a tool in the middle of whose call for one text the process is asked to end."""
+
+    @tool(effect="at_most_once")
+    async def note(text: str) -> str:
+        """Note a text."""
+        world.effects[text] += 1
+        if text == leaving:
+            shutdown.begin()
+        return f"noted {text}"
+
+    return note
+
+
+async def test_a_shutdown_in_the_middle_of_a_plan_repeats_no_effect() -> None:
+    for leaving in ("note one", "note two", "join them"):
+        world, store = World(), MemoryStore()
+        async with asyncio.timeout(SECONDS):
+            async with Shutdown(signals=()) as shutdown:
+                note = build_note_that_leaves(world, shutdown, leaving)
+                first = shutdown.wrap_agent(Agent(play(), tools=[note], engine="planner", store=store))
+                outcome = await first.session("s").run("Do it")
+                assert (outcome.status, outcome.reason) == ("waiting", "shutdown")
+            resumed = await build_agent("planner", world, store=store).session("s").resume()
+        assert (resumed.status, resumed.text) == ("done", "Both are noted.")
+        assert world.effects == {"note one": 1, "note two": 1, "join them": 1}
+        assert {each.result.status for each in of(await log_of(store, "s"), ToolFinished)} == {Status.OK}
+
+
+async def test_a_stop_condition_ends_the_run_from_within_a_task() -> None:
+    world = World()
+    agent = build_agent("planner", world, stop=lambda step: any(each.name == "note" for each in step.calls))
+    outcome = await agent.run("Do it")
+    assert (outcome.status, outcome.reason) == ("stopped", "stop_condition")
+    assert world.effects["join them"] == 0
+
+
+async def test_labels_of_what_a_task_has_read_are_labels_of_the_run() -> None:
+    @tool(effect="read", labels=("untrusted",))
+    async def note(text: str) -> str:
+        """Read a page."""
+        return text
+
+    session = Agent(play(), tools=[note], engine="planner").session("s")
+    await session.run("Do it")
+    from perdure.core.fold import fold_entries
+
+    assert "untrusted" in fold_entries(await session.store.read("s")).labels
+
+
+async def test_a_subagent_can_be_called_in_a_task_at_the_depth_of_the_run() -> None:
+    seen = Recorder()
+    helper = Agent(ScriptedModel("helped", repeat_last=True), name="helper", engine="chain_of_thought")
+
+    def task(request: Any) -> Any:
+        return "done" if request.messages[-1].role == "tool" else call("helper", task="help")
+
+    agent = Agent(
+        play(plan='["one"]', task=task), tools=[helper.as_tool(max_depth=1)], engine="planner", watchers=[seen]
+    )
+    outcome = await agent.run("Do it")
+    assert outcome.status == "done"
+    [given] = seen.of(SubagentStarted)
+    assert given.path == "task:0:1"
+    assert any(each.private and each.path.startswith(f"{given.child}/thought") for each in seen.of(RunStarted))
+
+
+async def test_an_idempotency_key_of_a_task_is_its_own() -> None:
+    keys = list[str]()
+
+    @tool(effect="idempotent")
+    async def note(text: str, context: ToolContext[Any]) -> str:
+        """Note a text."""
+        keys.append(context.idempotency_key)
+        return text
+
+    await Agent(play(), tools=[note], engine="planner").run("Do it")
+    assert len(set(keys)) == 3

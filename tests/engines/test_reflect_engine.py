@@ -1,0 +1,113 @@
+"""Reflection: answers are reviewed in private, and revised."""
+
+from typing import Any
+
+import pytest
+
+from perdure import ConfigError, Limits
+from perdure.core.error import ProviderDown
+from perdure.core.event import AnswerReviewed
+from perdure.engines import reflect
+from perdure.engines.reflect_engine import NOT_REVIEWED_REASON, parse_review
+from perdure.testing import Recorder, call
+from tests.engines.roles import GOOD, POOR, World, build_agent, last_question, play, said
+
+
+def test_options_are_checked() -> None:
+    options: dict[str, Any]
+    for options in ({"max_reflections": 0}, {"acceptance_score": 11}, {"prompt": ""}):
+        with pytest.raises(ConfigError, match=next(iter(options))):
+            reflect(**options)
+
+
+async def test_a_poor_answer_is_revised_and_the_review_is_no_part_of_the_conversation() -> None:
+    seen, model = Recorder(), play()
+    outcome = await build_agent("reflect", model=model, watchers=[seen]).run("Do it")
+    assert said(outcome.new_messages) == [
+        ("user", "Do it"),
+        ("assistant", "A draft."),
+        ("assistant", "A better answer."),
+    ]
+    reviews = seen.of(AnswerReviewed)
+    assert [(each.score, each.needs_revision) for each in reviews] == [(3.0, True), (9.0, False)]
+    assert reviews[0].assessment == "- too short\nsay more"
+    revision = next(each for each in model.requests if "is to be revised" in last_question(each))
+    assert "too short" in revision.messages[-1].text
+    assert (outcome.turns, outcome.text) == (len(model.requests), "A better answer.")
+
+
+async def test_a_good_answer_is_accepted_at_once() -> None:
+    model = play(review=GOOD)
+    outcome = await build_agent("reflect", model=model).run("Do it")
+    assert (outcome.text, len(model.requests)) == ("A draft.", 4)
+
+
+async def test_the_number_of_reviews_is_limited() -> None:
+    model = play(review=POOR)
+    outcome = await build_agent(reflect(max_reflections=2), model=model).run("Do it")
+    assert [text for role, text in said(outcome.new_messages) if role == "assistant"] == [
+        "A draft.",
+        "A better answer.",
+        "A better answer.",
+    ]
+    assert sum("Review the last" in last_question(each) for each in model.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("review", "accepted"),
+    [
+        ('{"score": 8, "needs_revision": true}', True),
+        ('{"score": 7.5}', False),
+        ('{"needs_revision": true}', False),
+        ('{"needs_revision": false, "score": 1}', True),
+        ('{"score": 99}', True),
+        ("no JSON", True),
+        ("[]", True),
+        ('{"score": true}', True),
+        (ProviderDown("down"), True),
+    ],
+)
+async def test_a_review_decides_by_its_score_and_its_word(review: Any, accepted: bool) -> None:
+    seen = Recorder()
+    agent = build_agent(reflect(max_reflections=1), model=play(review=lambda _: review), watchers=[seen])
+    outcome = await agent.run("Do it")
+    assert (outcome.status, outcome.text) == ("done", "A draft." if accepted else "A better answer.")
+    assert [each.needs_revision for each in seen.of(AnswerReviewed)] == [not accepted]
+
+
+async def test_a_reviewer_that_does_not_answer_with_json_is_asked_once_more() -> None:
+    reviews = iter(["Nice!", POOR])
+    outcome = await build_agent(reflect(max_reflections=1), model=play(review=lambda _: next(reviews))).run("Do it")
+    assert outcome.text == "A better answer."
+
+
+async def test_an_answer_that_no_turn_is_left_to_review_is_the_answer() -> None:
+    outcome = await build_agent("reflect", limits=Limits(max_turns=3)).run("Do it")
+    assert (outcome.status, outcome.reason, outcome.text) == ("done", NOT_REVIEWED_REASON, "A draft.")
+    outcome = await build_agent("reflect", limits=Limits(max_turns=4)).run("Do it")
+    assert (outcome.status, outcome.reason, outcome.text) == ("limit", "max_turns", "A draft.")
+
+
+async def test_tools_can_be_called_for_the_revision() -> None:
+    world = World()
+
+    def revise(request: Any) -> Any:
+        made = [each.text for message in request.messages for each in message.tool_results]
+        return "A better answer." if "noted more" in made else call("note", text="more")
+
+    outcome = await build_agent("reflect", world, model=play(revision=revise)).run("Do it")
+    assert (outcome.text, world.effects) == ("A better answer.", {"step 1": 1, "step 2": 1, "more": 1})
+
+
+async def test_a_second_run_of_the_session_has_reviews_of_its_own() -> None:
+    seen = Recorder()
+    model = play(review=GOOD)
+    session = build_agent("reflect", model=model, watchers=[seen]).session("s")
+    await session.run("Do it")
+    await session.run("And again")
+    assert [each.needs_revision for each in seen.of(AnswerReviewed)] == [False, False]
+
+
+def test_a_review_without_a_word_is_none() -> None:
+    assert parse_review('{"issues": []}') is None
+    assert parse_review("nothing") is None
