@@ -2,11 +2,11 @@
 
 import asyncio
 from contextlib import aclosing
+from typing import Any
 
-from perdure import Agent, tool
-from perdure.scheduling import Scheduler
-from perdure.stores import open_store
-from perdure.testing import FakeClock, ScriptedModel, call
+from perdure import Agent, open_store, tool
+from perdure.scheduling import FiringRecord, Scheduler
+from perdure.testing import FakeClock, ScriptedModel
 
 START = 1_700_000_000.0
 """2023-11-14 22:13:20 UTC, a Tuesday."""
@@ -15,33 +15,32 @@ START = 1_700_000_000.0
 class Scene:
     """A store with a fake clock, and agents of several processes, as it were, that share both."""
 
-    def __init__(self, *replies, store="memory:", **options):
+    def __init__(self, *replies: Any, **options: Any) -> None:
         self.clock = FakeClock(START)
-        self.store = open_store(store) if isinstance(store, str) else store
+        self.store = open_store("memory:")
         self.model = ScriptedModel(*replies)
-        self.agent = Agent(self.model, store=self.store, clock=self.clock, **options)
+        self.sent: list[str] = []
 
-    def scheduler(self, *schedules, **options) -> Scheduler:
+        @tool(effect="at_most_once")
+        def send(text: str) -> str:
+            """Send a text."""
+            self.sent.append(text)
+            return "sent"
+
+        given = {"tools": [send], **options}
+        self.agent: Agent[Any] = Agent(self.model, store=self.store, clock=self.clock, **given)
+
+    def scheduler(self, *schedules: Any, **options: Any) -> Scheduler:
+        """A scheduler of one process."""
         return Scheduler(self.agent, schedules, **options)
 
 
-async def serve_once(scheduler) -> list:
+async def serve_once(scheduler: Scheduler) -> list[FiringRecord]:
     """Do everything that is to be done now, and return the records."""
-    async with asyncio.timeout(30), aclosing(scheduler.serve(once=True)) as records:
+    async with asyncio.timeout(60), aclosing(scheduler.serve(once=True)) as records:
         return [record async for record in records]
 
 
-def kinds(records) -> list[str]:
+def kinds(records: list[FiringRecord]) -> list[str]:
+    """The kinds of records."""
     return [record.kind for record in records]
-
-
-@tool(effect="at_most_once")
-def send(text: str) -> str:
-    """Send a text."""
-    send_calls.append(text)
-    return "sent"
-
-
-send_calls: list[str] = []
-
-__all__ = ["START", "Scene", "call", "kinds", "send", "send_calls", "serve_once"]

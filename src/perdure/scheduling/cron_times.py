@@ -6,6 +6,7 @@ the gap, and a time that they show twice is due the first time. An expression wh
 time that they skip is not due.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Final
@@ -62,12 +63,14 @@ def _find_first_wall_time(expression: CronExpression, midnight: datetime, shown:
     """Return the first time of a date that fits, after the time `shown` by the clocks."""
     if shown - midnight >= _DAY:
         return None
-    return next((wall for wall in _list_wall_times(expression, midnight) if wall > shown), None)
+    first_hour = shown.hour if shown > midnight else 0
+    times = _list_wall_times(expression, midnight, first_hour)
+    return next((wall for wall in times if wall > shown), None)
 
 
-def _list_wall_times(expression: CronExpression, midnight: datetime) -> Iterator[datetime]:
-    """Yield the times of a date that fit, as clocks show them, in order."""
-    for hour in expression.hours:
+def _list_wall_times(expression: CronExpression, midnight: datetime, first_hour: int = 0) -> Iterator[datetime]:
+    """Yield the times of a date that fit, as clocks show them, in order, from an hour on."""
+    for hour in expression.hours[bisect_left(expression.hours, first_hour) :]:
         for minute in expression.minutes:
             yield midnight + timedelta(hours=hour, minutes=minute)
 
