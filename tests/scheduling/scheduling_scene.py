@@ -12,14 +12,20 @@ START = 1_700_000_000.0
 """2023-11-14 22:13:20 UTC, a Tuesday."""
 
 
+HANG = object()
+"""A reply that takes very long."""
+
+
 class Scene:
     """A store with a fake clock, and agents of several processes, as it were, that share both."""
 
     def __init__(self, *replies: Any, **options: Any) -> None:
         self.clock = FakeClock(START)
         self.store = open_store("memory:")
-        self.model = ScriptedModel(*replies)
+        self.model = ScriptedModel(*[self.hang if each is HANG else each for each in replies])
         self.sent: list[str] = []
+        self.asked = asyncio.Event()
+        """Set once the model was asked to `hang`."""
 
         @tool(effect="at_most_once")
         def send(text: str) -> str:
@@ -29,6 +35,12 @@ class Scene:
 
         given = {"tools": [send], **options}
         self.agent: Agent[Any] = Agent(self.model, store=self.store, clock=self.clock, **given)
+
+    async def hang(self, _request: Any) -> str:
+        """A reply that takes very long."""
+        self.asked.set()
+        await self.clock.sleep(1e6)
+        return "At last."
 
     def scheduler(self, *schedules: Any, **options: Any) -> Scheduler:
         """A scheduler of one process."""

@@ -19,6 +19,8 @@ from perdure.scheduling.cron_expression import SHORT_FORMS, parse_cron_expressio
         ("0 0 * * fri-sun", "weekdays", {5, 6, 0}),
         ("0 0 * * 7", "weekdays", {0}),
         ("0 0 * * 5-7", "weekdays", {5, 6, 0}),
+        ("0 0 * * 4/2", "weekdays", {4, 6}),
+        ("0 0 * * 7/1", "weekdays", {0}),
         ("0 0 * * */2", "weekdays", {0, 2, 4, 6}),
     ],
 )

@@ -16,9 +16,13 @@ LONG = os.environ.get("PERDURE_SEARCH") == "long"
 MINUTE = timedelta(minutes=1)
 
 
-def list_times(expression: str, zone: str, start: datetime, count: int) -> list[str]:
+def list_times(expression: str, zone: str, start: str, count: int) -> list[str]:
     """The next moments of an expression after a local time, as the clocks show them, with their offset."""
-    found, place, parsed = [], start.replace(tzinfo=ZoneInfo(zone)), parse_cron_expression(expression)
+    found, place, parsed = (
+        [],
+        datetime.fromisoformat(start).replace(tzinfo=ZoneInfo(zone)),
+        parse_cron_expression(expression),
+    )
     for _ in range(count):
         place = find_next_cron_time(parsed, ZoneInfo(zone), place)
         found.append(place.astimezone(ZoneInfo(zone)).strftime("%m-%d %H:%M %z"))
@@ -44,35 +48,35 @@ def test_the_calendar_ends():
 
 @pytest.mark.needs("tzdata")
 def test_a_time_that_the_clocks_skip_is_due_at_the_end_of_the_gap():
-    found = list_times("30 2 * * *", "Europe/Berlin", datetime(2026, 3, 28), 3)
+    found = list_times("30 2 * * *", "Europe/Berlin", "2026-03-28T00:00", 3)
     assert found == ["03-28 02:30 +0100", "03-29 03:00 +0200", "03-30 02:30 +0200"]
-    both = list_times("0,30 2,3 * * *", "Europe/Berlin", datetime(2026, 3, 28, 4), 3)
+    both = list_times("0,30 2,3 * * *", "Europe/Berlin", "2026-03-28T04:00", 3)
     assert both == ["03-29 03:00 +0200", "03-29 03:30 +0200", "03-30 02:00 +0200"]
 
 
 @pytest.mark.needs("tzdata")
 def test_a_time_that_the_clocks_show_twice_is_due_once():
-    found = list_times("30 2 * * *", "Europe/Berlin", datetime(2026, 10, 24), 3)
+    found = list_times("30 2 * * *", "Europe/Berlin", "2026-10-24T00:00", 3)
     assert found == ["10-24 02:30 +0200", "10-25 02:30 +0200", "10-26 02:30 +0100"]
 
 
 @pytest.mark.needs("tzdata")
 def test_an_expression_for_every_hour_counts_real_time():
-    spring = list_times("0 * * * *", "Europe/Berlin", datetime(2026, 3, 29, 0, 30), 3)
+    spring = list_times("0 * * * *", "Europe/Berlin", "2026-03-29T00:30", 3)
     assert spring == ["03-29 01:00 +0100", "03-29 03:00 +0200", "03-29 04:00 +0200"]
-    autumn = list_times("30 * * * *", "Europe/Berlin", datetime(2026, 10, 25, 1), 4)
+    autumn = list_times("30 * * * *", "Europe/Berlin", "2026-10-25T01:00", 4)
     assert autumn == ["10-25 01:30 +0200", "10-25 02:30 +0200", "10-25 02:30 +0100", "10-25 03:30 +0100"]
 
 
 @pytest.mark.needs("tzdata")
 def test_a_day_that_the_clocks_skip_is_due_at_its_end():
-    found = list_times("0 12 30 12 *", "Pacific/Apia", datetime(2011, 12, 1), 1)
+    found = list_times("0 12 30 12 *", "Pacific/Apia", "2011-12-01T00:00", 1)
     assert found == ["12-31 00:00 +1400"]
 
 
 @pytest.mark.needs("tzdata")
 def test_clocks_that_are_set_back_over_midnight_keep_the_order():
-    found = list_times("*/30 * * * *", "America/St_Johns", datetime(2010, 11, 6, 23), 5)
+    found = list_times("*/30 * * * *", "America/St_Johns", "2010-11-06T23:00", 5)
     assert found == [
         "11-06 23:30 -0230",
         "11-07 00:00 -0230",

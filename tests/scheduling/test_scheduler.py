@@ -11,7 +11,7 @@ from perdure.core.event import PermissionDecided, RunStarted
 from perdure.scheduling import Schedule, Scheduler, at, cron, every
 from perdure.shutdown import Shutdown
 from perdure.testing import call
-from tests.scheduling.scheduling_scene import START, Scene, kinds, serve_once
+from tests.scheduling.scheduling_scene import HANG, START, Scene, kinds, serve_once
 
 HOURLY = Schedule(name="news", when=every(hours=1), prompt="Read the news.")
 TRIGGERED = Schedule(name="mail", prompt="Answer this mail.")
@@ -137,7 +137,7 @@ async def test_a_due_time_is_skipped_while_the_last_run_is_not_over():
 
         async def collect() -> None:
             async for each in records:
-                seen.append(each)
+                seen.append(each)  # noqa: PERF401 - one by one, as they come
 
         collecting = asyncio.ensure_future(collect())
         while not scene.model.requests:
@@ -223,13 +223,12 @@ async def test_a_schedule_can_be_run_now_and_its_due_times_stay():
 
 
 async def test_a_run_can_be_cancelled_from_another_process():
-    scene = Scene(lambda _request: scene.clock.sleep(1000))
+    scene = Scene(HANG)
     scheduler = scene.scheduler(TRIGGERED)
     assert not await scheduler.cancel("mail")
     firing_id = await scheduler.trigger("mail", "Hello")
     serving = asyncio.ensure_future(serve_once(scheduler))
-    while not scene.model.requests:
-        await asyncio.sleep(0)
+    await scene.asked.wait()
     assert await scene.scheduler(TRIGGERED).cancel("mail")
     assert kinds(await serving) == ["fired", "cancelled"]
     assert (await scheduler.find_firing("mail", firing_id)).status == "cancelled"
@@ -329,12 +328,11 @@ async def test_a_run_that_had_an_effect_is_not_tried_again():
 
 
 async def test_a_run_ends_after_its_timeout():
-    scene = Scene(lambda _request: scene.clock.sleep(1000))
+    scene = Scene(HANG)
     running = asyncio.ensure_future(
         scene.scheduler(Schedule(name="mail", prompt="Go.", timeout_seconds=30)).run_now("mail")
     )
-    while not scene.model.requests:
-        await asyncio.sleep(0)
+    await scene.asked.wait()
     await advance_through_sleeps(scene, running)
     assert (running.result().status, running.result().reason) == ("failed", "timeout")
 
@@ -375,7 +373,7 @@ async def test_only_so_many_run_at_once():
 
 
 async def test_a_shutdown_leaves_the_run_for_the_next_process():
-    scene = Scene(lambda _request: asyncio.sleep(1000), "Resumed.")
+    scene = Scene(HANG, "Resumed.")
     async with Shutdown(signals=()) as shutdown:
         scheduler = Scheduler(shutdown.wrap_agent(scene.agent), [TRIGGERED])
         firing_id = await scheduler.trigger("mail", "Hello")
@@ -383,8 +381,7 @@ async def test_a_shutdown_leaves_the_run_for_the_next_process():
         async with asyncio.timeout(60), aclosing(scheduler.serve()) as serving:
             async for record in serving:
                 records.append(record.kind)
-                while not scene.model.requests:
-                    await asyncio.sleep(0)
+                await scene.asked.wait()
                 shutdown.begin()
     assert records == ["fired"]
     again = scene.scheduler(TRIGGERED)

@@ -42,6 +42,11 @@ class _Field(NamedTuple):
     last: int
     names: dict[str, int] = _NO_NAMES
 
+    @property
+    def end(self) -> int:
+        """The largest number of `*`: 7 is Sunday, as is 0."""
+        return 6 if self.names is _WEEKDAYS else self.last
+
 
 _FIELDS: Final = (
     _Field("minute", 0, 59),
@@ -117,10 +122,10 @@ def _parse_part(part: str, whole: str, kind: _Field) -> range:
     if step == 0:
         _raise_bad_field(part, whole, kind, "a step is 1 or more")
     if found[1] == "*":
-        return range(kind.first, min(kind.last, 6 if kind.names is _WEEKDAYS else kind.last) + 1, step)
+        return range(kind.first, kind.end + 1, step)
     first = _parse_number(found[2], part, whole, kind)
     if found[3] is None:  # a value with a step goes on to the end of the field, as in other crons
-        last = first if found[4] is None else kind.last
+        last = first if found[4] is None else max(first, kind.end)
     else:
         last = _parse_number(found[3], part, whole, kind)
         if last == 0 and kind.names is _WEEKDAYS and first > 0:  # as in fri-sun
