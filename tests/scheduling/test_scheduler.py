@@ -10,6 +10,7 @@ from perdure import Agent, ConfigError, Permissions, ProviderDown, StoreError, U
 from perdure.core.event import PermissionDecided, RunStarted
 from perdure.scheduling import Schedule, Scheduler, at, cron, every
 from perdure.shutdown import Shutdown
+from perdure.store_maintenance import prune
 from perdure.testing import call
 from tests.scheduling.scheduling_scene import HANG, START, Scene, kinds, serve_once
 
@@ -88,7 +89,7 @@ async def test_of_several_missed_firings_the_last_is_fired_if_it_is_not_too_late
     await serve_once(scene.scheduler(HOURLY))
     await scene.clock.advance(5 * 3600 + 30)
     records = await serve_once(scene.scheduler(HOURLY))
-    assert sorted(kinds(records)) == ["finished", "fired", "missed"]
+    assert kinds(records) == ["missed", "fired", "finished"]
     assert [(each.kind, each.count) for each in records if each.kind == "missed"] == [("missed", 4)]
     assert [each.due for each in records if each.kind == "fired"] == [START + 5 * 3600]
 
@@ -411,6 +412,37 @@ def failing(message):
     return fail
 
 
+async def test_runs_get_the_options_of_the_scheduler():
+    from perdure import Limits, ToolContext
+
+    @tool
+    def greet(context: ToolContext[str]) -> str:
+        """Greet."""
+        return f"Hello, {context.deps}!"
+
+    scene = Scene(call("greet"), "done", tools=[greet])
+    options = {"deps": "Ada", "limits": Limits(max_turns=7)}
+    firing = await scene.scheduler(TRIGGERED, overrides=options).run_now("mail", "Hi")
+    assert (firing.status, scene.model.requests[-1].messages[-1].parts[0].text) == ("finished", "Hello, Ada!")
+    with pytest.raises(ConfigError, match="override 'dep'"):
+        scene.scheduler(TRIGGERED, overrides={"dep": "Ada"})
+
+
+async def test_an_error_of_the_program_fails_the_firing_and_not_the_scheduler(monkeypatch):
+    from perdure.runtime.session import Session
+
+    async def fail(*_arguments, **_options):
+        raise RuntimeError("a bug")
+
+    scene = Scene("done")
+    scheduler = scene.scheduler(TRIGGERED)
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "run", fail)
+        firing = await scheduler.run_now("mail", "Hi")
+    assert (firing.status, firing.reason) == ("failed", "RuntimeError: a bug")
+    assert (await scheduler.run_now("mail", "Hi")).status == "finished"
+
+
 async def test_watchers_see_each_record_and_their_errors_end_nothing():
     seen = []
 
@@ -441,6 +473,15 @@ async def test_schedules_can_be_added_to_the_store_and_removed():
     await scene.clock.advance(3600)
     assert await serve_once(serving) == []
     assert [each.name for each in await serving.list_schedules()] == ["mail"]
+
+
+async def test_schedules_and_their_firings_are_not_pruned():
+    scene = Scene("done")
+    scheduler = scene.scheduler()
+    await scheduler.add(TRIGGERED)
+    await scheduler.run_now("mail", "Hi")
+    await prune(scene.store, older_than_seconds=1, now=START + 1e9)
+    assert sorted([each.session_id for each in await scene.store.list()]) == ["schedules", "schedules/mail"]
 
 
 async def test_a_moment_that_has_passed_cannot_be_added():

@@ -180,9 +180,10 @@ def history(name: str, *, limit: int, as_json: bool, **options: Any) -> None:
     """
 
     async def collect(scheduler: "Scheduler") -> "list[Firing]":
-        if name:
+        found = await scheduler.history(name, limit=limit)
+        if name and not found:  # that of a schedule which was removed stays
             await scheduler.find_schedule(name)
-        return await scheduler.history(name, limit=limit)
+        return found
 
     found, screen = _use_schedules(_take_options(options), collect), TerminalOutput()
     for each in found:

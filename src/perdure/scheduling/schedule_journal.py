@@ -25,6 +25,12 @@ def name_journal(schedule: str) -> str:
     return f"{REGISTRY_SESSION}/{schedule}"
 
 
+def is_schedule_session(session_id: str) -> bool:
+    """Return True if a session has the schedules of a store, or the firings of one, also in a namespaced store."""
+    *_, before, last = ("", *session_id.split("/"))
+    return REGISTRY_SESSION in {before, last}
+
+
 class ScheduleJournal:
     """The records of one schedule, as far as this process has read them."""
 
@@ -119,7 +125,8 @@ class JournalClaim:
         events = [self.journal.redaction.redact_event(build_event(each)) for each in ordered]
         if await self._log.append(events, sync=True, on_stored=apply, entry_ids=ids):
             raise asyncio.CancelledError
-        return [record for record in map(read_record, stored) if record is not None]
+        found = [record for record in map(read_record, stored) if record is not None]
+        return sorted(found, key=lambda each: each.kind == "fired")  # which is what happens last
 
     async def release(self) -> None:
         """Give up the claim, even if the caller is cancelled meanwhile."""

@@ -50,11 +50,13 @@ class ScheduledRun:
         agent: Agent[Any],
         store: Store,
         *,
+        overrides: Overrides[Any],
         poll_seconds: float,
         process_end: ShutdownSignal | None,
         publish: Callable[[FiringRecord], None],
     ) -> None:
         self._schedule = schedule
+        self._overrides = overrides
         self._publish = publish
         self._agent = agent
         self._store = store
@@ -99,9 +101,9 @@ class ScheduledRun:
                 if longest is not None and self._clock.monotonic() - started >= longest:
                     return Outcome(status="failed", reason="SessionBusy", error=error, session_id=fired.session_id)
                 await sleep_until_shutdown(self._clock, self._poll_seconds, self._process_end)
-            except (ShuttingDown, StoreError):
+            except (FiringLeft, ShuttingDown, StoreError):
                 raise
-            except PerdureError as error:  # such as an unknown skill or role: the firing fails, and not the scheduler
+            except Exception as error:  # noqa: BLE001 - such as an unknown skill: the firing fails, not the scheduler
                 return Outcome(status="failed", reason=type(error).__name__, error=error, session_id=fired.session_id)
 
     async def _run_unattended(self, fired: FiringRecord, attempt: int) -> Outcome[Any]:
@@ -126,10 +128,10 @@ class ScheduledRun:
         return await session.run(_build_prompt(fired), input_id=input_id, **overrides)
 
     def _build_overrides(self) -> Overrides[Any]:
-        longest, limits = self._schedule.timeout_seconds, self._agent.limits
+        longest, limits = self._schedule.timeout_seconds, self._overrides.get("limits", self._agent.limits)
         if longest is None or (limits.timeout_seconds is not None and limits.timeout_seconds <= longest):
-            return {}
-        return {"limits": msgspec.structs.replace(limits, timeout_seconds=longest)}
+            return self._overrides
+        return {**self._overrides, "limits": msgspec.structs.replace(limits, timeout_seconds=longest)}
 
     async def _read_run(self, session_id: str, run_id: str) -> Sequence[Entry]:
         """Return the entries of a run, also those from before it was resumed, and those of its subagents."""

@@ -16,6 +16,7 @@ from perdure.core.error import Fenced, StoreError, UsageError
 from perdure.core.run_callbacks import find_shutdown_signal
 from perdure.core.store import Store, end_tasks
 from perdure.runtime.agent import Agent
+from perdure.runtime.overrides import Overrides, add_output, check_overrides
 from perdure.runtime.run_task import mark_exception_retrieved
 
 from .firing_plan import plan_records, plan_skipped
@@ -50,6 +51,7 @@ class Scheduler(StoredSchedules):
         most_at_once: int = MOST_AT_ONCE,
         poll_seconds: float = POLL_SECONDS,
         watchers: Sequence[RecordWatcher] = (),
+        overrides: Overrides[Any] | None = None,
     ) -> None:
         """Make a scheduler. Nothing is opened or begun before it is used.
 
@@ -60,10 +62,13 @@ class Scheduler(StoredSchedules):
             most_at_once: The number of schedules that run at the same time in this process. The others wait.
             poll_seconds: The interval at which the store is asked for triggers and interrupted runs.
             watchers: Functions that are called with each record that this process stores.
+            overrides: Options of all runs, as for `Session.run`, such as `{"deps": …}`.
         """
         argument_checks.require_int("Scheduler", "most_at_once", most_at_once, 1)
         argument_checks.require_callables("Scheduler", "watchers", watchers)
         super().__init__(agent, schedules, store=store, poll_seconds=poll_seconds)
+        check_overrides(add_output(overrides or {}, None))
+        self._overrides: Overrides[Any] = overrides or {}
         self._most_at_once = most_at_once
         self._watchers = tuple(watchers)
         self._process_end = find_shutdown_signal(agent.engine)
@@ -94,12 +99,7 @@ class Scheduler(StoredSchedules):
                     return
                 await self._wait()
         finally:
-            try:
-                await end_tasks(self._tasks.values())
-            finally:
-                for task in self._tasks.values():
-                    mark_exception_retrieved(task)
-                self._tasks.clear()
+            await self._end_runs()
 
     async def run_now(self, name: str, input: Any = None, *, labels: Sequence[str] = ()) -> Firing:  # noqa: A002
         """Trigger a schedule, and return its firing when it is over.
@@ -118,9 +118,19 @@ class Scheduler(StoredSchedules):
                 await self._look_at_schedules([msgspec.structs.replace(schedule, when=None)])
                 await self._wait()
         finally:
-            await end_tasks(self._tasks.values())
+            await self._end_runs()
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    async def _end_runs(self) -> None:
+        """Cancel the runs in progress, and wait until they have ended."""
+        tasks = [*self._tasks.values()]
+        self._tasks.clear()
+        try:
+            await end_tasks(tasks)
+        finally:
+            for task in tasks:
+                mark_exception_retrieved(task)
 
     @property
     def _is_stopping(self) -> bool:
@@ -192,6 +202,7 @@ class Scheduler(StoredSchedules):
             schedule,
             self.agent,
             self.store,
+            overrides=self._overrides,
             poll_seconds=self.poll_seconds,
             process_end=self._process_end,
             publish=self._publish,

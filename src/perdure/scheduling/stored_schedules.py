@@ -98,6 +98,7 @@ class StoredSchedules:
         """
         schedule = await self.find_schedule(name)
         argument_checks.require_text("trigger", "trigger_id", trigger_id)
+        argument_checks.require_one_line("trigger", "trigger_id", trigger_id)
         if input is None and not schedule.prompt.strip() and not schedule.skill:
             raise ConfigError(f"schedule {name!r} has no prompt: give the trigger an input")
         checked = check_labels(labels)
