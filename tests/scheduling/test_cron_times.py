@@ -24,7 +24,9 @@ def list_times(expression: str, zone: str, start: str, count: int) -> list[str]:
         parse_cron_expression(expression),
     )
     for _ in range(count):
-        place = find_next_cron_time(parsed, ZoneInfo(zone), place)
+        due = find_next_cron_time(parsed, ZoneInfo(zone), place)
+        assert due is not None
+        place = due
         found.append(place.astimezone(ZoneInfo(zone)).strftime("%m-%d %H:%M %z"))
     return found
 
@@ -161,7 +163,7 @@ def test_every_due_moment_is_the_one_that_a_scan_of_every_minute_finds(fields, z
         return
     place, end = day - timedelta(hours=30), day + timedelta(hours=30)
     expected = scan_minutes(fields, ZoneInfo(zone), place, int((end - place) / MINUTE))
-    found = []
+    found: list[datetime] = []
     while (due := find_next_cron_time(parsed, ZoneInfo(zone), place)) is not None and due <= end and len(found) < 60:
         found.append(due)
         place = due

@@ -31,7 +31,7 @@ def test_two_processes_that_serve_the_same_schedule_fire_each_due_time_once(tmp_
 
 @pytest.mark.faults
 @pytest.mark.timeout(SECONDS + 30)
-def test_a_process_that_is_killed_anywhere_leaves_its_firing_to_another_and_no_effect_happens_twice(tmp_path):
+def test_a_process_that_is_killed_leaves_its_firing_to_another_and_no_effect_happens_twice(tmp_path):
     trials = run("kill", tmp_path)
     assert [each["codes"] for each in trials] == [[-9, 0]] * (len(trials) - 1) + [[0, 0]]
     assert len(trials) > 8

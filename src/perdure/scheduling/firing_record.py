@@ -143,7 +143,7 @@ class JournalState:
             return
         if record.kind == "armed":
             self.timing, self.anchor = record.timing, float(math.floor(record.at))
-        elif record.kind in {"skipped", "missed"}:
+        elif record.kind in ("skipped", "missed"):
             self._count_due(record)
             self.firings[record.firing_id] = _start_firing(record, record.kind)
         elif record.kind == "fired":
