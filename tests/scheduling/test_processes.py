@@ -11,35 +11,44 @@ from tests.scheduling.scheduling_processes import ROUNDS
 
 SECONDS = 300.0
 
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(SECONDS + 30)]
 
-def run(what: str, folder) -> list[dict]:
-    command = [sys.executable, "-W", "ignore", "-m", "tests.scheduling.scheduling_processes", what, str(folder)]
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory):
+    """How each trial has ended, made by one process and its children."""
+    folder = tmp_path_factory.mktemp("trials")
+    command = [sys.executable, "-W", "ignore", "-m", "tests.scheduling.scheduling_processes", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return {each["name"]: each for each in map(json.loads, done.stdout.splitlines())}
 
 
-@pytest.mark.faults
-@pytest.mark.timeout(SECONDS + 30)
-def test_two_processes_that_serve_the_same_schedule_fire_each_due_time_once(tmp_path):
-    (found,) = run("race", tmp_path)
+def test_two_processes_that_serve_the_same_schedule_fire_each_due_time_once(trials):
+    found = trials["race"]
     assert found["codes"] == [0, 0]
     assert [(status, resumed) for _, status, resumed, _ in found["firings"]] == [("finished", 0)] * ROUNDS
     assert len({name for name, *_ in found["firings"]}) == ROUNDS
     assert sorted(found["effects"]) == sorted(f"job-{name} {step}" for name, *_ in found["firings"] for step in (0, 1))
 
 
-@pytest.mark.faults
-@pytest.mark.timeout(SECONDS + 30)
-def test_a_process_that_is_killed_leaves_its_firing_to_another_and_no_effect_happens_twice(tmp_path):
-    trials = run("kill", tmp_path)
-    assert [each["codes"] for each in trials] == [[-9, 0]] * (len(trials) - 1) + [[0, 0]]
-    assert len(trials) > 8
-    for trial in trials:
+def test_nobody_is_asked_about_a_call_that_a_kill_has_interrupted_and_it_is_not_repeated(trials):
+    found = trials["ask"]
+    ((name, status, _, unknown),) = found["firings"]
+    assert (found["codes"], status, unknown) == ([-9, 0], "finished", ["act"])
+    assert found["effects"] == [f"job-{name} 0", f"job-{name} 1"]
+    assert ["The runtime stopped while 'act' ran" in each for each in found["denied"][0]] == [True]
+
+
+def test_a_process_that_is_killed_leaves_its_firing_to_another_and_no_effect_happens_twice(trials):
+    kills = [each for name, each in trials.items() if name.startswith("kill")]
+    assert [each["codes"] for each in kills] == [[-9, 0]] * (len(kills) - 1) + [[0, 0]]
+    assert len(kills) > 8
+    for trial in kills:
         ((name, status, _, unknown),) = trial["firings"]
         assert status == "finished", trial
         assert len(set(trial["effects"])) == len(trial["effects"]), trial
         missing = {f"job-{name} {step}" for step in (0, 1)} - set(trial["effects"])
         assert len(missing) <= len(unknown) <= 1, trial  # a call that is not known to have happened is not repeated
-    assert sum(each["firings"][0][2] for each in trials) >= 8
-    assert sum(len(each["firings"][0][3]) for each in trials) >= 2
+    assert sum(each["firings"][0][2] for each in kills) >= 8
+    assert sum(len(each["firings"][0][3]) for each in kills) >= 2

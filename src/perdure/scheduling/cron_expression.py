@@ -83,7 +83,7 @@ class CronExpression(Struct, frozen=True):
 
 @functools.lru_cache(maxsize=1024)
 def parse_cron_expression(text: str) -> CronExpression:
-    """Parse a cron expression. Raises `ConfigError` that names the wrong field, also for dates that never come."""
+    """Parse a cron expression. Raises `ConfigError` for a wrong field, and for dates that never come."""
     written = SHORT_FORMS.get(text.strip().lower(), text)
     fields = written.split() if len(written) <= _LONGEST_EXPRESSION else []
     if len(fields) != len(_FIELDS):

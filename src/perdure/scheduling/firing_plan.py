@@ -1,4 +1,4 @@
-"""What has to be recorded for a schedule now: its state and the time decide, and nothing is stored here.
+"""The records to store for a schedule now, decided by its state and the time; nothing is stored here.
 
 Firings that were missed are not made up for: of all due times that have passed, only the last one is fired, and only if
 it is not too late for it. While a run of the schedule is not over, due times are skipped. Triggers wait, and are fired

@@ -26,7 +26,7 @@ END_KINDS: Final = frozenset({"finished", "failed", "cancelled"})
 
 
 class FiringRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One record of a journal: a schedule was armed, a firing began, was skipped or missed, or ended."""
+    """A record of a journal: a schedule was armed, a firing began, was skipped or missed, or ended."""
 
     kind: RecordKind
     """`armed`: its times are counted from now. `fired`, `resumed`, `retried`: a run begins. `skipped`: the last run was
@@ -133,7 +133,7 @@ class JournalState:
 
     @property
     def next_due(self) -> float | None:
-        """When it is due next; `None` if it is not armed, or not due any more."""
+        """The next due time; `None` if it is not armed, or not due any more."""
         return None if self.timing is None else self.timing.find_next(max(self.anchor, self.handled_until), self.anchor)
 
     def apply(self, entry: Entry) -> None:

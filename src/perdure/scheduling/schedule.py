@@ -71,7 +71,7 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def longest_delay_seconds(self) -> float | None:
-        """How late a firing may begin; `None` for any time."""
+        """The longest time by which a firing may begin late; `None` for any."""
         if self.late_seconds is not None or isinstance(self.when, At):
             return self.late_seconds
         return _USUAL_LATE_SECONDS

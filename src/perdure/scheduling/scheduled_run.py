@@ -28,7 +28,7 @@ from .schedule import Schedule
 from .schedule_journal import JournalClaim
 
 UNATTENDED: Final = "schedule"
-"""The name under which questions of a run are answered that nobody is there to answer."""
+"""The name under which questions of unattended runs are denied."""
 _REPEATABLE: Final = frozenset({"read", "idempotent"})
 """Effects of tool calls that may be made again."""
 _LONGEST_RETRY_SECONDS: Final = 3600.0
@@ -146,7 +146,7 @@ class ScheduledRun:
 
 
 async def _deny_questions(session: Session[Any], questions: Sequence[QuestionAsked]) -> None:
-    """Answer the questions of a run as nobody would: no permission, no repetition of an interrupted call."""
+    """Deny the questions of an unattended run: no permission, no repetition of an interrupted call."""
     for question in questions:
         with suppress(PerdureError):  # answered meanwhile: then it is not open any more
             if question.about == "slot":
@@ -157,8 +157,9 @@ async def _deny_questions(session: Session[Any], questions: Sequence[QuestionAsk
 
 
 def _build_prompt(fired: FiringRecord) -> Prompt:
-    """Return the prompt of a firing. The input of a trigger precedes it as a message of its own: in the last message
-    alone, `/name` and `@file` are directives.
+    """Return the prompt of a firing, preceded by the input of its trigger as a message.
+
+    In the last message alone, `/name` and `@file` are directives.
     """
     if fired.input is None:
         return fired.prompt

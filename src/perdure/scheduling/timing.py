@@ -1,4 +1,4 @@
-"""When a schedule is due: at an interval (`every`), at one moment (`at`), or by a cron expression (`cron`).
+"""Timings of schedules: at an interval (`every`), at one moment (`at`), or by a cron expression (`cron`).
 
 These are plain values, which are stored with a schedule. Moments are seconds since 1970.
 """
