@@ -150,15 +150,15 @@ async def test_a_due_time_is_skipped_while_the_last_run_is_not_over():
 
         collecting = asyncio.ensure_future(collect())
         while not scene.model.requests:
-            await scene.clock.wait_for_sleepers()
+            await scene.clock.wait_for_sleepers(timeout_seconds=30)
             await scene.clock.advance(scene.clock.pending[0])
         while kinds(seen).count("skipped") < 2:
             assert await serve_once(other) == []  # nor does the other process fire it
-            await scene.clock.wait_for_sleepers()
+            await scene.clock.wait_for_sleepers(timeout_seconds=30)
             await scene.clock.advance(scene.clock.pending[0])
         release.set()
         while "finished" not in kinds(seen):
-            await scene.clock.wait_for_sleepers()
+            await scene.clock.wait_for_sleepers(timeout_seconds=30)
             await scene.clock.advance(0.1)
         collecting.cancel()
         await asyncio.wait((collecting,))
@@ -360,7 +360,7 @@ async def test_a_run_waits_for_its_session_and_fails_after_its_timeout():
     assert (running.result().status, scene.model.requests) == ("failed", [])
     assert running.result().reason.startswith("SessionBusy")
     running = asyncio.ensure_future(scene.scheduler(schedule).run_now("mail"))
-    await scene.clock.wait_for_sleepers()
+    await scene.clock.wait_for_sleepers(timeout_seconds=30)
     await scene.store.release(lease)
     await advance_through_sleeps(scene, running)
     assert running.result().status == "finished"
