@@ -32,9 +32,9 @@ _FAILED = 1
 
 def complete_schedule_name(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of schedules that begin with a text, for the completion of shells."""
-    given = {name: context.params.get(name) for name in ("config", "no_config", "store")}
+    given = {name: context.params[name] for name in ("config", "no_config", "store") if context.params.get(name)}
     with contextlib.suppress(PerdureError, OSError):
-        names = _use_schedules(_take_options(given), _list_names)
+        names = _use_schedules(take_agent_options(given), _list_names)
         return [each for each in names if each.startswith(incomplete)]
     return []
 
@@ -93,7 +93,7 @@ def list_schedules(*, as_json: bool, **options: Any) -> None:
     async def collect(scheduler: "Scheduler") -> "list[ScheduleStatus]":
         return await scheduler.list_status()
 
-    found, screen = _use_schedules(_take_options(options), collect), TerminalOutput()
+    found, screen = _use_schedules(take_agent_options(options), collect), TerminalOutput()
     width = max((len(each.schedule.name) for each in found), default=0)
     for each in found:
         if as_json:
@@ -135,7 +135,7 @@ def add(name: str, *, as_json: bool, timeout: float, late: float | None, **optio
     from perdure.configuring.schedules import build_schedule
     from perdure.configuring.table_classes import ScheduleTable
 
-    wish = _take_options(options)
+    wish = take_agent_options(options)
     made = build_schedule(ScheduleTable(name=name, timeout_seconds=timeout, late_seconds=late, **options))
 
     async def store(scheduler: "Scheduler") -> None:
@@ -161,7 +161,7 @@ def remove(name: str, *, as_json: bool, **options: Any) -> None:
     async def work(scheduler: "Scheduler") -> bool:
         return await scheduler.remove(name)
 
-    if not _use_schedules(_take_options(options), work):
+    if not _use_schedules(take_agent_options(options), work):
         raise UsageError(f"there is no schedule {name!r} in the store; see perdure schedule list")
     _print_result(name, f"schedule {name!r} is removed", as_json=as_json)
 
@@ -185,7 +185,7 @@ def history(name: str, *, limit: int, as_json: bool, **options: Any) -> None:
             await scheduler.find_schedule(name)
         return found
 
-    found, screen = _use_schedules(_take_options(options), collect), TerminalOutput()
+    found, screen = _use_schedules(take_agent_options(options), collect), TerminalOutput()
     for each in found:
         if as_json:
             _write_json(screen, each)
@@ -284,10 +284,6 @@ async def _print_records(
 
 
 # -- schedules and the agent -------------------------------------------------------------------------------------------
-
-
-def _take_options(options: dict[str, Any]) -> "AgentOptions":
-    return take_agent_options(options)
 
 
 def _use_schedules(wish: "AgentOptions", work: "Callable[[Scheduler], Awaitable[T]]") -> T:

@@ -25,7 +25,8 @@ class ScheduleRegistry:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._schedules: dict[str, Schedule] = {}
+        self.known: dict[str, Schedule] = {}
+        """The schedules by name, as they were read last."""
         self._head = 0
 
     async def load(self) -> dict[str, Schedule]:
@@ -33,7 +34,7 @@ class ScheduleRegistry:
         for entry in await self._store.read(REGISTRY_SESSION, after=self._head):
             self._head = entry.seq
             self._apply(entry)
-        return dict(self._schedules)
+        return dict(self.known)
 
     async def add(self, schedule: Schedule) -> None:
         """Store a schedule, in place of an older one of its name."""
@@ -51,9 +52,9 @@ class ScheduleRegistry:
         if not isinstance(event, Custom):
             return
         if event.name == REMOVED_EVENT:
-            self._schedules.pop(str(event.data), None)
+            self.known.pop(str(event.data), None)
         elif event.name == ADDED_EVENT and (schedule := _decode_schedule(event.data)) is not None:
-            self._schedules[schedule.name] = schedule
+            self.known[schedule.name] = schedule
 
     async def _acquire(self) -> Lease:
         """Take the lease of the registry, once the process that has it is done."""

@@ -183,7 +183,7 @@ class StoredSchedules:
             if not self._journals:  # it was never in reach: the caller should know
                 raise
             logger.warning("the schedules of the store cannot be read, which will be tried again: %s", error)
-            return []
+            return [*self._registry.known.values()]
 
     async def find_schedule(self, name: str) -> Schedule:
         """Return the schedule of a name. Raises `UsageError` if there is none."""
