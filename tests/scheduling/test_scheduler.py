@@ -406,6 +406,17 @@ async def test_a_shutdown_leaves_the_run_for_the_next_process():
     assert (await find_firing(again, firing_id)).resumed == 1
 
 
+async def test_leaving_the_iteration_cancels_the_run_and_the_next_process_records_it():
+    scene = Scene(HANG, "never")
+    scheduler = scene.scheduler(TRIGGERED)
+    await scheduler.trigger("mail", "Hello")
+    async with asyncio.timeout(60), aclosing(scheduler.serve()) as records:
+        assert (await anext(records)).kind == "fired"
+        await scene.asked.wait()
+    assert kinds(await serve_once(scene.scheduler(TRIGGERED))) == ["resumed", "cancelled"]
+    assert len(scene.model.requests) == 1
+
+
 async def test_a_store_that_fails_is_tried_again_later(monkeypatch):
     scene = Scene("done")
     scheduler = scene.scheduler(TRIGGERED)
@@ -487,6 +498,25 @@ async def test_schedules_can_be_added_to_the_store_and_removed():
     await scene.clock.advance(3600)
     assert await serve_once(serving) == []
     assert [each.name for each in await serving.list_schedules()] == ["mail"]
+
+
+async def test_adding_a_schedule_waits_for_another_process_that_does():
+    scene = Scene()
+    lease = await scene.store.acquire("schedules")
+    adding = asyncio.ensure_future(scene.scheduler().add(HOURLY))
+    await scene.clock.wait_for_sleepers(timeout_seconds=30)
+    await scene.store.release(lease)
+    await advance_through_sleeps(scene, adding)
+    assert [each.name for each in await scene.scheduler().list_schedules()] == ["news"]
+
+
+async def test_a_schedule_whose_journal_was_deleted_begins_anew():
+    scene = Scene()
+    scheduler = scene.scheduler(HOURLY)
+    for _ in range(2):
+        assert kinds(await serve_once(scheduler)) == ["armed"]
+        await scene.store.delete("schedules/news")
+        await scene.clock.advance(60)
 
 
 async def test_schedules_and_their_firings_are_not_pruned():
