@@ -10,6 +10,7 @@ the part is missing. The table holds what today's tests need and nothing else.
 import os
 import shutil
 import subprocess
+import zoneinfo
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -52,6 +53,14 @@ def pgbouncer_program() -> str | None:
     return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
 
 
+def has_timezones() -> bool:
+    """Whether the system has time zones by name."""
+    try:
+        return bool(zoneinfo.ZoneInfo("Europe/Berlin"))
+    except zoneinfo.ZoneInfoNotFoundError:
+        return False
+
+
 PARTS: dict[str, Part] = {
     "bubblewrap": Part(package="bubblewrap", present=on_path("bwrap")),
     "chromium": Part(package="chromium", present=on_path("chromium")),
@@ -65,6 +74,7 @@ PARTS: dict[str, Part] = {
     "postgres": Part(package="postgresql", present=lambda: postgres_folder() is not None),
     "ripgrep": Part(package="ripgrep", present=on_path("rg")),
     "tmux": Part(package="tmux", present=on_path("tmux")),
+    "tzdata": Part(package="tzdata", present=has_timezones),
 }
 """By the name that tests use."""
 

@@ -46,6 +46,7 @@ FOLDERS: Mapping[str, Sequence[str]] = {
         "mcp",
         "mcp_server",
         "reviewing",
+        "scheduling",
         "testing",
         "tracing",
     ],

@@ -294,6 +294,10 @@ PROMISES: dict[str, str] = {
     "crash:no-second-effect": "A call that may have happened is not repeated: its result is unknown.",
     "crash:next-prompt": "A new prompt after a crash closes the interrupted run first, and the repair is appended.",
     "crash:parked": "A run that was resumed three times without progress is parked.",
+    "crash:schedules": (
+        "A due time or a trigger of a schedule is fired once, also with several processes and after a kill. An "
+        "interrupted run is continued, and no effect happens twice."
+    ),
     "crash:workers": "Workers that are killed leave their sessions to other workers, and every session is finished.",
     "crash:unparked": "A parked run can be resumed, and its `input_id` then returns the outcome of the resumed run.",
     "crash:one-submission": "A prompt that is sent again with the same input id is answered once, also across a crash.",
@@ -372,6 +376,7 @@ _KILL = "tests/faults/test_kill.py::test_"
 _RESUME = "tests/cli/test_run.py::test_"
 _EVENTS = "tests/docs/test_events.py::test_"
 _DRIVER = "tests/runtime/test_driver.py::test_"
+_SCHEDULED = "tests/scheduling/test_processes.py::test_"
 _CHANNEL = "tests/runtime/test_session_channel.py::test_"
 _KEEPING = "tests/runtime/test_stored_session.py::test_"
 _QUESTION = "tests/core/test_question.py::test_"
@@ -1147,6 +1152,11 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "crash:next-prompt": (
         _FOLD + "a_run_that_was_cut_off_is_closed_with_what_it_used",
         _EVENTS + "a_run_that_was_cut_off_has_the_order_that_is_drawn",
+    ),
+    "crash:schedules": (
+        _SCHEDULED + "two_processes_that_serve_the_same_schedule_fire_each_due_time_once",
+        _SCHEDULED + "a_process_that_is_killed_leaves_its_firing_to_another_and_no_effect_happens_twice",
+        "tests/scheduling/test_scheduler.py::test_a_trigger_is_fired_once_also_if_it_is_sent_again_afterwards",
     ),
     "crash:workers": (
         "tests/faults/test_workers.py::test_workers_that_are_killed_at_random_leave_their_sessions_to_others",

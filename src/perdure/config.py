@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -31,6 +31,7 @@ from .configuring.restricted_settings import (
     list_roles_that_need_trust,
     tighten_limits,
 )
+from .configuring.schedules import build_schedule
 from .configuring.schema import config_schema
 from .configuring.table_classes import CompactionTable, ConfigFile
 from .configuring.trusted_files import TrustedFiles, ask_trust
@@ -56,6 +57,9 @@ from .mcp.server_settings import McpServer
 from .models import open_model
 from .runtime.agent import Agent
 from .runtime.extension import Extension
+
+if TYPE_CHECKING:
+    from .scheduling import Schedule
 
 __all__ = [
     "BadConfig",
@@ -242,6 +246,10 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
 
             login = find_login(LoginFile(get_default_logins_path()))
             return McpServers(*servers, pins=get_default_pins_path(), login=login).extension
+
+    def build_schedules(self) -> "list[Schedule]":
+        """Build the schedules of the file, for a `Scheduler`. They were checked when the file was read."""
+        return [build_schedule(table) for table in self.tables.schedule]
 
     def _vault(self) -> Vault | None:
         table = self.tables.vault

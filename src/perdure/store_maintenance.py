@@ -224,7 +224,11 @@ def _check_criteria(older_than_seconds: float | None, keep: int | None, max_byte
 
 
 async def _can_delete(store: Store, info: SessionInfo, *, waiting_too: bool) -> bool:
-    """Return True if a session has no active run and waits for no answer."""
+    """Return True if a session has no active run and waits for no answer, and is not one of schedules."""
+    from .scheduling.schedule_journal import is_schedule_session  # at first use: few programs prune
+
+    if is_schedule_session(info.session_id):
+        return False
     if not waiting_too and await _is_waiting(store, info.session_id):
         return False
     try:

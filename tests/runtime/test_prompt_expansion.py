@@ -109,6 +109,13 @@ async def test_the_tools_of_a_skill_are_there_in_the_very_run_that_loads_it(by_n
     assert [[each.name for each in request.tools] for request in model.requests] == [names] * 3
 
 
+async def test_a_skill_that_is_sent_again_under_its_input_id_is_answered_once():
+    model = ScriptedModel("Tied.", "Again.")
+    session = Agent(model, skills=Skills([Skill(name="ropework", description="Knots.", body="Tie.")])).session("s")
+    outcomes = [await session.skill("ropework", "now", input_id=each) for each in ("a", "a", "b")]
+    assert [each.text for each in outcomes] == ["Tied.", "Tied.", "Again."]
+
+
 async def test_a_tool_of_a_skill_that_has_the_name_of_another_is_left_out_in_every_run():
     @tool(effect="read", name="draw")
     async def other() -> str:

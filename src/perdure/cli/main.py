@@ -31,6 +31,7 @@ from .replay import replay
 from .review import review
 from .run import resume, run
 from .safe_import_path import remove_working_folder_from_path
+from .schedule import schedule
 from .search import search
 from .session_interaction_commands import answer, cancel, inbox, questions, resolve, steer
 from .sessions import sessions
@@ -140,7 +141,7 @@ def program() -> None:
 
 for command in (
     *(chat, run, resume, attend, replay, trace, sessions, files, search, doctor),
-    *(questions, answer, inbox, resolve, steer, cancel, permissions),
+    *(questions, answer, inbox, resolve, steer, cancel, permissions, schedule),
     *(models, probe, skills, mcp, config, review, init, completion),
     *(backup, restore),
 ):

@@ -43,6 +43,7 @@ def list_restricted_settings(file: ConfigFile, folder: str) -> Iterator[Restrict
         ("permissions", "allow"): (file.permissions and file.permissions.allow, "allows calls without a question"),
         ("vault",): (file.vault is not None, "hands out secrets"),
         ("skills",): (named_skills, "trusts skills"),
+        ("schedule",): (file.schedule, "runs prompts that nobody has typed"),
     }
     yield from [(path, what) for path, (said, what) in found.items() if said]
     yield from _list_outside_paths(file, folder)

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from perdure.core.jsonable import short_repr
 
 from .line_numbers import ValuePath
+from .schedules import find_schedule_mistakes
 from .table_classes import ConfigFile, PermissionsTable, RuleTable
 
 Mistake: TypeAlias = tuple[ValuePath, str]
@@ -42,6 +43,8 @@ def find_mistakes(file: ConfigFile) -> Iterator[Mistake]:
         yield ("base_url",), "there is no 'model' that could be reached there: add one"
     if file.permissions is not None:
         yield from _find_in_permissions(file.permissions)
+    if file.schedule:
+        yield from find_schedule_mistakes(file.schedule)
 
 
 def _find_in_permissions(table: PermissionsTable) -> Iterator[Mistake]:

@@ -178,6 +178,39 @@ class McpTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     """Servers by name. In texts, `${NAME}` is replaced by an environment variable; `${NAME:-default}` has a default."""
 
 
+class ScheduleTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`[[schedule]]`: a task that the agent does unattended, at set times or when it is triggered."""
+
+    name: str
+    """Name of the schedule."""
+    every: str = ""
+    """Interval, such as `"30s"`, `"5m"`, `"12h"`, `"1d"` or `"1w"`."""
+    at: str = ""
+    """Moment in ISO format, such as `"2026-11-18T09:00+01:00"`."""
+    cron: str = ""
+    """Cron expression with five fields, such as `"0 9 * * 1-5"`."""
+    timezone: str = ""
+    """Time zone of `cron`, or of `at` without an offset, such as `"Europe/Berlin"`; by default UTC for `cron`."""
+    prompt: str = ""
+    """Prompt of each run."""
+    skill: str = ""
+    """Skill that each run begins with, instead of a prompt."""
+    session: str = ""
+    """Session of the runs; by default one of the schedule's name."""
+    new_session: bool = False
+    """True for a session of its own for each run."""
+    role: str = ""
+    """Role of the agent."""
+    timeout_seconds: float | None = 3600.0
+    """The longest time of a run."""
+    retries: int = 0
+    """Number of times that a failed run without an effect is tried again."""
+    retry_seconds: float = 1.0
+    """Time until the first retry; each further one takes twice as long."""
+    late_seconds: float | None = None
+    """How late a run may begin; by default a minute, and any time for `at`."""
+
+
 class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """All of `perdure.toml`: the description of an agent. Paths are relative to the folder of the file."""
 
@@ -227,3 +260,5 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """Sources of secrets that tools receive and the model does not."""
     mcp: McpTable = McpTable()
     """MCP servers (Model Context Protocol)."""
+    schedule: tuple[ScheduleTable, ...] = ()
+    """Tasks that `perdure schedule serve` runs unattended."""

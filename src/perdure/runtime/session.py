@@ -344,15 +344,20 @@ class Session(StoredSession[D]):
             raise outcome.error or UsageError(f"the call of {tool!r} was cancelled before it began")
         return result
 
-    async def skill(self, name: str, arguments: Any = None, **overrides: Unpack[Overrides[D]]) -> Outcome[Any]:
-        """Begin a run with a skill: the model is sent its text, followed by the arguments, as text or as JSON."""
+    async def skill(
+        self, name: str, arguments: Any = None, *, input_id: str = "", **overrides: Unpack[Overrides[D]]
+    ) -> Outcome[Any]:
+        """Begin a run with a skill: the model is sent its text, followed by the arguments, as text or as JSON.
+
+        `input_id` is your id for this input, as for `run`: sent again under the same id, it is answered once.
+        """
         from .prompt_expansion import build_skill_message
 
         await self._check_id_of_new_session()
         message, loaded = await build_skill_message(
             get_active_agent(self.agent, await self.read_state()), name, arguments, "code"
         )
-        command = self._build_run_command(message, add_output(overrides, None))
+        command = self._build_run_command(message, add_output(overrides, None), input_id)
         return await self._driver.perform_command(msgspec.structs.replace(command, events=(loaded,)))
 
     async def compact(self) -> bool:

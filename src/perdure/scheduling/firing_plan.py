@@ -1,0 +1,132 @@
+"""The records to store for a schedule now, decided by its state and the time; nothing is stored here.
+
+Firings that were missed are not made up for: of all due times that have passed, only the last one is fired, and only if
+it is not too late for it. While a run of the schedule is not over, due times are skipped. Triggers wait, and are fired
+one after another.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+from msgspec import Struct
+
+from perdure.core.store import Post
+
+from .firing_record import FiringRecord, JournalState
+from .schedule import Schedule
+from .timing import Every, Timing, format_moment
+
+TRIGGER_POST: Final = "schedule_trigger"
+"""Kind of the posts that fire a schedule."""
+OVERLAP_REASON: Final = "the last run is not over"
+_MOST_COUNTED: Final = 1000
+"""Due times that are counted one by one."""
+_FIRST_WINDOW_SECONDS: Final = 60.0
+
+
+class DueTimes(Struct, frozen=True):
+    """The due times of a schedule that have passed and were not handled: the first, the last, and how many."""
+
+    first: float
+    last: float
+    count: int
+
+
+def plan_records(schedule: Schedule, state: JournalState, posts: Sequence[Post], now: float) -> list[FiringRecord]:
+    """Return the records to store for a schedule that no process runs now; none if there is nothing to do.
+
+    If the last of them is `fired` or `resumed`, a run has to begin once they are stored.
+    """
+    if state.open is not None:
+        opened = state.open
+        return [_build(schedule, "resumed", firing_id=opened.firing_id, session_id=opened.session_id)]
+    if schedule.when is not None and state.timing != schedule.when:
+        return _plan_arming(schedule, now)
+    trigger = next((post for post in posts if post.kind == TRIGGER_POST), None)
+    if trigger is not None:
+        return [build_triggered_record(schedule, trigger)]
+    if schedule.when is None or (due := find_due_times(state, now)) is None:
+        return []
+    longest = schedule.longest_delay_seconds
+    if longest is not None and now - due.last > longest:
+        return [_build_passed(schedule, "missed", due, "no process served it in time")]
+    missed = DueTimes(due.first, due.first, due.count - 1)
+    before = [_build_passed(schedule, "missed", missed, "no process served it in time")] if due.count > 1 else []
+    return [*before, _build_fired(schedule, format_moment(due.last), due=due.last)]
+
+
+def plan_skipped(schedule: Schedule, state: JournalState, now: float) -> list[FiringRecord]:
+    """Return the record of the due times that have passed while a run was not over, if there are any."""
+    if schedule.when is None or state.timing != schedule.when or (due := find_due_times(state, now)) is None:
+        return []
+    return [_build_passed(schedule, "skipped", due, OVERLAP_REASON)]
+
+
+def _plan_arming(schedule: Schedule, now: float) -> list[FiringRecord]:
+    """Return the record from which the times of a new or changed schedule are counted."""
+    armed = _build(schedule, "armed", timing=schedule.when)
+    if schedule.when is not None and schedule.when.find_next(now, now) is None:
+        return [armed, _build(schedule, "missed", firing_id="never", reason="its time had passed when it was added")]
+    return [armed]
+
+
+def find_due_times(state: JournalState, now: float) -> DueTimes | None:
+    """Return the due times up to `now` that were not handled yet; `None` if there are none."""
+    first, timing = state.next_due, state.timing
+    if timing is None or first is None or first > now:
+        return None
+    last = _find_last(timing, state.anchor, first, now)
+    return DueTimes(first, last, _count(timing, state.anchor, first, last))
+
+
+def _find_last(timing: Timing, anchor: float, first: float, now: float) -> float:
+    """Return the last due time up to `now`, which is `first` or later; the search begins near `now`."""
+    window = _FIRST_WINDOW_SECONDS
+    while (start := now - window) > first:
+        due = timing.find_next(start, anchor)
+        if due is not None and due <= now:
+            break
+        window *= 2
+    last = max(first, start)
+    found = first
+    while (due := timing.find_next(last, anchor)) is not None and due <= now:
+        last = found = due
+    return found
+
+
+def _count(timing: Timing, anchor: float, first: float, last: float) -> int:
+    """Return how many due times there are from `first` to `last`; of other timings than intervals at most 1000."""
+    if isinstance(timing, Every):
+        return round((last - first) / timing.seconds) + 1
+    count, due = 1, first
+    while due < last and count < _MOST_COUNTED:
+        due = timing.find_next(due, anchor) or last
+        count += 1
+    return count
+
+
+def build_triggered_record(schedule: Schedule, post: Post) -> FiringRecord:
+    """Return the record of a firing by a trigger, whose id is that of the post."""
+    body = cast("dict[str, Any]", post.body if isinstance(post.body, dict) else {})
+    labels = tuple([str(each) for each in cast("Sequence[object]", body.get("labels") or ())])
+    return _build_fired(schedule, post.id, input=body.get("input"), labels=labels)
+
+
+def _build_fired(schedule: Schedule, firing_id: str, **fields: Any) -> FiringRecord:
+    return _build(
+        schedule,
+        "fired",
+        firing_id=firing_id,
+        session_id=schedule.choose_session(firing_id),
+        prompt=schedule.prompt,
+        skill=schedule.skill,
+        **fields,
+    )
+
+
+def _build_passed(schedule: Schedule, kind: Any, due: DueTimes, reason: str) -> FiringRecord:
+    return _build(schedule, kind, firing_id=format_moment(due.first), due=due.last, count=due.count, reason=reason)
+
+
+def _build(schedule: Schedule, kind: Any, **fields: Any) -> FiringRecord:
+    return FiringRecord(kind=kind, schedule=schedule.name, **fields)

@@ -1,0 +1,133 @@
+"""The journal of a schedule: a session of the store whose log has every firing.
+
+The process that runs a firing has the lease of the journal until the run is over. So no two processes fire a schedule,
+a run never overlaps the one before, and when a process dies its lease ends with it, and another one continues the run.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from perdure.core.clock import Clock
+from perdure.core.error import SessionBusy
+from perdure.core.event import Entry
+from perdure.core.secret_redaction import RelatedRunsRedaction
+from perdure.core.store import Lease, Log, Post, Store, finish_before_cancel, run_to_completion
+
+from .firing_record import FiringRecord, JournalState, build_event, read_record
+
+REGISTRY_SESSION: Final = "schedules"
+"""The session whose log has the schedules that were added to a store."""
+
+
+def name_journal(schedule: str) -> str:
+    """Return the id of the session that is the journal of a schedule."""
+    return f"{REGISTRY_SESSION}/{schedule}"
+
+
+def is_schedule_session(session_id: str) -> bool:
+    """Return True if a session has the schedules of a store, or the firings of one, also in a namespaced store."""
+    *_, before, last = ("", *session_id.split("/"))
+    return REGISTRY_SESSION in {before, last}
+
+
+class ScheduleJournal:
+    """The records of one schedule, as far as this process has read them."""
+
+    def __init__(self, store: Store, name: str, clock: Clock, redaction: RelatedRunsRedaction) -> None:
+        self.redaction = redaction
+        """Removes secrets of the agent from the records."""
+        self.session_id = name_journal(name)
+        self.state = JournalState()
+        self._store = store
+        self._clock = clock
+        self._head = 0
+
+    async def refresh(self) -> JournalState:
+        """Read the records that were added, and return the state."""
+        entries = await self._store.read(self.session_id, after=self._head)
+        if not entries and self._head and await self._store.info(self.session_id) is None:  # it was deleted
+            self._head, self.state = 0, JournalState()
+        self._apply(entries)
+        return self.state
+
+    async def list_posts(self) -> list[Post]:
+        """Return the triggers that were not fired yet."""
+        return await self._store.posts(self.session_id)
+
+    async def claim(self) -> "JournalClaim | None":
+        """Take the lease of the journal, and read it; `None` while another process has it, which runs a firing."""
+        try:
+            lease, was_cancelled = await run_to_completion(self._store.acquire(self.session_id))
+        except SessionBusy:
+            return None
+        claim = JournalClaim(self, lease, self._store, self._clock)
+        if was_cancelled:
+            await claim.release()
+            raise asyncio.CancelledError
+        try:
+            await claim.open()
+        except BaseException:
+            await claim.release()
+            raise
+        return claim
+
+    def _apply(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            if entry.seq > self._head:
+                self._head = entry.seq
+                self.state.apply(entry)
+
+    def apply_stored(self, entries: Sequence[Entry]) -> None:
+        """Apply entries that this process has stored."""
+        self._apply(entries)
+
+    @property
+    def head(self) -> int:
+        """Number of the last entry that was read."""
+        return self._head
+
+
+class JournalClaim:
+    """The right of this process to add records to a journal, and so to run the schedule, until it is released."""
+
+    def __init__(self, journal: ScheduleJournal, lease: Lease, store: Store, clock: Clock) -> None:
+        self.journal = journal
+        self._lease = lease
+        self._store = store
+        self._clock = clock
+        self._log: Log | None = None
+
+    @property
+    def state(self) -> JournalState:
+        """State of the schedule."""
+        return self.journal.state
+
+    async def open(self) -> None:
+        """Read what other processes have added before the claim."""
+        await self.journal.refresh()
+        self._log = Log(self._store, self._lease, self.journal.head, self._clock)
+
+    async def append(self, records: Sequence[FiringRecord]) -> list[FiringRecord]:
+        """Store records, all or none, and return them with their times. They survive a loss of power.
+
+        The entry of a firing has the firing's id: a trigger is consumed by it, and no id is fired twice.
+        """
+        assert self._log is not None  # noqa: S101 - a claim is opened before it is handed out
+        ordered = sorted(records, key=lambda each: each.kind != "fired")  # entries with a given id are the first ones
+        ids = [each.firing_id for each in ordered if each.kind == "fired"]
+        stored: list[Entry] = []
+
+        def apply(entries: Sequence[Entry]) -> None:
+            stored.extend(entries)
+            self.journal.apply_stored(entries)
+
+        events = [self.journal.redaction.redact_event(build_event(each)) for each in ordered]
+        if await self._log.append(events, sync=True, on_stored=apply, entry_ids=ids):
+            raise asyncio.CancelledError
+        found = [record for record in map(read_record, stored) if record is not None]
+        return sorted(found, key=lambda each: each.kind == "fired")  # which is what happens last
+
+    async def release(self) -> None:
+        """Give up the claim, even if the caller is cancelled meanwhile."""
+        await finish_before_cancel(lambda: self._store.release(self._lease))

@@ -1,0 +1,243 @@
+"""Schedules and their firings as a store has them: added, listed, triggered and cancelled from any process.
+
+Nothing here runs an agent: that is what `Scheduler` does.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from perdure.core import argument_checks
+from perdure.core.clock import new_id
+from perdure.core.error import ConfigError, StoreError, UsageError
+from perdure.core.fold import State
+from perdure.core.jsonable import to_jsonable
+from perdure.core.message import check_labels
+from perdure.core.secret_redaction import RelatedRunsRedaction
+from perdure.core.store import Post, Store
+from perdure.runtime.agent import Agent
+from perdure.runtime.session_redaction import add_agent_redactors
+from perdure.stores import open_store
+
+from .firing_plan import TRIGGER_POST
+from .firing_record import Firing
+from .schedule import Schedule
+from .schedule_journal import ScheduleJournal
+from .schedule_registry import ScheduleRegistry
+from .timing import At
+
+logger = logging.getLogger("perdure")
+
+POLL_SECONDS: Final = 1.0
+"""The default interval at which the store is asked for triggers and interrupted runs."""
+
+
+class ScheduleStatus(Struct, frozen=True, kw_only=True):
+    """A schedule as it is now: when it is due next, and its last firing."""
+
+    schedule: Schedule
+    is_stored: bool
+    """True if it was added to the store; False if it is part of the program or its configuration."""
+    next_due: float | None = None
+    """Seconds since 1970; `None` if it is only triggered, is over, or was never served."""
+    running: Firing | None = None
+    """The firing whose run is not over."""
+    last: Firing | None = None
+    """The last firing that is over, also one that was skipped or missed."""
+    pending: int = 0
+    """Number of triggers that have not begun."""
+
+
+class StoredSchedules:
+    """The schedules of a program and of its store, with all operations that do not run the agent."""
+
+    def __init__(
+        self,
+        agent: Agent[Any],
+        schedules: Iterable[Schedule] = (),
+        *,
+        store: Store | str | None = None,
+        poll_seconds: float = POLL_SECONDS,
+    ) -> None:
+        argument_checks.require_number("Scheduler", "poll_seconds", poll_seconds)
+        if poll_seconds == 0:
+            argument_checks.raise_config_error("Scheduler", "poll_seconds", poll_seconds, "give more than 0")
+        if not isinstance(agent, Agent):
+            argument_checks.raise_config_error("Scheduler", "agent", agent, "give an Agent(…)")
+        if store is None and agent.has_default_store:
+            raise ConfigError(
+                "a Scheduler needs a store for its firings: give one, as in Agent(…, store='sqlite:a.db')"
+            )
+        self.agent: Agent[Any] = agent.replace(interactive=False)
+        """The agent, which asks nobody."""
+        self.store: Store = agent.store if store is None else open_store(store)
+        """The store of the firings and of the sessions."""
+        self.poll_seconds = poll_seconds
+        self.clock = agent.clock
+        self._own = _index_schedules(schedules)
+        self._registry = ScheduleRegistry(self.store, self.clock)
+        self._journals: dict[str, ScheduleJournal] = {}
+        self._redaction = RelatedRunsRedaction()
+        self._is_redaction_ready = False
+
+    async def trigger(
+        self,
+        name: str,
+        input: Any = None,  # noqa: A002 - the clearest name
+        *,
+        trigger_id: str = "",
+        labels: Sequence[str] = (),
+    ) -> str:
+        """Fire a schedule, from any process, and return the id of the firing. It is stored when this returns.
+
+        A process that serves the store runs it within `poll_seconds`, after the runs of the schedule that were
+        triggered before. `input` is added to the prompt. `trigger_id` is your id: the same one fires once. `labels` say
+        what has to be known of the input, such as `untrusted`.
+        """
+        schedule = await self.find_schedule(name)
+        argument_checks.require_text("trigger", "trigger_id", trigger_id)
+        argument_checks.require_one_line("trigger", "trigger_id", trigger_id)
+        if input is None and not schedule.prompt.strip() and not schedule.skill:
+            raise ConfigError(f"schedule {name!r} has no prompt: give the trigger an input")
+        checked = check_labels(labels)
+        if checked and (schedule.skill or input is None):
+            raise ConfigError(f"labels={labels!r}: they are for the input of a schedule with a prompt")
+        given: Any = await self._redact(to_jsonable(input))
+        firing_id = f"trigger-{trigger_id or new_id()}"
+        body = {"input": given, "labels": list(checked)}
+        await self.store.post(self.get_journal(name).session_id, Post(firing_id, TRIGGER_POST, body, self.clock.now()))
+        return firing_id
+
+    async def cancel(self, name: str) -> bool:
+        """Cancel the run of a schedule, in whichever process it is; return False if there is none."""
+        running = (await self.get_journal((await self.find_schedule(name)).name).refresh()).open
+        return running is not None and await self.agent.session(running.session_id, store=self.store).cancel()
+
+    async def add(self, schedule: Schedule) -> None:
+        """Add a schedule to the store, in place of an older one of its name; processes that serve it notice.
+
+        Raises `ConfigError` for a moment that has passed, and `UsageError` if the program has one of that name.
+        """
+        if not isinstance(schedule, Schedule):
+            argument_checks.raise_config_error("add", "schedule", schedule, "give a Schedule(…)")
+        if schedule.name in self._own:
+            raise UsageError(f"the program or its configuration has a schedule {schedule.name!r}: use another name")
+        if isinstance(schedule.when, At) and schedule.when.moment <= self.clock.now():
+            raise ConfigError(f"schedule {schedule.name!r} is due {schedule.when.describe()}, which has passed")
+        await self._registry.add(schedule)
+
+    async def remove(self, name: str) -> bool:
+        """Remove a schedule that was added to the store; return False if there is none. Its history stays.
+
+        A run in progress is not ended: see `cancel`.
+        """
+        if name in self._own:
+            raise UsageError(f"schedule {name!r} is part of the program or its configuration: remove it there")
+        return await self._registry.remove(name)
+
+    async def list_schedules(self) -> list[Schedule]:
+        """Return all schedules: those of the program, and those that were added to the store."""
+        return [*self._own.values(), *[each for each in await self._load_stored() if each.name not in self._own]]
+
+    async def list_status(self) -> list[ScheduleStatus]:
+        """Return each schedule with its next due time and its last firing."""
+        return [await self._find_status(each) for each in await self.list_schedules()]
+
+    async def history(self, name: str = "", *, limit: int = 50) -> list[Firing]:
+        """Return the latest firings of one schedule, or of all, the newest first."""
+        argument_checks.require_int("history", "limit", limit, 1)
+        names = [name] if name else [each.name for each in await self.list_schedules()]
+        found: list[Firing] = []
+        for each in names:
+            journal = self.get_journal(each)
+            state = await journal.refresh()
+            found += [*state.firings.values(), *await self._list_pending(each, journal)]
+        return sorted(found, key=lambda firing: (firing.started_at, firing.firing_id), reverse=True)[:limit]
+
+    async def find_firing(self, name: str, firing_id: str) -> Firing | None:
+        """Return a firing of a schedule by its id; `None` if there is none."""
+        journal = self.get_journal(name)
+        found = (await journal.refresh()).firings.get(firing_id)
+        if found is not None:
+            return found
+        return next((each for each in await self._list_pending(name, journal) if each.firing_id == firing_id), None)
+
+    async def wait_for_firing(self, name: str, firing_id: str) -> Firing:
+        """Wait until a firing is over, in whichever process it runs, and return it. Raises `UsageError` if unknown."""
+        while True:
+            firing = await self.find_firing(name, firing_id)
+            if firing is None:
+                raise UsageError(f"schedule {name!r} has no firing {firing_id!r}: see history()")
+            if firing.is_over:
+                return firing
+            await self.clock.sleep(self.poll_seconds)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    async def _load_stored(self) -> list[Schedule]:
+        try:
+            return [*(await self._registry.load()).values()]
+        except StoreError as error:
+            if not self._journals:  # it was never in reach: the caller should know
+                raise
+            logger.warning("the schedules of the store cannot be read, which will be tried again: %s", error)
+            return [*self._registry.known.values()]
+
+    async def find_schedule(self, name: str) -> Schedule:
+        """Return the schedule of a name. Raises `UsageError` if there is none."""
+        known = {each.name: each for each in await self.list_schedules()}
+        if name not in known:
+            near = argument_checks.suggest_name(str(name), known)
+            names = ", ".join(sorted(known)) or "none"
+            raise UsageError(f"there is no schedule {name!r}: {near}there are: {names}")
+        return known[name]
+
+    async def _find_status(self, schedule: Schedule) -> ScheduleStatus:
+        journal = self.get_journal(schedule.name)
+        state = await journal.refresh()
+        over = [each for each in state.firings.values() if each.is_over]
+        is_armed = schedule.when is not None and state.timing == schedule.when
+        return ScheduleStatus(
+            schedule=schedule,
+            is_stored=schedule.name not in self._own,
+            next_due=state.next_due if is_armed else None,
+            running=None if state.open is None else state.firings[state.open.firing_id],
+            last=max(over, key=lambda each: each.ended_at, default=None),
+            pending=len(await self._list_pending(schedule.name, journal)),
+        )
+
+    async def _list_pending(self, name: str, journal: ScheduleJournal) -> list[Firing]:
+        """Return the triggers of a schedule that have not begun."""
+        posts = [post for post in await journal.list_posts() if post.kind == TRIGGER_POST]
+        return [Firing(schedule=name, firing_id=post.id, status="pending", started_at=post.at) for post in posts]
+
+    def get_journal(self, name: str) -> ScheduleJournal:
+        """Return the journal of a schedule."""
+        journal = self._journals.get(name)
+        if journal is None:
+            journal = self._journals[name] = ScheduleJournal(self.store, name, self.clock, self._redaction)
+        return journal
+
+    async def prepare_redaction(self) -> None:
+        """Look the secrets of the agent up, so that none is stored in a record."""
+        if not self._is_redaction_ready:
+            await add_agent_redactors(self.agent, State(), self._redaction)
+            self._is_redaction_ready = True
+
+    async def _redact(self, value: Any) -> Any:
+        await self.prepare_redaction()
+        return self._redaction.redact_value(value)
+
+
+def _index_schedules(schedules: Iterable[Schedule]) -> dict[str, Schedule]:
+    """Return schedules by name. Raises `ConfigError` for anything else, and for two of one name."""
+    found: dict[str, Schedule] = {}
+    for schedule in schedules:
+        if not isinstance(schedule, Schedule):
+            argument_checks.raise_config_error("Scheduler", "schedules", schedule, "give Schedule(…) values")
+        if schedule.name in found:
+            raise ConfigError(f"there are two schedules {schedule.name!r}: rename one of them")
+        found[schedule.name] = schedule
+    return found

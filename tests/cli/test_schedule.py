@@ -1,0 +1,131 @@
+"""`perdure schedule`: schedules are added, listed, served, run now and removed; every firing can be listed."""
+
+import json
+import signal
+
+import pytest
+
+from perdure.core import fault_injection as faults
+
+ADD = ("schedule", "add", "calc", "--prompt", "Calculate 6 * 7")
+
+
+def rows(result) -> list[dict]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_a_schedule_is_added_listed_and_removed(perdure):
+    added = perdure(*ADD, "--cron", "0 9 * * 1-5", "--session", "numbers", "--late", "2h", "--retries", "1")
+    assert (added.exit_code, added.stderr.splitlines()[0]) == (
+        0,
+        "schedule 'calc' is added: cron 0 9 * * 1-5 (UTC)",
+    )
+    assert perdure("schedule", "list").stdout == "calc  cron 0 9 * * 1-5 (UTC)\n"
+    (row,) = rows(perdure("schedule", "list", "--json"))
+    assert (row["schedule"]["late_seconds"], row["schedule"]["session"], row["is_stored"]) == (7200, "numbers", True)
+    assert rows(perdure("schedule", "remove", "calc", "--json")) == [{"name": "calc"}]
+    assert perdure("schedule", "history", "calc").exit_code == 2
+    again = perdure("schedule", "remove", "calc")
+    assert (again.exit_code, again.stderr) == (
+        2,
+        "error: there is no schedule 'calc' in the store; see perdure schedule list\n",
+    )
+    assert "there is no schedule here" in perdure("schedule", "list").stderr
+
+
+def test_a_schedule_is_run_now_and_its_firing_listed(perdure):
+    perdure(*ADD)
+    result = perdure("schedule", "run-now", "calc", "--json")
+    (firing,) = rows(result)
+    assert (result.exit_code, firing["status"], firing["session_id"]) == (0, "finished", "calc")
+    assert "42" in perdure("sessions", "show", "calc").stdout
+    (listed,) = rows(perdure("schedule", "history", "calc", "--json"))
+    assert listed == firing
+    assert f"calc  {firing['firing_id']}  finished session calc" in perdure("schedule", "history").stdout
+
+
+def test_a_trigger_waits_for_a_process_that_serves(perdure):
+    perdure(*ADD)
+    (pending,) = rows(perdure("schedule", "run-now", "calc", "for me", "--no-wait", "--json"))
+    assert pending["status"] == "pending"
+    assert perdure("schedule", "list").stdout == "calc  when triggered  1 triggered\n"
+    kinds = [row["kind"] for row in rows(perdure("schedule", "serve", "--once", "--json"))]
+    assert kinds == ["fired", "finished"]
+    assert perdure("schedule", "serve", "--once").stdout == ""
+    assert perdure("schedule", "list").stdout == "calc  when triggered  last finished\n"
+
+
+def test_calls_that_need_approval_are_denied_and_reported(perdure, tmp_path):
+    prompt = 'Write "hello" to a.txt'
+    perdure("schedule", "add", "note", "--prompt", prompt)
+    (firing,) = rows(perdure("schedule", "run-now", "note", "--no-coding", "--json"))
+    assert firing["denied"], firing
+    assert not (tmp_path / "a.txt").exists()
+    assert "denied: write_text" in perdure("schedule", "history", "note").stdout
+    (firing,) = rows(perdure("schedule", "run-now", "note", "--no-coding", "--allow", "write_text", "--json"))
+    assert "denied" not in firing
+    assert (tmp_path / "a.txt").exists()
+
+
+def test_schedules_of_the_configuration_need_trust_and_cannot_be_removed_here(perdure, tmp_path):
+    path = tmp_path / "perdure.toml"
+    path.write_text('[[schedule]]\nname = "calc"\nevery = "1h"\nprompt = "Calculate 6 * 7"\n')
+    refused = perdure("schedule", "list")
+    assert refused.exit_code == 2
+    assert "it needs to be trusted for schedule" in refused.stderr
+    assert perdure("config", "trust", "--yes", str(path)).exit_code == 0
+    assert perdure("schedule", "list").stdout == "calc  every 1h\n"
+    assert [row["kind"] for row in rows(perdure("schedule", "serve", "--once", "--json"))] == ["armed"]
+    assert "remove it there" in perdure("schedule", "remove", "calc").stderr
+    assert "use another name" in perdure(*ADD).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("add", "x", "--every", "5q", "-p", "y"), "'5q' is no interval"),
+        (("add", "x", "--every", "5m", "--cron", "* * * * *", "-p", "y"), "keep one of 'every' and 'cron'"),
+        (("add", "x", "--cron", "61 * * * *", "-p", "y"), "'61' is no minute"),
+        (("add", "x", "--at", "2001-01-01T00:00Z", "-p", "y"), "has passed"),
+        (("add", "x", "--timezone", "UTC", "-p", "y"), "'timezone' is for 'cron' and 'at'"),
+        (("add", "a b", "-p", "y"), "letters, digits"),
+        (("add", "x", "--every", "5m"), "give a prompt, or a skill"),
+        (("run-now", "x"), "there is no schedule 'x'"),
+        (("history", "x"), "there is no schedule 'x'"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_advice(perdure, arguments, message):
+    result = perdure("schedule", *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_names_are_completed(perdure):
+    import click
+
+    from perdure.cli.schedule import complete_schedule_name, remove
+
+    perdure(*ADD)
+    context = click.Context(remove)
+    assert complete_schedule_name(context, remove.params[0], "ca") == ["calc"]
+    assert complete_schedule_name(context, remove.params[0], "x") == []
+    context.params["store"] = "nonsense:"
+    assert complete_schedule_name(context, remove.params[0], "") == []
+
+
+def test_help_has_examples(perdure):
+    for name in ("list", "add", "remove", "run-now", "serve", "history"):
+        assert f"perdure schedule {name}" in perdure("schedule", name, "--help").stdout
+    assert "perdure schedule serve" in perdure("schedule").stdout
+
+
+def test_a_killed_process_leaves_its_firing_to_the_next_and_sigterm_ends_it_cleanly(shell):
+    shell.run(*ADD)
+    shell.run("schedule", "run-now", "calc", "--no-wait")
+    killed = shell.run("schedule", "serve", environment={faults.FAULTS_VARIABLE: "loop.intent_stored=kill"})
+    assert killed.returncode == -signal.SIGKILL
+    with shell.started("schedule", "serve", "--json") as process:
+        kinds = [json.loads(process.stdout.readline())["kind"] for _ in range(2)]
+        assert kinds == ["resumed", "finished"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
