@@ -1,6 +1,10 @@
-"""A day's work by the front door: a failing test is fixed in the sandbox, the fix is reviewed, and it is undone."""
+"""A day's work by the front door: a failing test is fixed in the sandbox, the fix is reviewed, and it is undone.
+
+The commands are those of docs/how-to/fix-a-test.md.
+"""
 
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -10,6 +14,7 @@ import pytest
 
 from tests.cli.chat.tmux_terminal import TmuxTerminal
 from tests.cli.model_server import address_model, read_results, serve_model
+from tests.docs.pages import ROOT, blocks_of
 from tests.reviewing.conftest import FINDING, git
 
 pytestmark = [
@@ -17,6 +22,7 @@ pytestmark = [
     pytest.mark.packages("prompt_toolkit", "rich", "tree_sitter_bash"),
 ]
 
+PAGE = ROOT / "docs" / "how-to" / "fix-a-test.md"
 WRONG = "echo $(( $1 + $2 ))\n"
 RIGHT = "echo $(( $1 * $2 ))\n"
 TEST = """\
@@ -63,40 +69,49 @@ def project(cold_shell):
     return cold_shell
 
 
+def read_commands() -> list[list[str]]:
+    """Return the arguments of each perdure command of the page, in order."""
+    lines = [line for block in blocks_of(PAGE) if block.language == "sh" for line in block.text.splitlines()]
+    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("perdure ")]
+
+
 def run_test(folder: Path) -> str:
     return subprocess.run(["sh", "test_price.sh"], cwd=folder, capture_output=True, text=True, check=False).stdout
 
 
 def test_a_failing_test_is_fixed_in_the_sandbox_reviewed_and_undone(project):
     root = project.folder
+    to_fix, to_list, to_review, to_chat = read_commands()
     assert run_test(root) == "FAILED: 3 pieces at 4 cost 7, not 12\n"
 
     with serve_model(fix) as server:
         project.environment |= address_model(server)
-        fixed = project.run("run", "--coding", "--yolo", "--session", "fix", "The test fails. Fix it.")
+        fixed = project.run(*to_fix)
     assert (fixed.returncode, fixed.stdout) == (0, "The test passes: the price is a product now.\n"), fixed.stderr
     assert (root / "price.sh").read_text() == RIGHT
     assert not (root.parent / "outside").exists()  # the sandbox has a parent folder of its own
     assert "PASSED" in run_test(root)
 
+    assert "-echo $(( $1 + $2 ))\n+echo $(( $1 * $2 ))\n" in project.run(*to_list).stdout
+
     git(root, "commit", "-q", "-am", "A price is a product")
     with serve_model(review) as server:
         project.environment |= address_model(server)
-        reviewed = project.run("review", "main", "--json", "--fail-on", "major")
+        reviewed = project.run(*to_review, "--json")
     assert reviewed.returncode == 0, reviewed.stderr
     (found,) = json.loads(reviewed.stdout)["findings"]
     assert (found["finding"]["file"], found["finding"]["title"]) == ("price.sh", "a price of no pieces")
     assert found["is_changed_file"]
 
-    undo_in_chat(project)
+    undo_in_chat(project, to_chat)
     assert (root / "price.sh").read_text() == WRONG
     assert run_test(root) == "FAILED: 3 pieces at 4 cost 7, not 12\n"
     assert git(root, "status", "--short") == " M price.sh\n"
 
 
-def undo_in_chat(project) -> None:
+def undo_in_chat(project, arguments: list[str]) -> None:
     """Open the session of the fix in a chat, undo its changes, and leave."""
-    command = [sys.executable, "-m", "perdure", "--session", "fix"]
+    command = [sys.executable, "-m", "perdure", *arguments]
     environment = {**project.environment, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
     with tempfile.TemporaryDirectory(prefix="t") as sockets:  # their paths must be short
         terminal = TmuxTerminal(Path(sockets) / "0", command, project.folder, environment)
