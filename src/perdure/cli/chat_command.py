@@ -33,19 +33,13 @@ INSTALL = "pip install 'perdure[chat]'"
 @store_option
 @click.pass_context
 def chat(context: click.Context, /, *, last: bool, plain: bool, **options: Any) -> None:
-    r"""Chat with an agent. It is what `perdure` does without a command.
+    """Chat with an agent. It is what `perdure` does without a command.
 
     The agent is that of perdure run: it has its tools, project instructions, skills and permissions. Everything is
     saved as it happens: after a crash, or when you leave while it works, --continue goes on with the open run.
 
     Enter sends, Ctrl-J begins a new line, Esc cancels the run and keeps what was written, and what you type while the
     agent works steers it. /help lists the commands; @PATH attaches a file; Tab completes.
-
-    \b
-    perdure
-    perdure --continue
-    perdure --session plan --model anthropic:claude-sonnet-4-5
-    perdure --coding --allow 'bash(git *)' --limit-cost 2
     """
     if last and options["session_id"] is not None:
         raise click.UsageError("--continue and --session exclude each other; give one of them")

@@ -39,9 +39,6 @@ def trace(session_id: str | None, *, last: bool, html: str | None, compare: str 
     The page of --html has a waterfall, the messages, the calls, tokens and cost by turn, the context over time and the
     prompt cache. It requests nothing, and shows all text as text. It contains the whole conversation: share it with
     care.
-
-    For example: perdure trace 0197d2c4 --html trace.html, or, for two sessions side by side, perdure trace 0197d2c4
-    --compare 0197d311 --html both.html.
     """
     if (session_id is None) != last:
         raise click.UsageError("name one session or file, or use --last; perdure sessions list lists sessions")
