@@ -12,14 +12,15 @@ FILE = "command-line.md"
 TITLE = "Command line"
 ABOUT = "Every command, with examples and the fields that it prints with `--json`."
 
-INTRODUCTION = """\
+INTRODUCTION = """
 `perdure COMMAND --help` has all options of a command. How to use them: [in a project](../how-to/command-line.md),
 [chat](../how-to/chat.md).
 
-With `--json`, standard output has nothing but JSON, in ASCII: one object per line. Notes and errors go to standard error.
-Times are seconds since 1970. New fields may be added to any object; a field that is here keeps its name and type. If a
-command fails, it prints `error: …` and its exit code is not 0; commands that print a verdict, such as `doctor` and
-`config check`, print it nevertheless.""".split("\n\n")
+With `--json`, standard output has nothing but JSON, in ASCII: one object per line. Notes and errors go to standard
+error. Times are seconds since 1970. New fields may be added to any object; a field that is here keeps its name and
+type. If a command fails, it prints `error: …` and its exit code is not 0; commands that print a verdict, such as
+`doctor` and `config check`, print it nevertheless.
+"""
 
 
 def walk_commands(command: click.Command = program, words: Sequence[str] = ()) -> Iterator[tuple[str, click.Command]]:
@@ -33,7 +34,7 @@ def walk_commands(command: click.Command = program, words: Sequence[str] = ()) -
 
 def build_command_page(note: str) -> str:
     """Return the text of the page."""
-    parts = [f"# {TITLE}", note, *INTRODUCTION]
+    parts = [f"# {TITLE}", note, INTRODUCTION.strip()]
     for words, command in walk_commands():
         parts += [f"### perdure {words}", command.get_short_help_str(limit=300), _format_examples(words)]
         parts += _describe_output(words)
