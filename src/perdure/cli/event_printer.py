@@ -15,6 +15,7 @@ from perdure.core.event import (
     MessageAdded,
     ReplyDiscarded,
     RetryScheduled,
+    RunEnded,
     SkillLoaded,
     SlotOpened,
     SlotUpdated,
@@ -120,6 +121,16 @@ def describe_notice(event: Event) -> str:  # noqa: PLR0911 - one for each kind o
             return format_tasks_or_notes(event)
         case _:
             return ""
+
+
+def describe_early_end(event: RunEnded) -> str:
+    """Return a line about a run that did not end well, such as at a limit; empty for one that did."""
+    if event.status == "cancelled":
+        return "cancelled; what was written so far is kept, and the next prompt goes on from there"
+    if event.status in {"done", "stopped"}:
+        return ""
+    why = event.error or event.reason
+    return to_one_line(f"the run ended early ({event.status}{f': {why}' if why else ''})")
 
 
 def format_result(result: ToolResult) -> str:

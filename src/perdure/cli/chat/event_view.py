@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from perdure.cli.display_slot_text import render_slot
-from perdure.cli.event_printer import describe_notice
+from perdure.cli.event_printer import describe_early_end, describe_notice
 from perdure.cli.terminal_output import to_one_line
 from perdure.cli.untrusted_text_frame import wrap_text
 from perdure.core.event import (
@@ -99,7 +99,8 @@ class ChatEventView:
             self._finish_reply()
             self._running.clear()
             self.waiting_for = ""
-            self._show_end(event)
+            if ended := describe_early_end(event):
+                self._note(ended)
         elif isinstance(event, RunWaiting):
             self.waiting_for = ""
         elif isinstance(event, QuestionAsked):
@@ -117,13 +118,6 @@ class ChatEventView:
         self._finish_reply()
         if event.reason != "CancelledError":  # that it was cancelled is said at the end of the run
             self._note(to_one_line(f"the reply broke off ({event.reason})"))
-
-    def _show_end(self, event: RunEnded) -> None:
-        if event.status == "cancelled":
-            self._note("cancelled; what was written so far is kept, and the next prompt goes on from there")
-        elif event.status not in {"done", "stopped"}:
-            why = event.error or event.reason
-            self._note(to_one_line(f"the run ended early ({event.status}{f': {why}' if why else ''})"))
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
