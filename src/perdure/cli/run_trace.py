@@ -2,6 +2,7 @@
 
 # ruff: noqa: PTH100, PTH120 - pathlib would cost every start milliseconds
 import os
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 import click
@@ -23,6 +24,7 @@ class RunTrace:
         from perdure.tracing.tracer import Tracer
 
         self._path = path
+        self._taps = ExitStack()
         is_whole = path.lower().endswith((".html", ".htm", ".json"))
         try:
             if is_whole:
@@ -42,10 +44,15 @@ class RunTrace:
         return tracing(self._tracer)
 
     async def __aenter__(self) -> Self:
+        """Begin to collect the raw requests of models, with keys masked, and the lines of their responses."""
+        from perdure.net.tap import tapping
+
+        self._taps.enter_context(tapping(self._tracer))
         return self
 
     async def __aexit__(self, *details: object) -> None:
         """Write what was collected. A file that cannot be written is a warning: the run itself is stored."""
+        self._taps.close()
         try:
             if self._path.lower().endswith(".json"):
                 import msgspec
