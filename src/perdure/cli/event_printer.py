@@ -130,7 +130,8 @@ def describe_early_end(event: RunEnded) -> str:
     if event.status in {"done", "stopped"}:
         return ""
     why = event.error or event.reason
-    return to_one_line(f"the run ended early ({event.status}{f': {why}' if why else ''})")
+    more = "; the next prompt goes on from there, and the limits count anew" if event.status == "limit" else ""
+    return to_one_line(f"the run ended early ({event.status}{f': {why}' if why else ''}){more}")
 
 
 def format_result(result: ToolResult) -> str:

@@ -189,6 +189,8 @@ def test_it_fits_on_forty_columns(chat):
     terminal.type("y")
     terminal.press("Enter")
     check_screen("narrow", mask(terminal.await_screen("Written.", "ready |")))
+    terminal.press("C-c")
+    terminal.await_screen("- press Ctrl-C once more to leave; Esc\n  cancels the run\n>")
 
 
 def test_without_colour_no_style_is_sent(chat):

@@ -29,6 +29,7 @@ from perdure.core.message import Message
 
 from .chat_conversation import CUT_OFF
 from .markdown_blocks import MarkdownBlockSplitter
+from .note_rows import build_note_rows
 from .tool_card import BODY_INDENT, ToolCard, build_card, describe_call
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class ChatEventView:
         width = self._window.columns - 1
         lines = [row for line in text.split("\n") for row in wrap_text(to_one_line(line), width, 2)]
         rows = [("  " if place else "> ") + row for place, row in enumerate(lines)]
-        self._print(["", *rows, *([f"- {remark}"] if remark else [])])
+        self._print(["", *rows, *(build_note_rows(remark, self._window.columns) if remark else [])])
 
     def show_stored(self, messages: Sequence[Message]) -> None:
         """Print messages of a stored conversation, as they looked when they arrived; calls only by their headings."""
