@@ -56,9 +56,10 @@ class TextEventPrinter:
                 self._screen.write(text if self._with_text else "")
             case MessageAdded(message=message) if message.role == "assistant":
                 self._print_reply(message)
-            case ReplyDiscarded(reason=reason):
+            case ReplyDiscarded(reason=reason) if not event.aside:
                 self._end_reply()
-                self._print_line(f"the reply broke off ({reason})")
+                if reason != "CancelledError":  # that it was cancelled is said at the end of the run
+                    self._print_line(f"the reply broke off ({reason})")
             case ToolStarted(call_id=call_id, name=name):
                 self._print_line(f"tool {name} {self._arguments.get(call_id, '')}".rstrip())
             case ToolFinished(result=result):

@@ -20,6 +20,7 @@ from perdure.runtime.session import Session
 
 from .agent_assembly import AgentParts, check_sandbox_for_yolo, collect_agent_parts
 from .chat.chat_commands import ChatCommands
+from .chat.chat_conversation import keep_partial_reply
 from .event_printer import TextEventPrinter, describe_early_end
 from .line_input import LineReader
 from .perdure_home import format_session_arguments
@@ -141,7 +142,8 @@ class PlainChat:
     async def _perform(self, start: StartRun) -> None:
         """Show a run while Ctrl-C cancels it."""
         with SignalHandler(self._screen.note) as interrupts:
-            await show_run(self.session, start, self._show, interrupts)
+            outcome = await show_run(self.session, start, self._show, interrupts)
+        await keep_partial_reply(self.session, outcome)
 
     def _show(self, event: Event) -> None:
         self._print(event)

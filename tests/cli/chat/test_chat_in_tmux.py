@@ -281,6 +281,23 @@ def test_a_terminal_without_a_cursor_gets_plain_lines_and_the_commands(chat):
     assert "go on with: perdure --session plan" in terminal.screen()
 
 
+def test_in_plain_lines_an_interrupted_reply_is_kept_too(chat):
+    chat.script({"text": "The first half, and", "until": "/never"}, {"text": "On with it."})
+    terminal = chat.start("--plain")
+    terminal.await_screen("type a prompt", "\n>")
+    terminal.type("Tell me.")
+    terminal.press("Enter")
+    terminal.await_screen("The first half, and")
+    terminal.press("C-c")
+    seen = terminal.await_screen("cancelled; what was written so far is kept", "\n>")
+    assert "CancelledError" not in seen
+    terminal.type("Go on.")
+    terminal.press("Enter")
+    terminal.await_screen("On with it.\n>")
+    terminal.press("C-d")
+    assert terminal.await_end() == 0
+
+
 def test_every_command_says_what_it_does(chat):
     skill = chat.project / ".agents" / "skills" / "knots"
     skill.mkdir(parents=True)
