@@ -40,8 +40,13 @@ def test_without_its_packages_the_chat_prints_plain_lines_and_says_why(perdure, 
     monkeypatch.setattr(util, "find_spec", lambda name: None if name == "rich" else sys)
     monkeypatch.setattr(chat_command, "is_terminal", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    started = []
-    monkeypatch.setattr("perdure.cli.plain_chat.run_plain_chat", lambda order: started.append(order) or 0)
+    started: list[object] = []
+
+    def run_plain_chat(order: object) -> int:
+        started.append(order)
+        return 0
+
+    monkeypatch.setattr("perdure.cli.plain_chat.run_plain_chat", run_plain_chat)
     result = perdure("chat")
     assert result.exit_code == 0
     assert result.stderr == "this chat prints plain lines: for one in a window, pip install 'perdure[chat]'\n"

@@ -121,6 +121,16 @@ def test_a_trace_that_fails_later_is_a_warning(perdure, monkeypatch, name):
     assert (result.exit_code, "warning: the trace" in result.stderr) == (0, True)
 
 
+@pytest.mark.parametrize("name", ["run.jsonl", "run.html"])
+def test_a_file_that_others_could_read_is_theirs_no_more(perdure, tmp_path, name):
+    path = tmp_path / name
+    path.write_text("old")
+    path.chmod(0o644)
+    assert perdure("run", "-q", "--trace", name, "Calculate 6 * 7").exit_code == 0
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "old" not in path.read_text()[:10]
+
+
 def test_the_trace_of_a_run_has_raw_requests_and_lines_of_responses_and_no_key(perdure, monkeypatch, tmp_path):
     with serve_model(lambda body: f"You sent {len(body['messages'])} messages.") as server:
         for name, value in address_model(server).items():

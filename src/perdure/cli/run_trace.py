@@ -70,5 +70,7 @@ class RunTrace:
 
 def write_private_file(path: str, text: str) -> None:
     """Write a text to a file that only its owner can read: a trace contains the conversation."""
-    with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+    from perdure.files.private_file import open_private_file
+
+    with open(path, "w", encoding="utf-8", opener=open_private_file) as file:
         file.write(text)

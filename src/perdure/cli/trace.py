@@ -106,7 +106,7 @@ def _print_trace(found: "Trace", form: str) -> None:
             screen.write(to_ascii_json(line) + "\n")
     elif form == "curl":
         if not (commands := found.curls()):
-            screen.note("this trace has no raw requests; see docs/how-to/tracing.md for how to collect them")
+            screen.note("this trace has no raw requests: perdure run --trace FILE collects them, of models behind HTTP")
         for command in commands:
             screen.write(command + "\n\n")
     elif form == "trajectory":
