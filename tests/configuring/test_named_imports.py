@@ -105,3 +105,14 @@ def test_a_file_that_fails_is_not_kept(monkeypatch):
     for _ in range(2):
         with pytest.raises(ConfigError, match=r"cannot be imported: ModuleNotFoundError: .*no_such_neighbour"):
             import_tools("./tools.py:one", source)
+
+
+def test_an_isolated_tool_of_a_file_is_refused_with_what_to_do():
+    isolated = SOURCE.replace("@tool\nasync def one", "@tool(isolate=True)\ndef one")
+
+    def source(_):
+        return SourceFile("/nowhere/tools.py", isolated.encode())
+
+    with pytest.raises(ConfigError, match="put it into a package, and name it as 'package.module:name'"):
+        import_tools("./tools.py:one", source)
+    assert import_tools("./tools.py:two", source)[0].name == "two"

@@ -43,6 +43,11 @@ def import_tools(place: str, read_source: ReadSource) -> list[Tool[..., Any]]:
     for each in tools:
         if not isinstance(each, Tool):
             raise ConfigError(f"{place!r} is {short_repr(each, 80)}, and no tool: decorate a function with @tool")
+        if each.isolate and get_file_name(place):
+            raise ConfigError(
+                f"{place!r} is isolated, and imported by name in another process: put it into a package, and name it "
+                "as 'package.module:name'"
+            )
     return tools
 
 
