@@ -113,6 +113,6 @@ def test_an_isolated_tool_of_a_file_is_refused_with_what_to_do():
     def source(_):
         return SourceFile("/nowhere/tools.py", isolated.encode())
 
-    with pytest.raises(ConfigError, match="put it into a package, and name it as 'package.module:name'"):
+    with pytest.raises(ConfigError, match="put it into a package, and name it"):
         import_tools("./tools.py:one", source)
     assert import_tools("./tools.py:two", source)[0].name == "two"
