@@ -10,7 +10,7 @@ from perdure import Agent
 from perdure.models import openai_compatible
 from perdure.net.error import NetError
 from perdure.net.http_transport import HttpTransport
-from perdure.net.tap import TappedRequest, _TappedResponse, mask_headers, mask_url, tapped, tapping
+from perdure.net.tap import TappedRequest, _TappedResponse, mask_headers, mask_url, tap_models, tapped
 from tests.wire.server import Playback, Reply, at_random, each_byte, sse
 
 STREAM = sse({"a": 1}, {"b": "ü"}) + b": ping\n\ndata: no end"
@@ -170,9 +170,9 @@ async def test_in_a_context_every_model_is_tapped_and_outside_of_it_none():
         async def ask() -> None:
             await asyncio.create_task(Agent(model).run("Ready?"))  # taps are known in tasks that the context starts
 
-        with tapping(outer):
+        with tap_models(outer):
             await ask()
-            with tapping(inner):
+            with tap_models(inner):
                 await ask()
         await ask()
     assert (len(server.received), len(outer.requests), len(inner.requests)) == (3, 2, 1)

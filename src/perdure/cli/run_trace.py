@@ -45,9 +45,9 @@ class RunTrace:
 
     async def __aenter__(self) -> Self:
         """Begin to collect the raw requests of models, with keys masked, and the lines of their responses."""
-        from perdure.net.tap import tapping
+        from perdure.net.tap import tap_models
 
-        self._taps.enter_context(tapping(self._tracer))
+        self._taps.enter_context(tap_models(self._tracer))
         return self
 
     async def __aexit__(self, *details: object) -> None:

@@ -2,7 +2,7 @@
 
     transport = tapped(HttpTransport(), tap)
 
-    with tapping(tap):
+    with tap_models(tap):
         await agent.run("…")
 
 Keys are masked before a tap sees them. A transport without taps has no overhead.
@@ -70,7 +70,7 @@ _current_taps: ContextVar[tuple[Tap, ...]] = ContextVar("perdure_taps", default=
 
 
 @contextmanager
-def tapping(*taps: Tap) -> Generator[None]:
+def tap_models(*taps: Tap) -> Generator[None]:
     """Show the requests of all models to these observers (taps), while the context lasts.
 
     It applies to models that are asked in this task, and in tasks that it starts. Logins are not shown.
@@ -83,7 +83,7 @@ def tapping(*taps: Tap) -> Generator[None]:
 
 
 def apply_current_taps(transport: Transport) -> Transport:
-    """Wrap a transport with the taps of the current `tapping` contexts, if there are any."""
+    """Wrap a transport with the taps of the current `tap_models` contexts, if there are any."""
     taps = _current_taps.get()
     return tapped(transport, *taps) if taps else transport
 

@@ -1,4 +1,4 @@
-"""Rows of what the chat itself says: wrapped at words, so that the terminal never continues one in its first column."""
+"""Rows of the notes that the chat prints: wrapped at words, so that the terminal continues none in its first column."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from perdure.cli.terminal_output import escape_controls, indent_lines
 from perdure.cli.untrusted_text_frame import measure_text, wrap_text
 
 NOTE_MARK: Final = "- "
-"""Begins a row that the chat itself says."""
+"""Begins a note of the chat."""
 
 
 def build_note_rows(text: str, columns: int) -> list[str]:
