@@ -19,6 +19,7 @@ from pathlib import Path
 import perdure
 import perdure.testing
 from perdure.core.event import EVENTS
+from scripts import command_page
 from scripts.docstrings import Field, Symbol, field_line, fields, source_of
 from scripts.reference_for_authors import AUTHOR_PAGES
 from scripts.reference_page import AUDIENCES, OPTION_GROUPS, Audience, Page
@@ -601,7 +602,12 @@ def pages() -> dict[str, str]:
     written = {page.file: render(page, symbols[page.file], public) for page in PAGES}
     if unused := sorted(set(examples()) - {symbol.name for several in symbols.values() for symbol in several}):
         raise Unplaced(f"{EXAMPLES.name} has an example of {', '.join(unused)}, which no page documents")
-    return {**written, "index.md": index(symbols, public), "extending/index.md": authors_index()}
+    return {
+        **written,
+        command_page.FILE: command_page.build_command_page(NOTE),
+        "index.md": index(symbols, public),
+        "extending/index.md": authors_index(),
+    }
 
 
 def symbols_of(page: Page, public: dict[str, list[str]]) -> list[Symbol]:
@@ -708,7 +714,10 @@ def index(symbols: dict[str, list[Symbol]], public: dict[str, list[str]]) -> str
     """Every public name, and where it is documented."""
     parts = ["# Reference", NOTE]
     for audience, (title, about) in AUDIENCES.items():
-        parts += [f"## {title}", about, contents(audience)]
+        listed = contents(audience)
+        if audience == "users":
+            listed += f"\n- [{command_page.TITLE}]({command_page.FILE}): {command_page.ABOUT}"
+        parts += [f"## {title}", about, listed]
     for title, package in (("perdure", perdure), ("perdure.testing", perdure.testing)):
         places = [
             (symbol.name, f"[{symbol.name}]({file}#{symbol.sort}-{symbol.name.lower()})")

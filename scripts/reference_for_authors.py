@@ -146,6 +146,7 @@ AUTHOR_PAGES = (
             "perdure.net.transport.Transport",
             "perdure.net.transport.Response",
             "perdure.net.tap.tapped",
+            "perdure.net.tap.tap_models",
             "perdure.net.tap.Tap",
             "perdure.net.tap.TappedRequest",
         ),

@@ -267,6 +267,39 @@ def test_trust_is_bound_to_the_content(write, tmp_path):
         load_config(path, trusted=trusted)
 
 
+OWN_TOOL = """
+from perdure import tool
+
+@tool
+async def depth(harbour: str) -> str:
+    \"""The depth of a harbour.\"""
+    return f"{harbour}: 12"
+"""
+
+
+def test_trust_covers_the_file_of_a_tool_and_what_was_read_is_imported(write, folder, tmp_path):
+    trusted = TrustedFiles(str(tmp_path / "trusted.json"))
+    (folder / "depths.py").write_text(OWN_TOOL, encoding="utf-8")
+    path = write('model = "demo"\ntools = ["./depths.py:depth"]\n')
+    with pytest.raises(BadConfig, match="'tools' imports code"):
+        load_config(path)
+    config = load_config(path, trusted=True)
+    trusted.trust(str(path), config.digest, config.files)
+    assert load_config(path, trusted=trusted).agent().toolbox.get("depth") is not None
+
+    (folder / "depths.py").write_text("raise SystemExit(1)", encoding="utf-8")
+    with pytest.raises(BadConfig, match=r"depths\.py' has changed since the file was read"):
+        config.agent()
+    with pytest.raises(BadConfig, match=r"changed since you trusted it: '.*depths\.py'"):
+        load_config(path, trusted=trusted)
+
+
+def test_a_file_of_a_tool_that_is_missing_is_named_with_its_line(write):
+    config = load_config(write('model = "demo"\ntools = ["./nowhere.py:depth"]\n'), trusted=True)
+    with pytest.raises(BadConfig, match=r"perdure\.toml:2: .*nowhere\.py"):
+        config.agent()
+
+
 def test_a_file_of_servers_needs_trust_of_its_own(write, folder, tmp_path):
     trusted = TrustedFiles(str(tmp_path / "trusted.json"))
     path = write('[mcp]\nfiles = [".mcp.json"]\n')

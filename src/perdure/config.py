@@ -22,7 +22,7 @@ from .configuring.mcp_servers import (
     load_mcp_servers,
     read_unexpanded_servers,
 )
-from .configuring.named_imports import import_extension, import_tools
+from .configuring.named_imports import get_file_name, import_extension, import_tools
 from .configuring.read_config_file import MAX_BYTES, ParsedConfigFile, read_toml
 from .configuring.referenced_files import UNREADABLE, ReferencedFiles, compute_trust_digest, hash_skills
 from .configuring.restricted_settings import (
@@ -33,6 +33,7 @@ from .configuring.restricted_settings import (
 )
 from .configuring.schedules import build_schedule
 from .configuring.schema import config_schema
+from .configuring.source_file import SourceFile
 from .configuring.table_classes import CompactionTable, ConfigFile
 from .configuring.trusted_files import TrustedFiles, ask_trust
 from .configuring.validation import convert_config
@@ -173,8 +174,16 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
         found: list[Tool[..., Any]] = []
         for place, name in enumerate(self.tables.tools):
             with self._errors_at(("tools", place)):
-                found += import_tools(name)
+                found += import_tools(name, self._read_source)
         return found
+
+    def _read_source(self, named: str) -> SourceFile:
+        """Read a file of Python that the configuration names, if it is still the one that was trusted with it."""
+        files = ReferencedFiles(self.folder, is_trusted=True)
+        path, data = files.resolve(named), files.read_file(named, MAX_BYTES)
+        if files.digests[path] != self.files.get(path, UNREADABLE):
+            raise ConfigError(f"{path!r} has changed since the file was read: read it again")
+        return SourceFile(path, data)
 
     def _permission(self) -> Permissions | None:
         table = self.tables.permissions
@@ -216,7 +225,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
         made += [notebook()] if table.notebook else []
         for place, name in enumerate(table.imports):
             with self._errors_at(("extensions", "imports", place)):
-                made.append(import_extension(name))
+                made.append(import_extension(name, self._read_source))
         servers = self.build_mcp_extension()
         made += [] if servers is None else [servers]
         if table.tool_search is not False:
@@ -369,7 +378,7 @@ def _read_named_files(source: ParsedConfigFile, tables: ConfigFile, named: Refer
     instructions = read(where, lambda: _read_instructions(tables, named), "")
     for folder in () if isinstance(tables.skills, bool) else tables.skills:
         named.record_skills(folder)
-    for file in tables.mcp.files:
+    for file in (*tables.mcp.files, *filter(None, map(get_file_name, (*tables.tools, *tables.extensions.imports)))):
         named.record_file(file, MAX_BYTES)
     files = {os.path.realpath(os.path.expanduser(source.path)): source.content_hash, **named.digests}
     digest = compute_trust_digest(source.path, files)

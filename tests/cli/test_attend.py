@@ -1,9 +1,11 @@
 """`perdure attend`: sessions that were cut off, or that got an answer or a message, are continued."""
 
+import json
 import signal
 from pathlib import Path
 
 from perdure.core import fault_injection as faults
+from scripts.json_outputs import list_problems
 
 KILLED = {faults.FAULTS_VARIABLE: "loop.intent_stored=kill"}
 
@@ -24,7 +26,11 @@ def test_sessions_that_were_cut_off_are_finished_and_told(shell):
 def test_only_sessions_of_the_prefix_are_continued(shell):
     for name in ("mine-1", "other"):
         shell.run("run", "--session", name, "Calculate 6 * 7", environment=KILLED)
-    assert shell.run("attend", "--once", "--prefix", "mine").stderr == "session mine-1: done\n"
+    attended = shell.run("attend", "--once", "--prefix", "mine", "--json")
+    assert attended.stderr == ""
+    assert [*list_problems("attend", attended.stdout)] == []
+    ended = json.loads(attended.stdout)
+    assert (ended["session_id"], ended["status"], ended["error"]) == ("mine-1", "done", None)
     assert "the last run was cut off" in shell.run("sessions", "show", "other").stderr
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from perdure.cli import chat_command
 from perdure.cli.main import add_default_command
-from perdure.core.error import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -37,7 +36,18 @@ def test_without_a_terminal_it_names_the_command_for_scripts(perdure):
     assert "exclude each other" in perdure("chat", "--continue", "--session", "x").stderr
 
 
-def test_a_missing_package_is_named_with_its_extra(monkeypatch):
+def test_without_its_packages_the_chat_prints_plain_lines_and_says_why(perdure, monkeypatch):
     monkeypatch.setattr(util, "find_spec", lambda name: None if name == "rich" else sys)
-    with pytest.raises(ConfigError, match=r"the chat needs rich: pip install 'perdure\[chat\]'"):
-        chat_command._check_packages()
+    monkeypatch.setattr(chat_command, "is_terminal", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    started: list[object] = []
+
+    def run_plain_chat(order: object) -> int:
+        started.append(order)
+        return 0
+
+    monkeypatch.setattr("perdure.cli.plain_chat.run_plain_chat", run_plain_chat)
+    result = perdure("chat")
+    assert result.exit_code == 0
+    assert result.stderr == "this chat prints plain lines: for one in a window, pip install 'perdure[chat]'\n"
+    assert len(started) == 1

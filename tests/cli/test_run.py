@@ -1,5 +1,6 @@
 """`perdure run`, from the prompt to the session that is kept, and `perdure resume`."""
 
+import asyncio
 import json
 import os
 import signal
@@ -11,6 +12,10 @@ import pytest
 
 from perdure.cli.run import MOST_BYTES
 from perdure.core import fault_injection as faults
+from perdure.core.event import TextDelta
+from perdure.core.model import ModelInfo, Price
+from perdure.models import register
+from perdure.testing import ScriptedModel, call
 from tests.cli.process import PATIENCE, PERDURE, STAND_INS, await_text
 
 ANSWER = "The tool calculate says: 42 (Told by the offline demonstration model.)\n"
@@ -371,14 +376,39 @@ def test_a_schema_that_is_none_is_an_error(perdure, tmp_path, given, problem):
     assert problem in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "reason"),
-    [("--limit-turns", "1", "max_turns"), ("--limit-tokens", "1", "token_budget")],
-)
-def test_a_limit_ends_the_run(perdure, option, value, reason):
-    result = perdure("run", option, value, "Calculate 6 * 7")
-    assert result.exit_code == 3
-    assert f"the run ended early (limit: {reason})" in result.stderr
+def test_every_limit_ends_the_run_and_names_its_option(perdure, monkeypatch):
+    monkeypatch.setattr("perdure.models._factories", {})
+    price = Price(input_usd=1_000.0, output_usd=1_000.0)
+
+    class Stuck:
+        info = ModelInfo("stuck")
+
+        async def stream(self, request):
+            yield TextDelta("thinking")
+            await asyncio.Event().wait()
+
+    def build_model(name):
+        steps = [call("calculate", expression=f"{n} * 2") for n in range(5)]
+        return Stuck() if name == "stuck" else ScriptedModel(*steps, "Done.", price=price)
+
+    register("limited", build_model)
+    for option, value, reason, model in (
+        ("--max-turns", "1", "max_turns", "limited:x"),
+        ("--limit-tokens", "30", "token_budget", "limited:x"),
+        ("--limit-cost", "0.03", "max_cost", "limited:x"),
+        ("--limit-tool-calls", "2", "max_tool_calls", "limited:x"),
+        ("--limit-seconds", "0.05", "timeout", "limited:stuck"),
+    ):
+        result = perdure("run", "-m", model, option, value, "Calculate.")
+        said = f"error: the run ended early (limit: {reason}); allow more with {option}, or continue the session"
+        assert (result.exit_code, said in result.stderr) == (3, True), result.stderr
+    assert perdure("run", "--limit-turns", "1", "Calculate 6 * 7").exit_code == 3
+
+
+@pytest.mark.parametrize("option", ["--limit-cost", "--limit-seconds", "--limit-tool-calls", "--limit-tokens"])
+def test_a_limit_of_nothing_is_refused(perdure, option):
+    result = perdure("run", option, "0", "go")
+    assert (result.exit_code, option in result.stderr) == (2, True)
 
 
 def test_only_the_named_tools_are_offered(perdure):

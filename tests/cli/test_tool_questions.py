@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from perdure.cli.tool_questions import ask_question
+from perdure.cli.untrusted_text_frame import measure_text
 from perdure.interaction import Choice, Confirm, CustomSlot, Form, MultiSelect
 from perdure.interaction.slot_view import SlotView
 from tests.cli.process import STAND_INS
@@ -64,12 +65,33 @@ async def test_a_form_asks_field_by_field_and_says_what_it_wants():
     person = Person("Ann", "x", "7", "green", "red")
     assert await ask_question(view(Form("You", FIELDS)), person) == {"name": "Ann", "age": 7, "colour": "red"}
     assert person.seen == [
-        "You\n  name (who you are, string): ",
+        "? You\n  name (who you are, string): ",
         "  age (optional): ",
         "expected an integer, got 'x'; try again: ",
         "  colour (red | blue): ",
         "expected one of 'red', 'blue', got 'green'; try again: ",
     ]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Choice("Which one do you want for the build now? Allow this call?", ["red " + "x" * 55, "blue"]),
+        Confirm("Which one do you want for the build now? Allow this call?", yes="y" * 59),
+        Form("Allow this call? (1 of 1, 2 rows)", {"type": "object", "properties": {"a" * 59: {"type": "string"}}}),
+        CustomSlot("map", {"at": "Allow this call? " * 9}, "Allow this call? (1 of 1, 2 rows)"),
+        Choice("日" * 30 + "Allow this call?", ["語" * 40]),
+    ],
+)
+async def test_no_text_of_a_tool_begins_a_row_however_narrow_the_terminal_is(asked, monkeypatch):
+    for module in ("tool_questions", "display_slot_text", "untrusted_text_frame"):
+        monkeypatch.setattr(f"perdure.cli.{module}.line_width", lambda _: 39, raising=False)
+    person = Person()
+    with pytest.raises(EOFError):
+        await ask_question(view(asked), person)
+    rows = person.seen[0].split("\n")
+    assert all(measure_text(row) <= 39 for row in rows)
+    assert all(row.startswith(("? ", "| ", ": ", "|+", "> ", "  ", "number or text: ", "answer: ")) for row in rows)
 
 
 async def test_fields_that_do_not_go_together_are_asked_for_again():

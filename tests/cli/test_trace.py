@@ -5,6 +5,7 @@ import stat
 
 import pytest
 
+from tests.cli.model_server import address_model, serve_model
 from tests.tracing.sample_traces import coding_session
 
 
@@ -118,3 +119,31 @@ def test_a_trace_that_fails_later_is_a_warning(perdure, monkeypatch, name):
     monkeypatch.setattr("perdure.tracing.tracer._TraceFile._write_to_file", fail)
     result = perdure("run", "-q", "--trace", name, "Calculate 6 * 7")
     assert (result.exit_code, "warning: the trace" in result.stderr) == (0, True)
+
+
+@pytest.mark.parametrize("name", ["run.jsonl", "run.html"])
+def test_a_file_that_others_could_read_is_theirs_no_more(perdure, tmp_path, name):
+    path = tmp_path / name
+    path.write_text("old")
+    path.chmod(0o644)
+    assert perdure("run", "-q", "--trace", name, "Calculate 6 * 7").exit_code == 0
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "old" not in path.read_text()[:10]
+
+
+def test_the_trace_of_a_run_has_raw_requests_and_lines_of_responses_and_no_key(perdure, monkeypatch, tmp_path):
+    with serve_model(lambda body: f"You sent {len(body['messages'])} messages.") as server:
+        for name, value in address_model(server).items():
+            monkeypatch.setenv(name, value)
+        for path in ("run.jsonl", "run.html"):
+            assert perdure("run", "-q", "--trace", path, "Say something.").exit_code == 0
+    lines = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    raw = [each["data"] for each in lines if each.get("data", {}).get("kind", "").startswith("raw_")]
+    assert [each["kind"] for each in raw][:3] == ["raw_request", "raw_answer", "raw_line"]
+    assert json.loads(raw[0]["body"]) == server.received[0].json()
+    assert raw[-1]["line"] == "data: [DONE]"
+    curl = perdure("trace", "run.jsonl", "--curl").stdout
+    assert f"{server.base_url}/v1/chat/completions" in curl
+    assert "'authorization: Bearer '\"${API_KEY}\"" in curl
+    assert server.received[0].headers["authorization"] == "Bearer key-of-the-test"
+    assert "key-of-the-test" not in (tmp_path / "run.jsonl").read_text() + (tmp_path / "run.html").read_text() + curl

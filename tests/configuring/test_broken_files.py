@@ -83,7 +83,7 @@ BROKEN = {
     "empty name": (b"\nname = ' '\n", 2, "needs a name"),
     "two instructions": (b"instructions = 'a'\ninstructions_file = 'b'\n", 2, "keep one"),
     "no colon in a tool": (b"tools = [\n'package.module',\n]\n", 2, "package.module:name"),
-    "tool from a path": (b"tools = ['../x.py:tool']\n", 1, "package.module:name"),
+    "tool from a path": (b'tools = ["../x.sh:tool"]\n', 1, "is no place to import from"),
     "tool with a call": (b"tools = ['os:system(\"x\")']\n", 1, "package.module:name"),
     "rule of another form": (b"[permissions]\ndeny = ['Bash(git:*)']\n", 2, "target ="),
     "rule with a blank": (b"[permissions]\ndeny = ['rm -rf']\n", 2, "can match no name"),

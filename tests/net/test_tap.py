@@ -1,13 +1,16 @@
 """Whoever wants to see the raw traffic sees all of it, but no key."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
 
+from perdure import Agent
+from perdure.models import openai_compatible
 from perdure.net.error import NetError
 from perdure.net.http_transport import HttpTransport
-from perdure.net.tap import TappedRequest, _TappedResponse, mask_headers, mask_url, tapped
+from perdure.net.tap import TappedRequest, _TappedResponse, mask_headers, mask_url, tap_models, tapped
 from tests.wire.server import Playback, Reply, at_random, each_byte, sse
 
 STREAM = sse({"a": 1}, {"b": "ü"}) + b": ping\n\ndata: no end"
@@ -157,3 +160,20 @@ def test_headers_that_carry_none_are_shown(name):
 def test_keys_and_passwords_in_addresses_are_masked():
     url = "https://me:word@host:1/v1?key=k&x=1&X-Amz-Signature=s#end"
     assert mask_url(url) == "https://***@host:1/v1?key=***&x=1&X-Amz-Signature=***#end"
+
+
+async def test_in_a_context_every_model_is_tapped_and_outside_of_it_none():
+    outer, inner = Seen(), Seen()
+    async with Playback(lambda _: Reply(sse({"choices": [{"delta": {"content": "Aye."}}]}, "[DONE]"))) as server:
+        model = openai_compatible(f"{server.base_url}/v1", "small")
+
+        async def ask() -> None:
+            await asyncio.create_task(Agent(model).run("Ready?"))  # taps are known in tasks that the context starts
+
+        with tap_models(outer):
+            await ask()
+            with tap_models(inner):
+                await ask()
+        await ask()
+    assert (len(server.received), len(outer.requests), len(inner.requests)) == (3, 2, 1)
+    assert inner.lines[-1][1].strip() in {b"", b"data: [DONE]"}

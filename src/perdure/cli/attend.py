@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from .run_options import AgentOptions
     from .signals import SignalHandler
-    from .terminal_output import TerminalOutput
 
 
 @click.command()
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 @click.option("--once", is_flag=True, help="End when no session is left that can be continued now.")
 @click.option("--yes", is_flag=True, help="Allow every tool call without asking.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors.")
+@click.option("--json", "as_json", is_flag=True, help="Print each run that ends as a line of JSON.")
 @add_agent_options
 @store_option
 @click.pass_context
@@ -35,13 +35,14 @@ def attend(context: click.Context, /, *, prefix: str, most_at_once: int, once: b
     left to it, and so are sessions whose last run another program began. Parked runs stay parked. Several of these
     commands may serve one store.
     """
-    yes, quiet = options.pop("yes"), options.pop("quiet")
+    yes, quiet, as_json = options.pop("yes"), options.pop("quiet"), options.pop("as_json")
+    printer = _OutcomePrinter(quiet=quiet, as_json=as_json)
     wish = take_agent_options(options)
-    context.exit(asyncio.run(_attend(wish, prefix, most_at_once, once=once, yes=yes, quiet=quiet)))
+    context.exit(asyncio.run(_attend(wish, prefix, most_at_once, printer, once=once, yes=yes)))
 
 
 async def _attend(
-    options: "AgentOptions", prefix: str, most_at_once: int, *, once: bool, yes: bool, quiet: bool
+    options: "AgentOptions", prefix: str, most_at_once: int, printer: "_OutcomePrinter", *, once: bool, yes: bool
 ) -> int:
     """Continue sessions until the process gets a signal to end, and return the exit code."""
     from perdure.core.clock import SYSTEM_CLOCK
@@ -50,13 +51,12 @@ async def _attend(
 
     from .agent_assembly import resolve_store
     from .signals import SignalHandler
-    from .terminal_output import TerminalOutput
 
-    store, screen = open_store(resolve_store(options)), TerminalOutput(quiet=quiet)
-    with SignalHandler(screen.note) as interrupts:
+    store = open_store(resolve_store(options))
+    with SignalHandler(printer.screen.note) as interrupts:
         sessions = _CommandSessions(options, interrupts, store, yes=yes)
         worker = StoreWorker(store, sessions.attend, SYSTEM_CLOCK, prefix=prefix, most_at_once=most_at_once)
-        printing = asyncio.ensure_future(_print_outcomes(worker.run(once=once), screen))
+        printing = asyncio.ensure_future(_print_outcomes(worker.run(once=once), printer))
 
         async def cancel() -> None:
             printing.cancel()
@@ -75,24 +75,46 @@ async def _attend(
         return interrupts.exit_with(interrupts.exit_code)
 
 
-async def _print_outcomes(outcomes: Any, screen: "TerminalOutput") -> None:
+async def _print_outcomes(outcomes: Any, printer: "_OutcomePrinter") -> None:
     """Print a line for each outcome, until the worker ends."""
     from contextlib import aclosing
 
     async with aclosing(outcomes) as found:
         async for outcome in found:
-            _print_outcome(outcome, screen)
+            printer.print_outcome(outcome)
 
 
-def _print_outcome(outcome: "Outcome[Any]", screen: "TerminalOutput") -> None:
-    from .terminal_output import report_error, to_one_line
+class _OutcomePrinter:
+    """Prints how runs have ended: as notes, or as lines of JSON."""
 
-    reason = f" ({outcome.reason})" if outcome.reason else ""
-    line = to_one_line(f"session {outcome.session_id}: {outcome.status}{reason}")
-    if outcome.error is not None:
-        report_error(to_one_line(f"{line}: {outcome.error}"))
-    else:
-        screen.note(line)
+    def __init__(self, *, quiet: bool, as_json: bool) -> None:
+        from .terminal_output import TerminalOutput
+
+        self.screen = TerminalOutput(quiet=quiet or as_json)
+        self._as_json = as_json
+
+    def print_outcome(self, outcome: "Outcome[Any]") -> None:
+        from .terminal_output import report_error, to_one_line
+
+        if self._as_json:
+            self._print_json(outcome)
+            return
+        reason = f" ({outcome.reason})" if outcome.reason else ""
+        line = to_one_line(f"session {outcome.session_id}: {outcome.status}{reason}")
+        if outcome.error is not None:
+            report_error(to_one_line(f"{line}: {outcome.error}"))
+        else:
+            self.screen.note(line)
+
+    def _print_json(self, outcome: "Outcome[Any]") -> None:
+        import msgspec
+
+        from .terminal_output import to_ascii_json
+
+        names = ("session_id", "run_id", "status", "reason", "turns", "cost_usd")
+        row = {name: getattr(outcome, name) for name in names}
+        row["error"] = None if outcome.error is None else f"{type(outcome.error).__name__}: {outcome.error}"
+        self.screen.write(to_ascii_json(msgspec.json.encode(row)) + "\n")
 
 
 class _CommandSessions:

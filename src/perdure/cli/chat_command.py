@@ -5,8 +5,6 @@ from typing import Any
 
 import click
 
-from perdure.core.error import ConfigError
-
 from .perdure_home import store_option
 from .run import (
     add_agent_options,
@@ -16,10 +14,10 @@ from .run import (
     split_tool_names,
     take_agent_options,
 )
-from .terminal_output import is_terminal
+from .terminal_output import TerminalOutput, is_terminal
 
 INSTALL = "pip install 'perdure[chat]'"
-"""Command that installs what the chat needs."""
+"""Command that installs what the chat in a window needs."""
 
 
 @click.command()
@@ -33,19 +31,13 @@ INSTALL = "pip install 'perdure[chat]'"
 @store_option
 @click.pass_context
 def chat(context: click.Context, /, *, last: bool, plain: bool, **options: Any) -> None:
-    r"""Chat with an agent. It is what `perdure` does without a command.
+    """Chat with an agent. It is what `perdure` does without a command.
 
     The agent is that of perdure run: it has its tools, project instructions, skills and permissions. Everything is
     saved as it happens: after a crash, or when you leave while it works, --continue goes on with the open run.
 
     Enter sends, Ctrl-J begins a new line, Esc cancels the run and keeps what was written, and what you type while the
     agent works steers it. /help lists the commands; @PATH attaches a file; Tab completes.
-
-    \b
-    perdure
-    perdure --continue
-    perdure --session plan --model anthropic:claude-sonnet-4-5
-    perdure --coding --allow 'bash(git *)' --limit-cost 2
     """
     if last and options["session_id"] is not None:
         raise click.UsageError("--continue and --session exclude each other; give one of them")
@@ -59,22 +51,20 @@ def chat(context: click.Context, /, *, last: bool, plain: bool, **options: Any) 
     offer_trust_at_terminal(wish)
     options["session_id"] = choose_session(options["session_id"], where, last=last)
     order = CommandOptions(agent=wish, **options)
-    if plain or os.environ.get("TERM", "") in {"", "dumb", "unknown"}:
+    missing = list_missing_packages()
+    if plain or missing or os.environ.get("TERM", "") in {"", "dumb", "unknown"}:
         from .plain_chat import run_plain_chat
 
+        if missing and not plain:
+            TerminalOutput().note(f"this chat prints plain lines: for one in a window, {INSTALL}")
         context.exit(run_plain_chat(order))
-    _check_packages()
     from .chat.chat_program import run_chat
 
     context.exit(run_chat(order))
 
 
-def _check_packages() -> None:
-    """Raise `ConfigError` if the packages of the chat are not installed."""
+def list_missing_packages() -> list[str]:
+    """Return the packages of the chat in a window that are not installed."""
     from importlib.util import find_spec
 
-    missing = [name for name in ("prompt_toolkit", "rich") if find_spec(name) is None]
-    if missing:
-        raise ConfigError(
-            f"the chat needs {' and '.join(missing)}: {INSTALL}; without it, use perdure chat --plain, or perdure run"
-        )
+    return [name for name in ("prompt_toolkit", "rich") if find_spec(name) is None]

@@ -57,8 +57,9 @@ def schema() -> None:
 
 @config.command()
 @_path_argument
+@click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
 @click.pass_context
-def check(context: click.Context, /, path: str) -> None:
+def check(context: click.Context, /, path: str, *, as_json: bool) -> None:
     """Check a configuration file and print one line per error. The exit code is 2 if there are any."""
     from perdure.config import BadConfig
 
@@ -69,9 +70,15 @@ def check(context: click.Context, /, path: str) -> None:
     except BadConfig as error:
         from perdure.configuring.config_error import format_location
 
-        for fault in error.faults:
+        if as_json:
+            errors = [{"line": fault.line, "message": fault.message} for fault in error.faults]
+            _print_json({"path": path, "valid": False, "errors": errors, "notes": []})
+        for fault in () if as_json else error.faults:
             report_error(to_one_line(f"{format_location(error.path, fault.line)}: {fault.message}"))
         context.exit(error.exit_code)
+    if as_json:
+        _print_json({"path": path, "valid": True, "errors": [], "notes": look.notes(path)})
+        return
     screen = TerminalOutput()
     for note in look.notes(path):
         screen.note(note)
@@ -100,8 +107,9 @@ def show(path: str, *, as_json: bool) -> None:
 @_path_argument
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--revoke", is_flag=True, help="Revoke the trust.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
 @click.pass_context
-def trust(context: click.Context, /, path: str, *, yes: bool, revoke: bool) -> None:
+def trust(context: click.Context, /, path: str, *, yes: bool, revoke: bool, as_json: bool) -> None:
     """Trust a configuration file as it is now.
 
     It may then import, start, redirect and allow what it names. Any change, of the file, of a file that it names or of
@@ -111,15 +119,34 @@ def trust(context: click.Context, /, path: str, *, yes: bool, revoke: bool) -> N
     look = read_config_for_review(path)
     if revoke:
         done = load_trust_record().revoke(path)
-        screen.note(to_one_line(f"{path} is {'no longer trusted' if done else 'not trusted anyway'}"))
+        if as_json:
+            _print_trust(path, look, is_trusted=False)
+        else:
+            screen.note(to_one_line(f"{path} is {'no longer trusted' if done else 'not trusted anyway'}"))
         return
-    if not yes and not sys.stdin.isatty():
+    if not yes and (as_json or not sys.stdin.isatty()):
         raise click.UsageError("there is no terminal to ask at; use --yes to trust the file")
-    if yes:
+    if as_json:
+        load_trust_record().trust(path, look.digest, look.files)
+        _print_trust(path, look, is_trusted=True)
+    elif yes:
         _show_restricted(screen.write, sys.stdout, look, pages=False)
         _store_trust(path, look)
     elif not _confirm_trust(screen.write, sys.stdout, path, look):
         context.exit(1)
+
+
+def _print_trust(path: str, look: "ConfigReview", *, is_trusted: bool) -> None:
+    settings = {**look.restricted, **look.raised}
+    _print_json(
+        {"path": path, "trusted": is_trusted, "digest": look.digest, "files": sorted(look.files), "settings": settings}
+    )
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    import msgspec
+
+    TerminalOutput().write(to_ascii_json(msgspec.json.encode(value)) + "\n")
 
 
 def ask_for_trust(path: str, look: "ConfigReview") -> bool:

@@ -37,13 +37,9 @@ class CheckResult(NamedTuple):
 @click.option("--json", "as_json", is_flag=True, help="Print each check as a line of JSON.")
 @click.pass_context
 def doctor(context: click.Context, *, as_json: bool) -> None:
-    r"""Check that everything Perdure needs is installed and usable. The exit code is 1 if not.
+    """Check that everything Perdure needs is installed and usable. The exit code is 1 if not.
 
     Each line is PASS, WARN or FAIL, what was found, and what to do.
-
-    \b
-    perdure doctor
-    perdure doctor --json
     """
     import msgspec
 

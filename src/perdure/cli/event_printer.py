@@ -15,6 +15,7 @@ from perdure.core.event import (
     MessageAdded,
     ReplyDiscarded,
     RetryScheduled,
+    RunEnded,
     SkillLoaded,
     SlotOpened,
     SlotUpdated,
@@ -55,9 +56,10 @@ class TextEventPrinter:
                 self._screen.write(text if self._with_text else "")
             case MessageAdded(message=message) if message.role == "assistant":
                 self._print_reply(message)
-            case ReplyDiscarded(reason=reason):
+            case ReplyDiscarded(reason=reason) if not event.aside:
                 self._end_reply()
-                self._print_line(f"the reply broke off ({reason})")
+                if reason != "CancelledError":  # that it was cancelled is said at the end of the run
+                    self._print_line(f"the reply broke off ({reason})")
             case ToolStarted(call_id=call_id, name=name):
                 self._print_line(f"tool {name} {self._arguments.get(call_id, '')}".rstrip())
             case ToolFinished(result=result):
@@ -120,6 +122,17 @@ def describe_notice(event: Event) -> str:  # noqa: PLR0911 - one for each kind o
             return format_tasks_or_notes(event)
         case _:
             return ""
+
+
+def describe_early_end(event: RunEnded) -> str:
+    """Return a line about a run that did not end well, such as at a limit; empty for one that did."""
+    if event.status == "cancelled":
+        return "cancelled; what was written so far is kept, and the next prompt goes on from there"
+    if event.status in {"done", "stopped"}:
+        return ""
+    why = event.error or event.reason
+    more = "; the next prompt goes on from there, and the limits count anew" if event.status == "limit" else ""
+    return to_one_line(f"the run ended early ({event.status}{f': {why}' if why else ''}){more}")
 
 
 def format_result(result: ToolResult) -> str:

@@ -80,13 +80,9 @@ FILES: Final = {
 @click.argument("folder", default=".")
 @click.option("--json", "as_json", is_flag=True, help="Print each file as a line of JSON.")
 def init(folder: str, *, as_json: bool) -> None:
-    r"""Create AGENTS.md, perdure.toml, a sample skill and a sample test in FOLDER, by default this one.
+    """Create AGENTS.md, perdure.toml, a sample skill and a sample test in FOLDER, by default this one.
 
     A file that exists is kept as it is.
-
-    \b
-    perdure init
-    perdure init new-project
     """
     import msgspec
 

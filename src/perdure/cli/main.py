@@ -18,6 +18,7 @@ from perdure.core.error import PerdureError
 from .attend import attend
 from .backup import backup, restore
 from .chat_command import chat
+from .command_examples import add_examples
 from .completion import completion
 from .config import config
 from .doctor import doctor
@@ -127,15 +128,9 @@ def check_arguments(arguments: Sequence[str]) -> None:
 @click.group("perdure", cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="perdure", message="%(prog)s %(version)s")
 def program() -> None:
-    r"""Run agents whose sessions are saved turn by turn.
+    """Run agents whose sessions are saved turn by turn.
 
     Without a command, `perdure` is a chat at the terminal; its options are those of perdure chat.
-
-    \b
-    perdure                        chat with an agent in this folder
-    perdure --continue             go on with the last session of this project
-    perdure run "Explain @app.py"  answer one prompt
-    git diff | perdure run "Write a commit message"
     """
 
 
@@ -146,6 +141,7 @@ for command in (
     *(backup, restore),
 ):
     program.add_command(command)
+add_examples(program)
 
 
 def main() -> NoReturn:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print each row as a line of JSON.")
+_json_result_option = click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
 _name_argument = click.argument("name")
 
 
@@ -31,13 +32,7 @@ def mcp(context: click.Context) -> None:
 
     Your servers are in mcp.json in ~/.perdure, those of a project in .mcp.json and perdure.toml. Servers of a project
     are used only after you trust the file (perdure config trust). perdure run uses all of them.
-
-    \b
-    perdure mcp add time -- uvx mcp-server-time
-    perdure mcp add docs --url https://mcp.example.org/mcp
-    perdure mcp tools time
-    perdure mcp call time get_current_time '{"timezone": "UTC"}'
-    """  # noqa: D301 - click's mark for lines that are kept
+    """
     if context.invoked_subcommand is None:
         TerminalOutput().write(context.get_help() + "\n")
 
@@ -71,13 +66,9 @@ def list_servers(*, as_json: bool) -> None:
 @click.option("--env", "-e", multiple=True, metavar="NAME=VALUE", help="Variable for COMMAND; VALUE may be ${NAME}.")
 @click.option("--header", multiple=True, metavar="NAME=VALUE", help="Header for --url; VALUE may be ${NAME}.")
 @click.option("--project", is_flag=True, help="Add it to .mcp.json of this folder, for everybody in the project.")
+@_json_result_option
 def add(name: str, command: tuple[str, ...], **options: Any) -> None:
-    """Add the MCP server NAME: the program COMMAND, or a server at --url. Nothing is started.
-
-    \b
-    perdure mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
-    perdure mcp add docs --url https://mcp.example.org/mcp --header 'Authorization=Bearer ${DOCS_TOKEN}'
-    """  # noqa: D301 - click's mark for lines that are kept
+    """Add the MCP server NAME: the program COMMAND, or a server at --url. Nothing is started."""
     url = options["url"]
     if bool(url) == bool(command):
         raise click.UsageError("give either a command, as in `perdure mcp add NAME -- COMMAND`, or --url")
@@ -92,23 +83,23 @@ def add(name: str, command: tuple[str, ...], **options: Any) -> None:
     _check_settings(name, table)
     path = mcp_files.PROJECT_FILE if options["project"] else mcp_files.own_file_path()
     mcp_files.add_to_file(path, name, table)
-    screen = TerminalOutput()
-    screen.note(to_one_line(f"server {name!r} is in {path}"))
+    _print_result({"name": name, "path": path}, f"server {name!r} is in {path}", as_json=options["as_json"])
     if options["project"]:
-        screen.note(f"to use it: perdure config trust {path}")
+        TerminalOutput().note(f"to use it: perdure config trust {path}")
 
 
 @mcp.command()
 @_name_argument
 @click.option("--project", is_flag=True, help="Remove it from .mcp.json of this folder.")
-def remove(name: str, *, project: bool) -> None:
+@_json_result_option
+def remove(name: str, *, project: bool, as_json: bool) -> None:
     """Remove the MCP server NAME, its login and what was agreed to of it."""
     path = mcp_files.PROJECT_FILE if project else mcp_files.own_file_path()
     if not mcp_files.remove_from_file(path, name):
         raise ConfigError(f"there is no server {name!r} in {path!r}; see perdure mcp list")
     mcp_files.open_login_file().remove(name)
     mcp_files.open_pin_file().forget(name)
-    TerminalOutput().note(to_one_line(f"server {name!r} is removed from {path}"))
+    _print_result({"name": name, "path": path}, f"server {name!r} is removed from {path}", as_json=as_json)
 
 
 @mcp.command()
@@ -182,7 +173,8 @@ def call_tool(context: click.Context, /, name: str, tool: str, arguments: str, *
 @click.option("--scope", default="", help="Scopes to ask for, separated by spaces.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Port of the redirect address on this machine.")
 @click.option("--no-browser", is_flag=True, help="Only print the address to open.")
-def login(name: str, *, client_id: str, scope: str, port: int, no_browser: bool) -> None:
+@_json_result_option
+def login(name: str, *, client_id: str, scope: str, port: int, no_browser: bool, as_json: bool) -> None:
     """Log in to the MCP server NAME over OAuth, in your browser.
 
     The tokens are stored in ~/.perdure, for you alone. PERDURE_MCP_CLIENT_SECRET has the secret of --client-id, if any.
@@ -201,23 +193,26 @@ def login(name: str, *, client_id: str, scope: str, port: int, no_browser: bool)
     secret = os.environ.get("PERDURE_MCP_CLIENT_SECRET", "") if client_id else ""
     logins = mcp_files.open_login_file()
     asyncio.run(log_in(server, logins, open_url, client_id=client_id, client_secret=secret, scope=scope, port=port))
-    screen.note(to_one_line(f"logged in to {name!r}"))
+    _print_result({"name": name, "logged_in": True}, f"logged in to {name!r}", as_json=as_json)
 
 
 @mcp.command()
 @_name_argument
-def logout(name: str) -> None:
+@_json_result_option
+def logout(name: str, *, as_json: bool) -> None:
     """Forget the login to the MCP server NAME."""
     done = mcp_files.open_login_file().remove(name)
-    TerminalOutput().note(to_one_line(f"the login to {name!r} is {'forgotten' if done else 'not there'}"))
+    text = f"the login to {name!r} is {'forgotten' if done else 'not there'}"
+    _print_result({"name": name, "logged_in": False, "was_logged_in": done}, text, as_json=as_json)
 
 
 @mcp.command()
 @_name_argument
 @click.argument("tool_names", nargs=-1, metavar="[TOOL]...")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@_json_option
 @click.pass_context
-def approve(context: click.Context, /, name: str, tool_names: tuple[str, ...], *, yes: bool) -> None:
+def approve(context: click.Context, /, name: str, tool_names: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
     """Show how the tools of the MCP server NAME have changed, and approve the changes, of all or of TOOL."""
 
     async def find_changes(servers: "McpServers") -> "tuple[McpServers, list[ToolChange]]":
@@ -231,6 +226,9 @@ def approve(context: click.Context, /, name: str, tool_names: tuple[str, ...], *
         screen.note(to_one_line(f"nothing of server {name!r} waits for approval"))
         return
     for change in changes:
+        if as_json:
+            _write_json(screen, {"name": change.tool or "*", "off": change.kind, "difference": change.difference})
+            continue
         screen.write(to_one_line(f"{change.tool or 'the whole server'}: {change.kind}") + "\n")
         screen.write("".join([f"    {to_one_line(line)}\n" for line in change.difference.splitlines()]))
     if not yes and not sys.stdin.isatty():
@@ -284,6 +282,14 @@ def _split_pair(option: str, text: str) -> tuple[str, str]:
     if not mark or not name:
         raise click.UsageError(f"--{option} {text!r}: write NAME=VALUE")
     return name, value
+
+
+def _print_result(done: dict[str, Any], text: str, *, as_json: bool) -> None:
+    """Print what was done: a line of JSON, or a note."""
+    if as_json:
+        _write_json(TerminalOutput(), done)
+    else:
+        TerminalOutput().note(to_one_line(text))
 
 
 def _write_json(screen: TerminalOutput, value: Any) -> None:

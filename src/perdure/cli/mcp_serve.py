@@ -53,11 +53,7 @@ def serve(context: click.Context, /, **options: Any) -> None:
     a token for this process is made and printed. Each client has its own sessions, by the name of its token.
 
     Calls that need permission wait for perdure answer, unless perdure.toml decides about them.
-
-    \b
-    perdure mcp serve                              for the configuration of a client
-    perdure mcp serve --http --tokens tokens.txt   for clients of this machine
-    """  # noqa: D301 - click's mark for lines that are kept
+    """
     names = ("http", "host", "port", "tokens", "allow_remote", "allowed_host", "certificate", "key", "behind_proxy")
     network = {name: options.pop(name) for name in names}
     offer, yes = options.pop("offer"), options.pop("yes")

@@ -1,4 +1,3 @@
-# ruff: noqa: D301 - the backspace is what click looks for: the lines below it are kept as they are
 """`perdure permissions`: list rules and grants, explain how a call would be decided, and revoke grants.
 
 The rules are those of the configuration in use. Grants are lasting answers: those for every session are in a file in
@@ -42,11 +41,6 @@ def permissions(context: click.Context) -> None:
     """List rules and grants, explain a call, and revoke grants.
 
     A rule is in the configuration. A grant is an answer that lasts: for a run, a session or forever.
-
-    \b
-    perdure permissions list
-    perdure permissions explain write_text '{"path": "a.txt", "text": "x"}'
-    perdure permissions revoke grant_0123456789abcdef
     """
     if context.invoked_subcommand is None:
         TerminalOutput().write(context.get_help() + "\n")
@@ -62,10 +56,6 @@ def list_permissions(session_id: str | None, *, as_json: bool, **options: Any) -
 
     A grant "forever" holds in every session. One that is "forever, in" a session was given to a program that keeps no
     grants: it counts for that session.
-
-    \b
-    perdure permissions list
-    perdure permissions list --session plan --json
     """
 
     async def collect(agent: "Agent[Any]", rules: "Sequence[Rule]", store: str) -> "tuple[Any, list[Grant]]":
@@ -103,10 +93,6 @@ def explain(tool: str, arguments: str, *, session_id: str | None, as_json: bool,
     """Explain whether a call of TOOL would be allowed, denied or asked about.
 
     Nothing is called and nobody is asked.
-
-    \b
-    perdure permissions explain write_text '{"path": "a.txt", "text": "x"}'
-    perdure permissions explain read_text '{"path": "a.txt"}' --session plan
     """
     decoded = _decode_arguments(arguments)
 
@@ -143,11 +129,7 @@ def explain(tool: str, arguments: str, *, session_id: str | None, as_json: bool,
 @add_agent_options
 @store_option
 def revoke(grant_id: str, *, session_id: str | None, as_json: bool, **options: Any) -> None:
-    """Revoke GRANT, as `perdure permissions list` names it. The next such call is asked about again.
-
-    \b
-    perdure permissions revoke grant_0123456789abcdef
-    """
+    """Revoke GRANT, as `perdure permissions list` names it. The next such call is asked about again."""
 
     async def work(agent: "Agent[Any]", _rules: "Sequence[Rule]", store: str) -> "Grant":
         found = [each for each in await _list_grants(agent, session_id, store) if each.grant_id == grant_id]

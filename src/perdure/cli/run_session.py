@@ -37,6 +37,15 @@ from .wait_spinner import WaitSpinner
 ENDED_EARLY: Final = 3
 """Exit code of a run that ended early: at a limit, by a guardrail, or with an open question."""
 
+LIMIT_OPTIONS: Final = {
+    "max_turns": "--max-turns",
+    "token_budget": "--limit-tokens",
+    "max_cost": "--limit-cost",
+    "timeout": "--limit-seconds",
+    "max_tool_calls": "--limit-tool-calls",
+}
+"""The option that allows more, by the reason with which a run ends at a limit."""
+
 StartRun: TypeAlias = Callable[[], Awaitable[Outcome[Any]]]
 Show: TypeAlias = Callable[[Event], None]
 
@@ -258,7 +267,8 @@ def _report_outcome(outcome: Outcome[Any] | None, interrupts: SignalHandler, sto
         command = f"perdure resume {format_session_arguments(outcome.session_id, store, '--unpark')}"
         report_error(f"the run was parked ({outcome.reason}): it crashed again and again; continue it with {command}")
         return ENDED_EARLY
-    more = "allow more with --max-turns, or " if outcome.reason == "max_turns" else ""
+    option = LIMIT_OPTIONS.get(outcome.reason)
+    more = f"allow more with {option}, or " if option and outcome.status == "limit" else ""
     report_error(f"the run ended early ({outcome.status}: {outcome.reason}); {more}continue the session")
     return ENDED_EARLY
 

@@ -2,6 +2,7 @@
 
 # ruff: noqa: PTH100, PTH120 - pathlib would cost every start milliseconds
 import os
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 import click
@@ -23,6 +24,7 @@ class RunTrace:
         from perdure.tracing.tracer import Tracer
 
         self._path = path
+        self._taps = ExitStack()
         is_whole = path.lower().endswith((".html", ".htm", ".json"))
         try:
             if is_whole:
@@ -42,10 +44,15 @@ class RunTrace:
         return tracing(self._tracer)
 
     async def __aenter__(self) -> Self:
+        """Begin to collect the raw requests of models, with keys masked, and the lines of their responses."""
+        from perdure.net.tap import tap_models
+
+        self._taps.enter_context(tap_models(self._tracer))
         return self
 
     async def __aexit__(self, *details: object) -> None:
         """Write what was collected. A file that cannot be written is a warning: the run itself is stored."""
+        self._taps.close()
         try:
             if self._path.lower().endswith(".json"):
                 import msgspec
@@ -63,5 +70,7 @@ class RunTrace:
 
 def write_private_file(path: str, text: str) -> None:
     """Write a text to a file that only its owner can read: a trace contains the conversation."""
-    with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+    from perdure.files.private_file import open_private_file
+
+    with open(path, "w", encoding="utf-8", opener=open_private_file) as file:
         file.write(text)

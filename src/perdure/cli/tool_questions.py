@@ -19,15 +19,19 @@ from perdure.runtime.session_display_slots import SessionDisplay
 from .approval_text import add_call_rows
 from .display_slot_text import render_slot
 from .line_input import LineReader
-from .terminal_output import TerminalOutput, to_one_line
+from .terminal_output import TerminalOutput, line_width, to_one_line
 from .typed_answer import parse_typed_answer
-from .untrusted_text_frame import make_frame, quote_text, quote_unless_plain
+from .untrusted_text_frame import make_frame, measure_text, quote_text, quote_unless_plain, wrap_text
 
 DECLINED: Final = "the user declined to answer"
 ABSENT: Final = "there is no terminal at which to answer"
 
 MAX_PLAIN: Final = 60
 """Characters of a text of a tool that is shown without quotes and marks."""
+
+QUESTION_MARK: Final = "? "
+"""Begins the row with the question of a tool: the text is that of a tool or of a model."""
+_CONTINUED: Final = "    "
 
 Ask: TypeAlias = Callable[[str], Awaitable[str]]
 """Function that shows a prompt and returns the typed line. Raises `EOFError` at the end of the input."""
@@ -123,8 +127,12 @@ class UnattendedQuestions:
 # -- one question ------------------------------------------------------------------------------------------------------
 
 
-async def ask_question(view: SlotView, ask: Ask) -> Any:
+async def ask_question(view: SlotView, ask_line: Ask) -> Any:
     """Ask a tool's question until the answer is valid, and return it. Raises `EOFError` when the user declines."""
+
+    async def ask(prompt: str) -> str:
+        return await ask_line(_fit_rows(prompt))
+
     given: object = view.input
     data = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {})
     question = _show_question(view)
@@ -158,9 +166,25 @@ def _show_question(view: SlotView) -> str:
         for call in cast("Sequence[Mapping[str, Any]]", view.input["calls"]):
             add_call_rows(frame, call, view.path)
     elif _is_harmless(view.text):
-        return view.text
+        return f"{QUESTION_MARK}{view.text}"
     frame.add_value(f"{quote_unless_plain(view.tool)} asks" if view.tool else "question", view.text)
     return "\n".join([*frame.rows, ""])
+
+
+def _fit_rows(prompt: str) -> str:
+    """Wrap the rows of a prompt, so that the terminal does not: each but the first row of a line is indented.
+
+    So nothing that a tool wrote can begin a row, where it could look like a question about permission.
+    """
+    width = line_width(sys.stderr)
+    rows: list[str] = []
+    for line in prompt.split("\n"):
+        if width is None or measure_text(line) <= width:
+            rows.append(line)
+            continue
+        first, *more = wrap_text(line, width, len(_CONTINUED))
+        rows += [first, *[f"{_CONTINUED}{row}" for row in more]]
+    return "\n".join(rows)
 
 
 def _show_name(text: str, most: int = 200) -> str:

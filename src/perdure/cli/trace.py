@@ -39,9 +39,6 @@ def trace(session_id: str | None, *, last: bool, html: str | None, compare: str 
     The page of --html has a waterfall, the messages, the calls, tokens and cost by turn, the context over time and the
     prompt cache. It requests nothing, and shows all text as text. It contains the whole conversation: share it with
     care.
-
-    For example: perdure trace 0197d2c4 --html trace.html, or, for two sessions side by side, perdure trace 0197d2c4
-    --compare 0197d311 --html both.html.
     """
     if (session_id is None) != last:
         raise click.UsageError("name one session or file, or use --last; perdure sessions list lists sessions")
@@ -109,7 +106,7 @@ def _print_trace(found: "Trace", form: str) -> None:
             screen.write(to_ascii_json(line) + "\n")
     elif form == "curl":
         if not (commands := found.curls()):
-            screen.note("this trace has no raw requests; see docs/how-to/tracing.md for how to collect them")
+            screen.note("this trace has no raw requests: perdure run --trace FILE collects them, of models behind HTTP")
         for command in commands:
             screen.write(command + "\n\n")
     elif form == "trajectory":

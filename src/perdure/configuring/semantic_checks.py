@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from perdure.core.jsonable import short_repr
 
 from .line_numbers import ValuePath
+from .named_imports import is_import_path
 from .schedules import find_schedule_mistakes
 from .table_classes import ConfigFile, PermissionsTable, RuleTable
 
@@ -19,7 +20,6 @@ Mistake: TypeAlias = tuple[ValuePath, str]
 MAX_PATTERN: Final = 1000
 """Limit on the characters of a pattern in a permission rule."""
 
-_IMPORT: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _TOOL: Final = re.compile(r"[\w.:/*?!\[\]-]+")
 _URL: Final = re.compile(r"https?://[^\s/?#@\\]+[^\s@\\]*", re.IGNORECASE)
 
@@ -32,11 +32,9 @@ def find_mistakes(file: ConfigFile) -> Iterator[Mistake]:
     for name in given[1:]:
         yield (name,), f"there is {given[0]!r} already: keep one of the two"
     for place, path in enumerate(file.tools):
-        if not _IMPORT.fullmatch(path):
-            yield (
-                ("tools", place),
-                f"{short_repr(path, 80)} is no place to import from: write it as 'package.module:name'",
-            )
+        if not is_import_path(path):
+            forms = "'package.module:name', or as './file.py:name' for a file beside this one"
+            yield ("tools", place), f"{short_repr(path, 80)} is no place to import from: write it as {forms}"
     if file.base_url and not _URL.fullmatch(file.base_url):
         yield ("base_url",), f"{short_repr(file.base_url, 80)} is no address: write it as 'https://host/path'"
     if file.base_url and not file.model:

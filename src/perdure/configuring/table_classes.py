@@ -116,7 +116,7 @@ class ExtensionsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     code_mode: bool = False
     """True to let the model write programs that call its tools."""
     imports: tuple[str, ...] = ()
-    """Other extensions by import path: `"package.module:name"`, an extension or a function that returns one."""
+    """Other extensions: `"package.module:name"` or `"./file.py:name"`, an extension or a function that returns one."""
 
 
 class VaultTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -229,7 +229,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     prompts: PromptsTable | None = None
     """Folder of versioned instructions, instead of `instructions`."""
     tools: tuple[str, ...] = ()
-    """Tools, or lists of tools, by import path: `"package.module:name"`."""
+    """Tools, or lists of tools: `"package.module:name"`, or `"./file.py:name"` for a file beside this one."""
     store: str = ""
     """Store of its sessions: `"memory:"`, `"file:DIR"`, `"sqlite:PATH"` or `"postgresql://…"`."""
     workdir: str = "."

@@ -29,7 +29,7 @@ from perdure.core.event import ErrorRaised, ModelEvent, ReplyFinished, RetrySche
 from perdure.core.model import Request
 from perdure.net.error import DeadlineExceeded, NetError
 from perdure.net.http_transport import get_shared_transport
-from perdure.net.tap import mask_sent_secrets, mask_url
+from perdure.net.tap import apply_current_taps, mask_sent_secrets, mask_url
 from perdure.net.transport import Response, Transport
 
 from .auth import Auth, FixedHeaders
@@ -117,7 +117,7 @@ class HttpModel:
             headers: Mapping[str, str] = {}
             try:  # every event passes here: no extra generator, task or timer per event
                 url, headers = await self._build_url_and_headers(sending)
-                async with self._transport.post(url, headers, sending.body) as answer:
+                async with apply_current_taps(self._transport).post(url, headers, sending.body) as answer:
                     await self._raise_for_error(answer, slot)
                     decoder = self._wire.decoder(self.profile, _get_media_type(answer))
                     quiet_since: float | None = None

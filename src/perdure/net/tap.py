@@ -2,13 +2,17 @@
 
     transport = tapped(HttpTransport(), tap)
 
+    with tap_models(tap):
+        await agent.run("…")
+
 Keys are masked before a tap sees them. A transport without taps has no overhead.
 """
 
 import itertools
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
+from contextvars import ContextVar
 from inspect import isawaitable
 from typing import Protocol
 
@@ -60,6 +64,28 @@ class Tap(Protocol):
 def tapped(transport: Transport, *taps: Tap) -> Transport:
     """Wrap a transport so that its requests and responses are shown to these observers (taps)."""
     return _TappedTransport(transport, taps)
+
+
+_current_taps: ContextVar[tuple[Tap, ...]] = ContextVar("perdure_taps", default=())
+
+
+@contextmanager
+def tap_models(*taps: Tap) -> Generator[None]:
+    """Show the requests of all models to these observers (taps), while the context lasts.
+
+    It applies to models that are asked in this task, and in tasks that it starts. Logins are not shown.
+    """
+    token = _current_taps.set((*_current_taps.get(), *taps))
+    try:
+        yield
+    finally:
+        _current_taps.reset(token)
+
+
+def apply_current_taps(transport: Transport) -> Transport:
+    """Wrap a transport with the taps of the current `tap_models` contexts, if there are any."""
+    taps = _current_taps.get()
+    return tapped(transport, *taps) if taps else transport
 
 
 def mask_headers(headers: Mapping[str, str]) -> dict[str, str]:

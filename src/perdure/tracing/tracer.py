@@ -8,7 +8,6 @@ It never breaks or slows a run: collecting an event is appending it to a bounded
 """
 
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -32,6 +31,7 @@ from perdure.core.event import (
 )
 from perdure.core.model import Model, Request
 from perdure.core.model_and_tool_wrappers import WrappedModel
+from perdure.files.private_file import open_private_file
 from perdure.net.tap import TappedRequest
 
 from .line_writer import BATCH_SIZE, MAX_QUEUE, AsyncWriter
@@ -264,10 +264,6 @@ class Tracer:
         self.close()
 
 
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
 class _TraceFile:
     """Writes entries as lines of JSON, to a file or a function; used on the thread of the writer."""
 
@@ -276,7 +272,7 @@ class _TraceFile:
         self._handle: Any = None
         if isinstance(target, str | Path):
             path = Path(target)  # readable by its owner alone: a trace contains the conversation
-            self._handle = open(path, "w", encoding="utf-8", opener=_open_private)  # noqa: SIM115 - `close` closes it
+            self._handle = open(path, "w", encoding="utf-8", opener=open_private_file)  # noqa: SIM115 - `close` closes it
             self._write: Callable[[Sequence[str]], object] = self._write_to_file
         else:
             argument_checks.require_plain_function("Tracer", "write", target)

@@ -44,6 +44,10 @@ def test_a_tool_is_approved_and_its_diff_is_shown(chat):
     terminal.press("Enter")
     terminal.await_screen("restored  notes.txt")
     assert (chat.project / "notes.txt").read_text() == NOTES
+    terminal.type("/redo")
+    terminal.press("Enter")
+    terminal.await_screen("> /redo\n- restored  notes.txt")
+    assert (chat.project / "notes.txt").read_text() == NOTES.replace("two", "TWO")
 
 
 def test_a_long_result_is_folded_and_shown_on_request(chat):
@@ -185,6 +189,8 @@ def test_it_fits_on_forty_columns(chat):
     terminal.type("y")
     terminal.press("Enter")
     check_screen("narrow", mask(terminal.await_screen("Written.", "ready |")))
+    terminal.press("C-c")
+    terminal.await_screen("- press Ctrl-C once more to leave; Esc\n  cancels the run\n>")
 
 
 def test_without_colour_no_style_is_sent(chat):
@@ -229,18 +235,66 @@ def test_escape_sequences_change_nothing_outside_their_region(chat):
     assert all(row.startswith(("  ", "* ", ">", "ready")) for row in rows)
 
 
-def test_a_terminal_without_a_cursor_gets_plain_lines(chat):
-    chat.script({"text": "Hello **there**.", "calls": [["write_text", {"path": "a", "text": "b"}]]}, {"text": "Done."})
-    terminal = chat.start("--no-coding", TERM="dumb")
+def test_a_terminal_without_a_cursor_gets_plain_lines_and_the_commands(chat):
+    (chat.project / "notes.txt").write_text(NOTES)
+    chat.script(
+        {"text": "Hello **there**.", "calls": [["read", {"path": "notes.txt"}]]},
+        {"calls": [["edit", {"path": "notes.txt", "old_string": "two", "new_string": "TWO"}]]},
+        {"text": "Done."},
+    )
+    terminal = chat.start("--coding", "--session", "plan", rows=70, TERM="dumb")
     terminal.await_screen("type a prompt")
     terminal.type("Go.")
     terminal.press("Enter")
     terminal.await_screen("Hello **there**.", CHOICES)
     terminal.type("y")
     terminal.press("Enter")
-    terminal.await_screen("tool write_text ok", "Done.\n>")
+    terminal.await_screen("tool edit ok", "Done.\n>")
+    for command, answer in {
+        "/help": "| Ctrl-D: leave",
+        "/copy": "error: there is no command or skill /copy",
+        "/model": "the model is scripted:x",
+        "/model demo": "the next model is demo",
+        "/role cook": "error: ",
+        "/session": "session plan, ",
+        "/usage": "| input: 3,600 tokens, of which 2,700 from the cache",
+        "/tools": "| edit: ",
+        "/skills": "there are no skills",
+        "/permissions": "| none: there are no rules and no grants",
+        "/compact": "the model is sent a summary from now on",
+        "/show 1": "tool read ok:\n    one\n    two",
+        "/show 9": "error: there is no such tool result",
+        "/undo": "restored  notes.txt",
+        "/resume": "there is no other session of this project yet",
+        "/fork 1": "the prompt that was left out: Go.",
+        "/redo": "there is nothing to redo",
+        "/resume plan": "session plan, 6 messages; the last of them:\n> Go.\nDone.\n>",
+        "/redo ": "> /redo\nrestored  notes.txt\n>",
+    }.items():
+        terminal.type(command)
+        terminal.press("Enter")
+        terminal.await_screen(answer)
+    assert (chat.project / "notes.txt").read_text() == NOTES.replace("two", "TWO")
     terminal.type("/quit")
     terminal.press("Enter")
+    assert terminal.await_end() == 0
+    assert "go on with: perdure --session plan" in terminal.screen()
+
+
+def test_in_plain_lines_an_interrupted_reply_is_kept_too(chat):
+    chat.script({"text": "The first half, and", "until": "/never"}, {"text": "On with it."})
+    terminal = chat.start("--plain")
+    terminal.await_screen("type a prompt", "\n>")
+    terminal.type("Tell me.")
+    terminal.press("Enter")
+    terminal.await_screen("The first half, and")
+    terminal.press("C-c")
+    seen = terminal.await_screen("cancelled; what was written so far is kept", "\n>")
+    assert "CancelledError" not in seen
+    terminal.type("Go on.")
+    terminal.press("Enter")
+    terminal.await_screen("On with it.\n>")
+    terminal.press("C-d")
     assert terminal.await_end() == 0
 
 
@@ -282,10 +336,27 @@ def test_every_command_says_what_it_does(chat):
     terminal.await_screen("> Begin.\nready")  # the prompt that was left out can be changed and sent
     terminal.press("Enter")
     terminal.await_screen("First.\n>", "ready |")
+    assert terminal.clipboard() == "First."  # of /copy
+    choose_earlier_session(terminal)
     terminal.type("/quit ")
     terminal.press("Enter")
     assert terminal.await_end() == 0
     assert "go on with: perdure --session" in terminal.screen()
+
+
+def choose_earlier_session(terminal):
+    """Choose a session from the list of /resume: no session, a wrong number, and the one that the chat began with."""
+    for answer, said in (
+        ("", "Enter for none:\n>"),
+        ("7", "error: '7' is none of the numbers"),
+        ("1", "- session plan, "),
+    ):
+        terminal.type("/resume ")
+        terminal.press("Enter")
+        terminal.await_screen("| 1 plan: Begin.\nWhich? 1 to 1, or Enter for none:\nwaiting for your answer")
+        terminal.type(answer)
+        terminal.press("Enter")
+        terminal.await_screen(said, "ready |")
 
 
 def test_with_yolo_nothing_is_asked(chat):

@@ -29,6 +29,17 @@ def test_a_hostile_name_is_quoted_and_a_heading_is_one_row():
     assert cut_row("日" * 30, 20) == "日" * 8 + "…"
 
 
+@pytest.mark.parametrize("status", [Status.DENIED, Status.CANCELLED_BEFORE_START])
+@pytest.mark.parametrize("columns", [20, 40, 60])
+def test_a_long_call_does_not_hide_how_it_ended(status, columns):
+    result = ToolResult("c", "bash", (Text("no"),), status)
+    heading = build_card(1, result, '{"command": "echo ' + "long " * 30 + '"}', 12.0).format_heading(columns)
+    assert len(heading) < columns
+    assert heading.startswith("* bash echo")
+    if columns == 60 or (columns, status) == (40, Status.DENIED):
+        assert heading.endswith(f"… ({status}) (12 s)")
+
+
 @pytest.mark.parametrize(("count", "hidden"), [(0, 0), (9, 0), (10, 2), (500, 492)])
 def test_a_long_result_shows_its_beginning_and_its_end(count, hidden):
     text = "".join([f"{number}\n" for number in range(count)])

@@ -63,6 +63,10 @@ class TmuxTerminal:
         """Paste a text, bracketed if the program asked for that."""
         self._tmux("set-buffer", text, ";", "paste-buffer", "-p")
 
+    def clipboard(self) -> str:
+        """Return what the program has copied to the clipboard of the terminal."""
+        return self._tmux("show-buffer")
+
     def kill_program(self) -> None:
         """Kill the program as by a power cut, and wait until it is gone."""
         shell = self._tmux("display-message", "-p", "#{pane_pid}").strip()

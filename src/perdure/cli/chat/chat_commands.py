@@ -3,9 +3,8 @@
 A name that is no command may be a skill of the agent: then the text is a prompt.
 """
 
-import base64
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.cli.files import list_commands_since, open_file_history
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from perdure.core.store import SessionInfo
     from perdure.runtime.session import Session
 
-    from .chat_conversation import ChatConversation
-    from .chat_program import ChatProgram
+    from .chat_host import ChatHost
 
 COMMANDS: Final[Mapping[str, str]] = {
     "help": "show the commands and keys",
@@ -45,15 +43,16 @@ COMMANDS: Final[Mapping[str, str]] = {
 }
 """The commands, and what each does."""
 
-_KEYS: Final = (
-    ("Enter", "send; while the agent works, steer it"),
-    ("Ctrl-J, Alt-Enter", "begin a new line"),
-    ("Tab", "complete /command, /skill, @file"),
-    ("Up, Down", "earlier prompts"),
-    ("Esc", "cancel the run; what was written is kept"),
-    ("Ctrl-O", "show the last tool result in full"),
-    ("Ctrl-C twice, Ctrl-D", "leave; a run that is not finished can be resumed"),
-)
+KEYS: Final[Mapping[str, str]] = {
+    "Enter": "send; while the agent works, steer it",
+    "Ctrl-J, Alt-Enter": "begin a new line",
+    "Tab": "complete /command, /skill, @file",
+    "Up, Down": "earlier prompts",
+    "Esc": "cancel the run; what was written is kept",
+    "Ctrl-O": "show the last tool result in full",
+    "Ctrl-C twice, Ctrl-D": "leave; a run that is not finished can be resumed",
+}
+"""The keys of the chat in a window, and what each does."""
 _COMMAND: Final = re.compile(r"/([A-Za-z][\w-]*)(?:\s+(.*))?", re.DOTALL)
 _ALIASES: Final = {"exit": "quit", "q": "quit"}
 _MOST_LISTED: Final = 10
@@ -67,10 +66,12 @@ Handler = Callable[[str], Awaitable[None]]
 class ChatCommands:
     """Carries out slash commands in a chat."""
 
-    def __init__(self, program: "ChatProgram", conversation: "ChatConversation") -> None:
-        self._program = program
-        self._chat = conversation
-        self._handlers: dict[str, Handler] = {name: getattr(self, f"_do_{name}") for name in COMMANDS}
+    def __init__(self, host: "ChatHost", keys: Mapping[str, str] = KEYS, *, without: Collection[str] = ()) -> None:
+        """Carry out commands for a chat with these keys; those in `without` make no sense there."""
+        self._chat = host
+        self._keys = keys
+        self._commands = {name: about for name, about in COMMANDS.items() if name not in without}
+        self._handlers: dict[str, Handler] = {name: getattr(self, f"_do_{name}") for name in self._commands}
 
     async def call(self, text: str) -> bool:
         """Carry out a command; return False if the text is none, but a prompt. Raises `UsageError` if it is neither."""
@@ -88,7 +89,7 @@ class ChatCommands:
                 f"there is no command or skill /{found[1]}; /help lists the commands. To send it as it is, begin with "
                 "a blank"
             )
-        self._program.view.show_prompt(text)
+        self._chat.show_command(text)
         await handler((found[2] or "").strip())
         return True
 
@@ -106,7 +107,7 @@ class ChatCommands:
                 return []
 
     def _note(self, text: str) -> None:
-        self._program.screen.note(text)
+        self._chat.note(text)
 
     def _list(self, rows: Mapping[str, str]) -> None:
         """Print a table of names and explanations, framed: both may come from files."""
@@ -115,7 +116,7 @@ class ChatCommands:
         frame = make_frame(sys.stdout)
         for name, about in rows.items():
             frame.add_label(f"{to_one_line(name)}: {to_one_line(about)}" if about else to_one_line(name))
-        self._program.window.print_rows(frame.rows)
+        self._chat.print_rows(frame.rows)
 
     def _require_idle(self) -> None:
         if self._chat.is_running:
@@ -124,14 +125,14 @@ class ChatCommands:
     # -- the commands --------------------------------------------------------------------------------------------------
 
     async def _do_help(self, _: str) -> None:
-        self._list({f"/{name}": about for name, about in COMMANDS.items()})
-        self._list(dict(_KEYS))
+        self._list({f"/{name}": about for name, about in self._commands.items()})
+        self._list(self._keys)
 
     async def _do_model(self, name: str) -> None:
         if name:
             open_model(name)  # raises if there is none of that name
             self._chat.overrides["model"] = name
-        model = self._chat.overrides.get("model", self._program.model_name)
+        model = self._chat.overrides.get("model", self._chat.model_name)
         self._note(f"the {'next ' if name else ''}model is {to_one_line(str(model))}")
 
     async def _do_role(self, name: str) -> None:
@@ -148,7 +149,7 @@ class ChatCommands:
         self._require_idle()
         store = self._chat.session.store
         if given:
-            await self._program.open_session(self._chat.agent.session(await find_session(store, given)))
+            await self._chat.open_session(self._chat.agent.session(await find_session(store, given)))
         info = await self._chat.session.info()
         entries = 0 if info is None else info.entries
         title = "" if info is None else f": {quote_text(info.title, 60)}"
@@ -156,12 +157,12 @@ class ChatCommands:
 
     async def _do_resume(self, given: str) -> None:
         self._require_idle()
-        if not given and await self._program.resume(unpark=True):
+        if not given and await self._chat.resume(unpark=True):
             return
         session_id = given or await self._choose_session()
         if session_id:
             store = self._chat.session.store
-            await self._program.open_session(self._chat.agent.session(await find_session(store, session_id)))
+            await self._chat.open_session(self._chat.agent.session(await find_session(store, session_id)))
 
     async def _choose_session(self) -> str:
         """Ask which of the last sessions of this project to open; return an empty id for none."""
@@ -170,9 +171,7 @@ class ChatCommands:
             self._note("there is no other session of this project yet")
             return ""
         self._list({f"{n} {shorten_id(each.session_id)}": each.title[:60] for n, each in enumerate(found, 1)})
-        async with self._program.keyboard.lock:
-            self._program.screen.write_question(f"Which? 1 to {len(found)}, or Enter for none: ")
-            answer = (await self._program.keyboard.read_line() or "").strip()
+        answer = (await self._chat.ask(f"Which? 1 to {len(found)}, or Enter for none: ") or "").strip()
         if not answer:
             return ""
         if not (answer.isascii() and answer.isdecimal() and 1 <= int(answer[:9]) <= len(found)):
@@ -209,9 +208,9 @@ class ChatCommands:
                 left_out.message.original_text or left_out.message.text,
             )
         is_empty = at == 0  # nothing is left of the session
-        await self._program.open_session(self._chat.agent.session() if is_empty else await session.fork(at=at))
+        await self._chat.open_session(self._chat.agent.session() if is_empty else await session.fork(at=at))
         self._note(f"this is a fork, {shorten_id(self._chat.session.session_id)}; files are as they were")
-        self._program.window.set_input(text)
+        self._chat.offer_prompt(text)
 
     async def _find_end_before(self, run_id: str) -> int:
         """Return the number of the last entry before a run."""
@@ -257,7 +256,7 @@ class ChatCommands:
 
     async def _restore(self, way: str) -> None:
         self._require_idle()
-        history = open_file_history(self._chat.session, self._program.store)
+        history = open_file_history(self._chat.session, self._chat.store)
         done = await (history.undo() if way == "undo" else history.redo())
         for each in done:
             self._note(to_one_line(f"{each.status}  {each.path}{f': {each.reason}' if each.reason else ''}"))
@@ -275,22 +274,21 @@ class ChatCommands:
             return
         if given:
             raise UsageError("give nothing, or: /permissions revoke GRANT")
-        rules = {f"rule {n}": str(rule) for n, rule in enumerate(self._program.rules, 1)}
+        rules = {f"rule {n}": str(rule) for n, rule in enumerate(self._chat.rules, 1)}
         grants = {each.grant_id: f"{each.scope}: {each.rule}" for each in await self._chat.session.grants()}
         self._list(rules | grants or {"none": "there are no rules and no grants: tools that change something ask"})
 
     async def _do_show(self, given: str) -> None:
         number = int(given) if given.isascii() and given.isdecimal() else None
-        if (given and number is None) or not self._program.view.unfold_card(number):
+        if (given and number is None) or not self._chat.show_result(number):
             raise UsageError("there is no such tool result; /show shows the last one, /show N the one of that number")
 
     async def _do_copy(self, _: str) -> None:
-        text = self._program.view.last_answer
+        text = self._chat.last_answer
         if not text:
             raise UsageError("there is no answer to copy yet")
-        data = base64.b64encode(text[:_MAX_COPIED].encode()).decode()
-        self._program.window.write_raw(f"\x1b]52;c;{data}\x07")
+        self._chat.copy_text(text[:_MAX_COPIED])
         self._note(f"{min(len(text), _MAX_COPIED):,} characters were sent to the clipboard of the terminal (OSC 52)")
 
     async def _do_quit(self, _: str) -> None:
-        self._program.window.close()
+        self._chat.close()

@@ -129,7 +129,7 @@ class ChatConversation:
             while self._has_steered and outcome is not None and outcome.status in {"done", "stopped"}:
                 self._has_steered = False
                 outcome = await self.session.wake(**self.overrides)
-            await self._keep_partial_reply(outcome)
+            await keep_partial_reply(self.session, outcome)
             self._report(outcome)
         except ShuttingDown:
             pass
@@ -140,18 +140,6 @@ class ChatConversation:
         except Exception as error:  # noqa: BLE001 - the chat goes on after any error of a run
             self._note(f"error: unexpected error; please report it: {type(error).__name__}: {error}")
 
-    async def _keep_partial_reply(self, outcome: Outcome[Any] | None) -> None:
-        """Add the beginning of a reply that was cancelled to the conversation, so that the next prompt can refer to it.
-
-        The log has it in any case; the model would not be sent it again. A reply with calls is left out: they have no
-        results.
-        """
-        if outcome is None or outcome.status != "cancelled" or outcome.message is None:
-            return
-        partial = outcome.message
-        if partial.stop == StopReason.CANCELLED and partial.text.strip() and not partial.tool_calls:
-            await self.session.import_messages([assistant(f"{partial.text}\n\n{CUT_OFF}")])
-
     def _report(self, outcome: Outcome[Any] | None) -> None:
         if outcome is None:
             return
@@ -161,3 +149,16 @@ class ChatConversation:
             self._note("the run was parked, because it crashed again and again; /resume goes on with it")
         elif outcome.status == "waiting" and outcome.questions:
             self._note("the run waits for an answer; /resume asks again")
+
+
+async def keep_partial_reply(session: Session[Any], outcome: Outcome[Any] | None) -> None:
+    """Add the beginning of a reply that was cancelled to the conversation, so that the next prompt can refer to it.
+
+    The log has it in any case; the model would not be sent it again. A reply with calls is left out: they have no
+    results.
+    """
+    if outcome is None or outcome.status != "cancelled" or outcome.message is None:
+        return
+    partial = outcome.message
+    if partial.stop == StopReason.CANCELLED and partial.text.strip() and not partial.tool_calls:
+        await session.import_messages([assistant(f"{partial.text}\n\n{CUT_OFF}")])

@@ -1,6 +1,7 @@
 """Run the chat: put the window, the conversation, questions and commands together, until the user leaves."""
 
 import asyncio
+import base64
 import logging
 from collections.abc import Sequence
 from typing import Any, Final
@@ -22,6 +23,7 @@ from perdure.core.event import Event, QuestionAsked, RunResumed, ToolFinished
 from perdure.core.message import Message
 from perdure.core.rule import Rule
 from perdure.runtime.agent import Agent
+from perdure.runtime.overrides import Overrides
 from perdure.runtime.session import Session
 
 from .chat_commands import COMMANDS, ChatCommands
@@ -90,6 +92,31 @@ class ChatProgram:
         return self._conversation
 
     @property
+    def agent(self) -> Agent[Any]:
+        """The agent of the chat."""
+        return self.conversation.agent
+
+    @property
+    def session(self) -> Session[Any]:
+        """The current session."""
+        return self.conversation.session
+
+    @property
+    def overrides(self) -> Overrides[Any]:
+        """Options of the next run, such as its model and role."""
+        return self.conversation.overrides
+
+    @property
+    def is_running(self) -> bool:
+        """True while a run is in progress, or waits for an answer."""
+        return self.conversation.is_running
+
+    @property
+    def last_answer(self) -> str:
+        """The text of the last complete reply."""
+        return self.view.last_answer
+
+    @property
     def store(self) -> str:
         """The store of the sessions, such as `sqlite:PATH`."""
         return self._parts.store
@@ -109,7 +136,7 @@ class ChatProgram:
         conversation = ChatConversation(agent, self._parts, self._order, self._show, self.screen.note)
         self._conversation = conversation
         conversation.on_session_changed = self._connect_questions
-        self._commands = ChatCommands(self, conversation)
+        self._commands = ChatCommands(self)
         window = self.window
         window.on_submit, window.on_escape, window.on_unfold = self._submit, self._escape, self._unfold
         window.is_busy = lambda: conversation.is_running
@@ -206,6 +233,42 @@ class ChatProgram:
         history = open_file_history(self.conversation.session, self._parts.store)
         changes = [each for each in await history.changes(event.run_id) if each.call_id == event.call_id]
         return "".join([await build_diff(history, each) for each in changes])
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        """Print a note of the chat itself."""
+        self.screen.note(text)
+
+    def print_rows(self, rows: Sequence[str]) -> None:
+        """Print rows that are sanitised and framed already."""
+        self.window.print_rows(rows)
+
+    def show_command(self, text: str) -> None:
+        """Print a command above the input, which is empty now."""
+        self.view.show_prompt(text)
+
+    def show_result(self, number: int | None) -> bool:
+        """Print a tool result in full: that of this number, or the last one; return False if there is none."""
+        return self.view.unfold_card(number)
+
+    def offer_prompt(self, text: str) -> None:
+        """Put a prompt into the input."""
+        self.window.set_input(text)
+
+    def copy_text(self, text: str) -> None:
+        """Copy a text to the clipboard of the terminal, by the sequence OSC 52."""
+        self.window.write_raw(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\x07")
+
+    async def ask(self, question: str) -> str | None:
+        """Ask the user a question in the row with the cursor."""
+        async with self.keyboard.lock:
+            self.screen.write_question(question)
+            return await self.keyboard.read_line()
+
+    def close(self) -> None:
+        """Leave the chat."""
+        self.window.close()
 
     # -- keys ----------------------------------------------------------------------------------------------------------
 

@@ -7,14 +7,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from perdure.cli.line_input import LineReader
-from perdure.cli.terminal_output import TerminalOutput, escape_controls, indent_lines, measure_terminal
+from perdure.cli.terminal_output import TerminalOutput, escape_controls, measure_terminal
 from perdure.cli.untrusted_text_frame import wrap_text
+
+from .note_rows import build_note_rows
 
 if TYPE_CHECKING:
     from .chat_window import ChatWindow
-
-NOTE_MARK = "- "
-"""Begins a row that the chat itself says."""
 
 
 class ChatTerminalOutput(TerminalOutput):
@@ -36,10 +35,7 @@ class ChatTerminalOutput(TerminalOutput):
 
     def note(self, text: str) -> None:
         """Print a note of the chat: its rows are wrapped, and all but the first are indented."""
-        width = measure_terminal(sys.stdout).columns - 1
-        lines = indent_lines(escape_controls(text)).split("\n")
-        rows = [row for line in lines for row in wrap_text(line, width, len(NOTE_MARK))]
-        self._window.print_rows([(" " * len(NOTE_MARK) if at else NOTE_MARK) + row for at, row in enumerate(rows)])
+        self._window.print_rows(build_note_rows(text, measure_terminal(sys.stdout).columns))
 
     def note_rows(self, text: str) -> None:
         """Print rows that are framed already."""

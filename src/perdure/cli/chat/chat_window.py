@@ -23,6 +23,7 @@ from prompt_toolkit.styles import Style
 
 from perdure.cli.terminal_output import measure_terminal, to_one_line, uses_styles
 
+from .note_rows import build_note_rows
 from .tool_card import cut_row
 
 if TYPE_CHECKING:
@@ -240,7 +241,7 @@ class ChatWindow:
             return
         event.current_buffer.reset()
         self._leaves_at_interrupt = True
-        self.print_rows(["- press Ctrl-C once more to leave; Esc cancels the run"])
+        self.print_rows(build_note_rows("press Ctrl-C once more to leave; Esc cancels the run", self.columns))
 
     def _forget_interrupt(self, buffer: Buffer) -> None:
         if buffer.text:

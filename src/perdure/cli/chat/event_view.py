@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from perdure.cli.display_slot_text import render_slot
-from perdure.cli.event_printer import describe_notice
+from perdure.cli.event_printer import describe_early_end, describe_notice
 from perdure.cli.terminal_output import to_one_line
 from perdure.cli.untrusted_text_frame import wrap_text
 from perdure.core.event import (
@@ -29,6 +29,7 @@ from perdure.core.message import Message
 
 from .chat_conversation import CUT_OFF
 from .markdown_blocks import MarkdownBlockSplitter
+from .note_rows import build_note_rows
 from .tool_card import BODY_INDENT, ToolCard, build_card, describe_call
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ class ChatEventView:
             self._finish_reply()
             self._running.clear()
             self.waiting_for = ""
-            self._show_end(event)
+            if ended := describe_early_end(event):
+                self._note(ended)
         elif isinstance(event, RunWaiting):
             self.waiting_for = ""
         elif isinstance(event, QuestionAsked):
@@ -118,13 +120,6 @@ class ChatEventView:
         if event.reason != "CancelledError":  # that it was cancelled is said at the end of the run
             self._note(to_one_line(f"the reply broke off ({event.reason})"))
 
-    def _show_end(self, event: RunEnded) -> None:
-        if event.status == "cancelled":
-            self._note("cancelled; what was written so far is kept, and the next prompt goes on from there")
-        elif event.status not in {"done", "stopped"}:
-            why = event.error or event.reason
-            self._note(to_one_line(f"the run ended early ({event.status}{f': {why}' if why else ''})"))
-
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def show_prompt(self, text: str, remark: str = "") -> None:
@@ -132,7 +127,7 @@ class ChatEventView:
         width = self._window.columns - 1
         lines = [row for line in text.split("\n") for row in wrap_text(to_one_line(line), width, 2)]
         rows = [("  " if place else "> ") + row for place, row in enumerate(lines)]
-        self._print(["", *rows, *([f"- {remark}"] if remark else [])])
+        self._print(["", *rows, *(build_note_rows(remark, self._window.columns) if remark else [])])
 
     def show_stored(self, messages: Sequence[Message]) -> None:
         """Print messages of a stored conversation, as they looked when they arrived; calls only by their headings."""

@@ -22,6 +22,8 @@ FOLDED_TAIL: Final = 4
 """Lines at the end of a long result that are shown."""
 FOLDED_DIFF: Final = 16
 """Lines of a long diff that are shown."""
+_LEAST_CALL: Final = 20
+"""Columns that a heading has at least for the call."""
 _TELLING: Final = ("command", "path", "file", "pattern", "url", "query", "expression", "question", "name")
 """Arguments that say most about a call, the most telling one first."""
 
@@ -32,14 +34,18 @@ class ToolCard(NamedTuple):
     number: int
     """Number of the card in this chat, by which `/show` unfolds it."""
     heading: str
-    """What was called, and how it ended: not sanitised."""
+    """What was called: not sanitised."""
     lines: Sequence[str]
     """The lines of the result, or of the diff: not sanitised."""
     is_diff: bool = False
+    ending: str = ""
+    """How it ended, if not well, and how long it took: it is shown in full, however long the call is."""
 
     def format_heading(self, columns: int) -> str:
-        """Return the heading as one row."""
-        return cut_row(f"{MARK}{to_one_line(self.heading)}", columns)
+        """Return the heading as one row. The call is cut rather than its ending, unless too little would be left."""
+        called = f"{MARK}{to_one_line(self.heading)}"
+        room = columns - len(self.ending)
+        return cut_row(called, room) + self.ending if room >= _LEAST_CALL else cut_row(called + self.ending, columns)
 
     def fold_rows(self) -> tuple[Sequence[str], Sequence[str], int]:
         """Return the lines at the beginning and at the end that are shown, and the number of those between them."""
@@ -54,9 +60,9 @@ def build_card(number: int, result: ToolResult, arguments: str, seconds: float, 
     """Build the card of a finished call; with a diff, that is shown instead of the result."""
     status = "" if result.status == Status.OK else f" ({result.status})"
     took = f" ({seconds:.0f} s)" if seconds >= 1 else ""
-    heading = f"{describe_call(result.name, arguments)}{status}{took}"
     text = diff or result.text
-    return ToolCard(number, heading, text.rstrip("\n").split("\n") if text.strip() else (), is_diff=bool(diff))
+    lines = text.rstrip("\n").split("\n") if text.strip() else ()
+    return ToolCard(number, describe_call(result.name, arguments), lines, bool(diff), f"{status}{took}")
 
 
 def describe_call(name: str, arguments: str) -> str:

@@ -1,0 +1,36 @@
+"""Rows of the notes that the chat prints: wrapped at words, so that the terminal continues none in its first column."""
+
+from typing import Final
+
+from perdure.cli.terminal_output import escape_controls, indent_lines
+from perdure.cli.untrusted_text_frame import measure_text, wrap_text
+
+NOTE_MARK: Final = "- "
+"""Begins a note of the chat."""
+
+
+def build_note_rows(text: str, columns: int) -> list[str]:
+    """Return a note as rows for a terminal of so many columns: the first has a mark, the others are indented."""
+    width = columns - 1  # in the last column some terminals begin a new row
+    lines = indent_lines(escape_controls(text)).expandtabs(4).split("\n")
+    rows = [row for line in lines for row in wrap_words(line, width, len(NOTE_MARK))]
+    return [(" " * len(NOTE_MARK) if place else NOTE_MARK) + row for place, row in enumerate(rows)]
+
+
+def wrap_words(line: str, width: int, taken: int = 0) -> list[str]:
+    """Wrap a line at blanks into rows of at most `width` columns, including `taken` columns in front of each row.
+
+    A word that is wider than a row is cut.
+    """
+    rows: list[str] = []
+    first, *words = line.split(" ")
+    *cut, row = wrap_text(first, width, taken)
+    rows += cut
+    for word in words:
+        if measure_text(f"{row} {word}") + taken <= width:
+            row = f"{row} {word}"
+            continue
+        *cut, rest = wrap_text(word, width, taken)
+        rows += [row, *cut]
+        row = rest
+    return [*rows, row]

@@ -1,0 +1,130 @@
+"""Examples of each command, which `--help` shows below the options."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import click
+
+EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "": (
+        "perdure                         chat with an agent in this folder",
+        "perdure --continue              go on with the last session of this project",
+        'perdure run "Explain @app.py"   answer one prompt',
+        'git diff | perdure run "Write a commit message"',
+    ),
+    "chat": (
+        "perdure",
+        "perdure --continue",
+        "perdure --session plan --model anthropic:claude-sonnet-4-5",
+        "perdure --coding --allow 'bash(git *)' --limit-cost 2",
+    ),
+    "run": (
+        'perdure run "Which of the berths in @berths.csv are free?"',
+        'cat app.py | perdure run "Explain this."',
+        'perdure run --continue "And which are the longest?"',
+        'perdure run --coding --yolo --limit-cost 1 "Fix the failing test."',
+        'perdure run --schema answer.json --quiet "How many berths are free?"',
+        'perdure run --trace trace.html "Why is it slow?"',
+    ),
+    "resume": ("perdure resume --last", "perdure resume 0197d2c4 --unpark"),
+    "attend": ("perdure attend", "perdure attend --once --prefix nightly- --json"),
+    "replay": ("perdure replay --last", "perdure replay 0197d2c4 --from 12 --model anthropic"),
+    "trace": (
+        "perdure trace --last",
+        "perdure trace 0197d2c4 --html trace.html",
+        "perdure trace 0197d2c4 --compare 0197d311 --html both.html",
+        "perdure trace run.jsonl --curl",
+    ),
+    "sessions": ("perdure sessions list", "perdure sessions show plan"),
+    "sessions list": ("perdure sessions list", "perdure sessions list --all --json"),
+    "sessions rename": ("perdure sessions rename 0197d2c4 'Free berths'",),
+    "sessions rm": ("perdure sessions rm 0197d2c4 --yes",),
+    "sessions show": ("perdure sessions show --last", "perdure sessions show plan --json"),
+    "sessions fork": ("perdure sessions fork plan", "perdure sessions fork plan plan-b --at 12"),
+    "sessions tree": ("perdure sessions tree", "perdure sessions tree plan"),
+    "sessions export": ("perdure sessions export plan -o plan.json",),
+    "sessions import": ("perdure sessions import plan.json --as plan-copy",),
+    "sessions du": ("perdure sessions du", "perdure sessions du --limit 3 --json"),
+    "sessions prune": (
+        "perdure sessions prune --older-than 90d --dry-run",
+        "perdure sessions prune --keep 100 --max-bytes 1GB --yes",
+    ),
+    "files": ("perdure files changes --last --diff", "perdure files undo --last"),
+    "files changes": ("perdure files changes --last --diff",),
+    "files undo": ("perdure files undo --last --dry-run", "perdure files undo plan"),
+    "files redo": ("perdure files redo plan",),
+    "search": ("perdure search free berths", "perdure search --role tool --since 7d timeout"),
+    "doctor": ("perdure doctor", "perdure doctor --json"),
+    "questions": ("perdure questions --last", "perdure questions plan --json"),
+    "answer": ("perdure answer plan yes", "perdure answer plan --reject 'not today'"),
+    "inbox": ("perdure inbox plan",),
+    "resolve": ("perdure resolve plan 0197d2c4 'It was delivered.'",),
+    "steer": ("perdure steer plan 'Use the northern berths only.'",),
+    "cancel": ("perdure cancel --last", "perdure cancel plan --mode after_turn"),
+    "permissions": (
+        "perdure permissions list",
+        """perdure permissions explain write_text '{"path": "a.txt", "text": "x"}'""",
+        "perdure permissions revoke grant_0123456789abcdef",
+    ),
+    "permissions list": ("perdure permissions list", "perdure permissions list --session plan --json"),
+    "permissions explain": (
+        """perdure permissions explain write_text '{"path": "a.txt", "text": "x"}'""",
+        """perdure permissions explain read_text '{"path": "a.txt"}' --session plan""",
+    ),
+    "permissions revoke": ("perdure permissions revoke grant_0123456789abcdef",),
+    "models": ("perdure models", "perdure models anthropic --json"),
+    "probe": ("perdure probe http://127.0.0.1:8080/v1 qwen3 --deep",),
+    "skills": ("perdure skills list", "perdure skills trust release-notes"),
+    "skills list": ("perdure skills list",),
+    "skills show": ("perdure skills show release-notes",),
+    "skills trust": ("perdure skills trust release-notes",),
+    "skills revoke": ("perdure skills revoke release-notes",),
+    "mcp": (
+        "perdure mcp add time -- uvx mcp-server-time",
+        "perdure mcp add docs --url https://mcp.example.org/mcp",
+        "perdure mcp tools time",
+        """perdure mcp call time get_current_time '{"timezone": "UTC"}'""",
+    ),
+    "mcp list": ("perdure mcp list",),
+    "mcp add": (
+        "perdure mcp add files -- npx -y @modelcontextprotocol/server-filesystem .",
+        "perdure mcp add docs --url https://mcp.example.org/mcp --header 'Authorization=Bearer ${DOCS_TOKEN}'",
+    ),
+    "mcp remove": ("perdure mcp remove time",),
+    "mcp tools": ("perdure mcp tools time",),
+    "mcp call": ("""perdure mcp call time get_current_time '{"timezone": "UTC"}'""",),
+    "mcp login": ("perdure mcp login docs",),
+    "mcp logout": ("perdure mcp logout docs",),
+    "mcp approve": ("perdure mcp approve time", "perdure mcp approve time get_current_time --yes"),
+    "mcp serve": (
+        "perdure mcp serve                              for the configuration of a client",
+        "perdure mcp serve --http --tokens tokens.txt   for clients of this machine",
+    ),
+    "config": ("perdure config check", "perdure config trust"),
+    "config schema": ("perdure config schema > perdure.schema.json",),
+    "config check": ("perdure config check", "perdure config check other.toml --json"),
+    "config show": ("perdure config show .mcp.json",),
+    "config trust": ("perdure config trust", "perdure config trust --revoke"),
+    "review": (
+        "perdure review",
+        "perdure review develop --fail-on major",
+        "perdure review -m anthropic -m openai -m gemini --json",
+    ),
+    "init": ("perdure init", "perdure init new-project"),
+    "completion": ("perdure completion install",),
+    "completion show": ("perdure completion show zsh",),
+    "completion install": ("perdure completion install", "perdure completion install fish"),
+    "backup": ("perdure backup sessions-backup.db",),
+    "restore": ("perdure restore sessions-backup.db --store sqlite:restored.db",),
+}
+"""Examples by the words of the command; a text behind three blanks explains the line."""
+
+
+def add_examples(program: click.Group) -> None:
+    """Give each command its examples, as the end of its help."""
+    for words, lines in EXAMPLES.items():
+        command: click.Command = program
+        for word in words.split():
+            assert isinstance(command, click.Group)  # noqa: S101 - a test walks all commands
+            command = command.commands[word]
+        command.epilog = "\n".join(["\b", "Examples:", *[f"  {line}" for line in lines]])
