@@ -104,17 +104,17 @@ def draw_chart(chart: Chart) -> str:
             legend.append(f'<text class="note" x="{x + 18}" y="{TOP + 11}">{escape(name)}</text>')
             x += 40 + 7 * len(name)
     height = top + 8
-    return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        f'role="img" aria-labelledby="title desc">',
-        f"<title id=\"title\">{escape(chart.title)}</title>",
-        f"<desc id=\"desc\">{escape(chart.description)}</desc>",
+    size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
+    parts = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="title desc">',
+        f'<title id="title">{escape(chart.title)}</title>',
+        f'<desc id="desc">{escape(chart.description)}</desc>',
         f"<style>{STYLE}</style>",
         f'<rect class="page" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8"/>',
         f'<text class="title" x="20" y="30">{escape(chart.title)}</text>',
         f'<text class="note" x="20" y="49">{escape(note)}</text>',
         *legend,
         *body,
-        "</svg>",
-        "",
-    ])  # fmt: skip
+        "</svg>\n",
+    )
+    return "\n".join(parts)

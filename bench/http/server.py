@@ -2,8 +2,8 @@
 
     python -m bench.http.server      prints its port, and serves until its input ends
 
-The name of the model says what it does: `turns-50` asks for the tool `add` fifty times after a prompt and then says "done";
-`talk-1000` says a thousand words, each in a piece of its own; `trickle-20` says twenty, with a pause after each.
+The name of the model says what it does: `turns-50` asks for the tool `add` fifty times after a prompt, and then says
+"done"; `talk-1000` says a thousand words, each in a piece of its own; `trickle-20` says twenty, with pauses.
 """
 
 import asyncio

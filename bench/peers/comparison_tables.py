@@ -28,7 +28,7 @@ class Table(NamedTuple):
 TABLES = (
     Table(
         "Turns and runs over HTTP",
-        "CPU time of the client; streamed, watched, nothing kept. *Tool turn*: one request, its streamed reply with one "
+        "CPU time of the client; streamed and watched. *Tool turn*: one request, its streamed reply with one "
         "call, the call. *Run*: everything from the prompt to the outcome.",
         (
             Column("early_us", "tool turn, the 10th", "ms", 1e-3),

@@ -28,12 +28,12 @@ async def prepare(base_url: str, folder: Path) -> Contestant:
             if update.text:
                 hear()
 
-    async def keep(model: str, session: str) -> object:
+    async def keep(model: str, session: str) -> None:
         kept = sessions.get(session) or sessions.setdefault(session, build(model).create_session(session_id=session))
-        return await run(model, kept)
+        await run(model, kept)
 
-    async def store(model: str, session: str) -> object:
+    async def store(model: str, session: str) -> None:
         opened = build(model, is_stored=True).create_session(session_id=session)
-        return await run(model, opened, is_stored=True)
+        await run(model, opened, is_stored=True)
 
     return Contestant(run, keep, store, "FileHistoryProvider", client.close)

@@ -75,10 +75,15 @@ async def prepare(base_url: str, folder: Path) -> Contestant:
         database.commit()
         return messages
 
+    async def close() -> None:
+        if open_database.cache_info().currsize:
+            open_database().close()
+        await http.close()
+
     return Contestant(
         ask=lambda model: run(model, []),
         keep=lambda model, session: run(model, conversations.setdefault(session, [])),
         store=store,
         store_kind="SQLite",
-        close=http.close,
+        close=close,
     )

@@ -21,6 +21,7 @@ async def watch(entry: Entry) -> None:
 
 async def prepare(base_url: str, folder: Path, **options: Any) -> Contestant:
     """Prepare an agent for each model and store."""
+    stored: list[Agent[Any]] = []
 
     @functools.cache
     def build(model: str, store: str = "") -> Agent[Any]:
@@ -37,9 +38,16 @@ async def prepare(base_url: str, folder: Path, **options: Any) -> Contestant:
         return (await build(model, "memory:").session(session).run(PROMPT)).unwrap()
 
     async def store(model: str, session: str) -> object:
-        return (await build(model, path).session(session).run(PROMPT)).unwrap()
+        agent = build(model, path)
+        if agent not in stored:
+            stored.append(agent)
+        return (await agent.session(session).run(PROMPT)).unwrap()
 
-    return Contestant(ask, keep, store, "SQLite")
+    async def close() -> None:
+        for agent in stored:
+            await agent.store.aclose()
+
+    return Contestant(ask, keep, store, "SQLite", close)
 
 
 async def prepare_traced(base_url: str, folder: Path) -> Contestant:

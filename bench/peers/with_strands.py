@@ -24,13 +24,13 @@ async def prepare(base_url: str, folder: Path) -> Contestant:
             if "data" in event:
                 hear()
 
-    async def keep(model: str, session: str) -> object:
-        return await run(agents.get(session) or agents.setdefault(session, build(model)))
+    async def keep(model: str, session: str) -> None:
+        await run(agents.get(session) or agents.setdefault(session, build(model)))
 
-    async def store(model: str, session: str) -> object:
+    async def store(model: str, session: str) -> None:
         from strands.session.file_session_manager import FileSessionManager
 
         manager = FileSessionManager(session_id=session, storage_dir=str(folder / "strands"))
-        return await run(build(model, session_manager=manager))
+        await run(build(model, session_manager=manager))
 
     return Contestant(lambda model: run(build(model)), keep, store, "FileSessionManager", client.close)
