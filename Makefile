@@ -76,6 +76,10 @@ docs: env site-env ## run every example of the documentation, check its links, a
 	@$(BIN)/python -m pytest -q tests/docs
 	@$(BIN)/python -m scripts.site.build
 
+.PHONY: pictures
+pictures: env parts ## draw the pictures of the documentation again: the event tree, a run, the chat, the trace page
+	@$(BIN)/python -m scripts.pictures
+
 .PHONY: site-env
 site-env: env
 	@[ -x .venv-docs/bin/python ] || $(BIN)/python -m venv .venv-docs
