@@ -1,4 +1,4 @@
-"""Measures what Perdure costs, and prints the table of docs/performance.md.
+"""Measures what Perdure costs, and prints the table of docs/performance-figures.md.
 
     python -m bench                  everything, in a minute or two
     python -m bench --quick          a few readings of each, and the ratios that may not grow: for CI

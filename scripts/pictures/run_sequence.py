@@ -5,7 +5,7 @@ from typing import NamedTuple
 from scripts.pictures.svg_page import draw_box, draw_line, draw_page, draw_text
 
 LANES = ("caller", "session", "loop", "model", "tool", "log")
-WIDTH, LANE, LEFT, TOP, ROW = 980, 168, 70, 96, 32
+WIDTH, LANE, LEFT, TOP, ROW = 800, 133, 62, 96, 32
 
 
 class Step(NamedTuple):
@@ -36,7 +36,7 @@ STEPS = (
     Step("tool", "loop", "result", is_answer=True),
     Step("loop", "log", "tool_finished"),
     Step("loop", "log", "model_requested"),
-    Step("loop", "model", "Request, with the result"),
+    Step("loop", "model", "Request"),
     Step("model", "loop", "deltas", is_answer=True),
     Step("loop", "log", "message_added: the answer"),
     Step("loop", "log", "run_ended", is_barrier=True),
@@ -59,7 +59,7 @@ def draw_arrow(step: Step, y: float) -> list[str]:
     # At the source: a long arrow crosses other lanes, and its text is where it begins.
     x = start + 10 * way
     parts = [draw_line(start, y, end - 4 * way, y, kind), tip]
-    parts.append(draw_text(x, y - 5, step.text, "note over", "start" if way > 0 else "end"))
+    parts.append(draw_text(x, y - 7, step.text, "note over", "start" if way > 0 else "end"))
     if step.is_barrier:
         parts.append(draw_text(end + 10, y + 4, "barrier", "note head"))
     return parts
@@ -76,7 +76,7 @@ def draw_picture() -> str:
     """Return the picture of the sequence as SVG."""
     bottom = TOP + len(STEPS) * ROW
     body = [draw_text(24, 32, "One run, end to end", "head")]
-    body.append(draw_text(200, 32, "a barrier: the run goes on once the disk has it", "note"))
+    body.append(draw_text(190, 32, "a barrier: the run goes on once the disk has it", "note"))
     for lane in LANES:
         x = find_lane(lane)
         body.append(draw_line(x, 76, x, bottom - 8, "line dashed"))
