@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.peers.catalogue import HAND, PEERS, PERDURE, ROOT
-from bench.peers.comparison import QUICK, THOROUGH, Result, compare
+from bench.peers.comparison import QUICK, THOROUGH, ContestantFigures, compare
 from bench.peers.comparison_charts import PICTURES, draw_picture
 from bench.peers.comparison_tables import write_tables
 from bench.table import conditions
@@ -51,7 +51,7 @@ def replace_tables(page: str, tables: str) -> str:
     return f"{before}{BEGIN}\n\n{tables.rstrip()}\n\n{END}{after}"
 
 
-def write_pictures(results: Sequence[Result], folder: Path) -> None:
+def write_pictures(results: Sequence[ContestantFigures], folder: Path) -> None:
     """Write every picture of the comparison into a folder."""
     for picture in PICTURES:
         (folder / picture.file).write_text(draw_picture(picture, results), encoding="utf-8")

@@ -14,7 +14,7 @@ REQUIREMENTS = Path(__file__).parent / "requirements"
 
 
 class Peer(NamedTuple):
-    """One contestant."""
+    """A contestant of the comparison."""
 
     name: str
     """As people call it; also the name of its environment and of its file of requirements."""

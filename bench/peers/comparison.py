@@ -41,8 +41,8 @@ print(json.dumps({name: version for name, version in own.items() if name not in 
 """
 
 
-class Result(NamedTuple):
-    """What was measured of one contestant."""
+class ContestantFigures(NamedTuple):
+    """The measurements of one contestant."""
 
     peer: Peer
     version: str
@@ -59,7 +59,7 @@ class Result(NamedTuple):
         }
 
 
-def compare(names: Sequence[str], effort: Thoroughness, say: Callable[[str], None]) -> list[Result]:
+def compare(names: Sequence[str], effort: Thoroughness, say: Callable[[str], None]) -> list[ContestantFigures]:
     """Measure the named contestants, or all; one that is not installed or fails is named and left out."""
     chosen = [peer for peer in (HAND, PERDURE, *PEERS) if not names or peer.name in names]
     for peer in [peer for peer in chosen if not peer.is_ready]:
@@ -98,7 +98,7 @@ def keep_best(best: Measured, told: Measured) -> None:
         best[key] = min(value, best.get(key, value))
 
 
-def _finish(peer: Peer, figures: Measured, store_kind: str) -> Result:
+def _finish(peer: Peer, figures: Measured, store_kind: str) -> ContestantFigures:
     """Add the versions, and the number of packages that an installation brings."""
     versions: dict[str, str] = json.loads(run_python(peer, "-c", _INVENTORY))
     if peer is PERDURE:
@@ -111,4 +111,4 @@ def _finish(peer: Peer, figures: Measured, store_kind: str) -> Result:
     version = versions[name]
     if peer is HAND:
         version = f"aiohttp {version}"
-    return Result(peer, version, figures, store_kind)
+    return ContestantFigures(peer, version, figures, store_kind)

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bench.bar_chart import Bars, Chart, draw_chart
-from bench.peers.comparison import Result
+from bench.peers.comparison import ContestantFigures
 
 
-class Picture(NamedTuple):
+class ComparisonPicture(NamedTuple):
     """A chart of one or two figures of each contestant."""
 
     file: str
@@ -19,25 +19,27 @@ class Picture(NamedTuple):
 
 
 PICTURES = (
-    Picture(
+    ComparisonPicture(
         "bench-turns.svg",
         "CPU time of a streamed tool turn over HTTP",
         "ms",
         1e-3,
         {"early_us": "the 10th turn of a run", "late_us": "the 50th"},
     ),
-    Picture(
+    ComparisonPicture(
         "bench-runs.svg",
         "CPU time of a run with one tool turn in a new session",
         "ms",
         1e-3,
         {"kept_us": "conversation kept in memory", "stored_us": "on the disk"},
     ),
-    Picture("bench-first.svg", "CPU time of a fresh process up to its first answer", "ms", 1.0, {"first_ms": ""}),
+    ComparisonPicture(
+        "bench-first.svg", "CPU time of a fresh process up to its first answer", "ms", 1.0, {"first_ms": ""}
+    ),
 )
 
 
-def draw_picture(picture: Picture, results: Sequence[Result]) -> str:
+def draw_picture(picture: ComparisonPicture, results: Sequence[ContestantFigures]) -> str:
     """Return one picture as SVG."""
     bars = [
         Bars(

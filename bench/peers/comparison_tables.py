@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bench.peers.comparison import Result
+from bench.peers.comparison import ContestantFigures
 
 
 class Column(NamedTuple):
@@ -17,7 +17,7 @@ class Column(NamedTuple):
     has_ratio: bool = True
 
 
-class Table(NamedTuple):
+class ComparisonTable(NamedTuple):
     """Columns under one heading."""
 
     title: str
@@ -26,7 +26,7 @@ class Table(NamedTuple):
 
 
 TABLES = (
-    Table(
+    ComparisonTable(
         "Turns and runs over HTTP",
         "CPU time of the client; streamed and watched. *Tool turn*: one request, its streamed reply with one "
         "call, the call. *Run*: everything from the prompt to the outcome.",
@@ -39,7 +39,7 @@ TABLES = (
             Column("crowd_s", "50 sessions of 5 tool turns at once", "s"),
         ),
     ),
-    Table(
+    ComparisonTable(
         "Conversations that are kept",
         "A run with one tool turn in a new session: kept in memory, and on the disk. *Memory*: growth of the process "
         "for each session of one tool turn that is kept in memory.",
@@ -50,7 +50,7 @@ TABLES = (
             Column("session_kib", "memory of a session", "KiB", has_ratio=False),
         ),
     ),
-    Table(
+    ComparisonTable(
         "Starting",
         "CPU time of fresh processes. *Import*: over a bare interpreter. *First answer*: the whole process up to the "
         "end of its first run with one tool turn. *Packages*: all that an installation with this model and these "
@@ -70,7 +70,7 @@ def write_quantity(value: float, unit: str) -> str:
     return f"{value:,.{digits}f} {unit}".rstrip()
 
 
-def write_cell(result: Result, column: Column, hand: Result | None) -> str:
+def write_cell(result: ContestantFigures, column: Column, hand: ContestantFigures | None) -> str:
     """Return a figure, and how many times that of the hand-written loop it is."""
     value = result.figures.get(column.key)
     if value is None:
@@ -84,25 +84,25 @@ def write_cell(result: Result, column: Column, hand: Result | None) -> str:
     return f"{text} ({write_quantity(value / reference, 'x')})"
 
 
-def write_table(table: Table, results: Sequence[Result]) -> list[str]:
+def write_table(table: ComparisonTable, results: Sequence[ContestantFigures]) -> list[str]:
     """Return the lines of one table with its heading."""
     hand = next((result for result in results if result.peer.name == "by hand"), None)
     head = ["", *[column.title for column in table.columns]]
-    lines = [f"#### {table.title}", "", table.text, "", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    lines = [f"### {table.title}", "", table.text, "", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for result in results:
         cells = [write_cell(result, column, hand) for column in table.columns]
         lines.append(f"| {result.peer.name} | {' | '.join(cells)} |")
     return [*lines, ""]
 
 
-def write_versions(results: Sequence[Result], conditions: str) -> str:
+def write_versions(results: Sequence[ContestantFigures], conditions: str) -> str:
     """Return the sentence that says what was compared, and where."""
     versions = ", ".join(f"{result.peer.name} {result.version}" for result in results if result.peer.name != "by hand")
     hand = [f"by hand with {result.version}" for result in results if result.peer.name == "by hand"]
     return f"{'; '.join([versions, *hand])}. {conditions}."
 
 
-def write_tables(results: Sequence[Result], conditions: str) -> str:
+def write_tables(results: Sequence[ContestantFigures], conditions: str) -> str:
     """Return all tables, in Markdown."""
     lines = [line for table in TABLES for line in write_table(table, results)]
     return "\n".join([write_versions(results, conditions), "", *lines])

@@ -108,7 +108,7 @@ async def measure_memory(contestant: Contestant, sizes: Sizes) -> dict[str, floa
 
 
 def resident_kib() -> float:
-    """Return the resident memory of this process, after a collection; 0 where Linux does not tell it."""
+    """Return the resident memory of this process, after a collection; 0 on other systems than Linux."""
     gc.collect()
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])

@@ -29,7 +29,7 @@ MEANINGS = {
 """What an event says, for the right half of the picture."""
 
 
-class Line(NamedTuple):
+class TreeLine(NamedTuple):
     """An event of the tree."""
 
     depth: int
@@ -37,17 +37,17 @@ class Line(NamedTuple):
     is_stored: bool
 
 
-def parse_tree(text: str) -> list[Line]:
+def parse_tree(text: str) -> list[TreeLine]:
     """Return the lines of a tree that `tests.docs.event_order.draw` has drawn."""
-    lines: list[Line] = []
+    lines: list[TreeLine] = []
     for line in text.splitlines():
         margin = re.match(r"[│├└─ ]*", line)
         name = line[margin.end() if margin else 0 :]
-        lines.append(Line((margin.end() if margin else 0) // 3, name.removesuffix(" *"), name.endswith(" *")))
+        lines.append(TreeLine((margin.end() if margin else 0) // 3, name.removesuffix(" *"), name.endswith(" *")))
     return lines
 
 
-def draw_event(lines: list[Line], at: int) -> list[str]:
+def draw_event(lines: list[TreeLine], at: int) -> list[str]:
     """Return one event with its branch, its mark and its meaning."""
     line = lines[at]
     x, y = LEFT + line.depth * INDENT, TOP + at * ROW

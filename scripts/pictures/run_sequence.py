@@ -8,7 +8,7 @@ LANES = ("caller", "session", "loop", "model", "tool", "log")
 WIDTH, LANE, LEFT, TOP, ROW = 800, 133, 62, 96, 32
 
 
-class Step(NamedTuple):
+class SequenceStep(NamedTuple):
     """An arrow from one lane to another, or a note at one lane."""
 
     source: str
@@ -22,26 +22,26 @@ class Step(NamedTuple):
 
 
 STEPS = (
-    Step("caller", "session", 'run("…")'),
-    Step("session", "session", "expand the prompt, take the lease, fold the log"),
-    Step("session", "log", "run_started, message_added", is_barrier=True),
-    Step("session", "loop", "Run"),
-    Step("loop", "log", "model_requested"),
-    Step("loop", "model", "Request"),
-    Step("model", "loop", "deltas, to watchers", is_answer=True),
-    Step("loop", "log", "message_added: the reply, before its calls"),
-    Step("loop", "loop", "find the tool, validate, ask for permission"),
-    Step("loop", "log", "tool_started: the intent", is_barrier=True),
-    Step("loop", "tool", "call"),
-    Step("tool", "loop", "result", is_answer=True),
-    Step("loop", "log", "tool_finished"),
-    Step("loop", "log", "model_requested"),
-    Step("loop", "model", "Request"),
-    Step("model", "loop", "deltas", is_answer=True),
-    Step("loop", "log", "message_added: the answer"),
-    Step("loop", "log", "run_ended", is_barrier=True),
-    Step("loop", "session", "Outcome", is_answer=True),
-    Step("session", "caller", "Outcome", is_answer=True),
+    SequenceStep("caller", "session", 'run("…")'),
+    SequenceStep("session", "session", "expand the prompt, take the lease, fold the log"),
+    SequenceStep("session", "log", "run_started, message_added", is_barrier=True),
+    SequenceStep("session", "loop", "Run"),
+    SequenceStep("loop", "log", "model_requested"),
+    SequenceStep("loop", "model", "Request"),
+    SequenceStep("model", "loop", "deltas, to watchers", is_answer=True),
+    SequenceStep("loop", "log", "message_added: the reply, before its calls"),
+    SequenceStep("loop", "loop", "find the tool, validate, ask for permission"),
+    SequenceStep("loop", "log", "tool_started: the intent", is_barrier=True),
+    SequenceStep("loop", "tool", "call"),
+    SequenceStep("tool", "loop", "result", is_answer=True),
+    SequenceStep("loop", "log", "tool_finished"),
+    SequenceStep("loop", "log", "model_requested"),
+    SequenceStep("loop", "model", "Request"),
+    SequenceStep("model", "loop", "deltas", is_answer=True),
+    SequenceStep("loop", "log", "message_added: the answer"),
+    SequenceStep("loop", "log", "run_ended", is_barrier=True),
+    SequenceStep("loop", "session", "Outcome", is_answer=True),
+    SequenceStep("session", "caller", "Outcome", is_answer=True),
 )
 
 
@@ -50,7 +50,7 @@ def find_lane(name: str) -> int:
     return LEFT + LANES.index(name) * LANE
 
 
-def draw_arrow(step: Step, y: float) -> list[str]:
+def draw_arrow(step: SequenceStep, y: float) -> list[str]:
     """Return an arrow with its text, and a mark for a barrier."""
     start, end = find_lane(step.source), find_lane(step.target)
     way = 1 if end > start else -1
@@ -65,7 +65,7 @@ def draw_arrow(step: Step, y: float) -> list[str]:
     return parts
 
 
-def draw_note(step: Step, y: float) -> list[str]:
+def draw_note(step: SequenceStep, y: float) -> list[str]:
     """Return a box at a lane."""
     width = 20 + 6.6 * len(step.text)
     x = find_lane(step.source) - 12

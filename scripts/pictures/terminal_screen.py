@@ -6,7 +6,7 @@ picture is right with any monospaced font. Only styles are understood: a capture
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ _SEQUENCE = re.compile(r"\x1b\[([\d;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b
 
 
 class Style(NamedTuple):
-    """How a cell looks."""
+    """The colours and the typeface of a cell."""
 
     color: str = ""
     background: str = ""
@@ -73,6 +73,11 @@ def find_color(number: int) -> str:
     return "#" + "".join(f"{55 + 40 * part if part else 0:02x}" for part in (at // 36, at // 6 % 6, at % 6))
 
 
+def change_style(style: Style, changes: Mapping[str, Any]) -> Style:
+    """Return a style with some of its fields changed."""
+    return style._replace(**changes)
+
+
 def apply_codes(style: Style, parameters: str) -> Style:
     """Return a style after the numbers of one escape sequence."""
     codes = [int(code or 0) for code in re.split("[;:]", parameters)]
@@ -84,10 +89,9 @@ def apply_codes(style: Style, parameters: str) -> Style:
             is_indexed = codes.pop(0) == INDEXED
             used = [codes.pop(0) for _ in range(min(len(codes), 1 if is_indexed else 3))]
             color = find_color(used[0]) if is_indexed else "#" + "".join(f"{part:02x}" for part in used)
-            style = style._replace(**{EXTENDED[code]: color})
+            style = change_style(style, {EXTENDED[code]: color})
         else:
-            changes: dict[str, Any] = dict(CODES.get(code, {}))
-            style = style._replace(**changes)
+            style = change_style(style, CODES.get(code, {}))
     return style
 
 

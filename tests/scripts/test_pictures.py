@@ -12,7 +12,7 @@ from perdure.testing import ScriptedModel, call
 from scripts.pictures import __main__ as program
 from scripts.pictures import event_tree, run_sequence
 from scripts.pictures.__main__ import IMAGES
-from scripts.pictures.event_tree import Line, parse_tree
+from scripts.pictures.event_tree import TreeLine, parse_tree
 from scripts.pictures.terminal_screen import BACKGROUND, FOREGROUND, NAMED, Cell, Style, draw_screen, parse_screen
 from tests.docs.pages import PAGES, ROOT
 
@@ -62,10 +62,10 @@ def test_an_unknown_picture_is_refused_with_those_that_are_known(capsys):
 def test_a_tree_has_a_depth_and_a_mark_for_what_is_stored():
     tree = "run_started *\n├─ turn_started\n│  └─ text_delta …\n└─ run_ended (done) *"
     assert parse_tree(tree) == [
-        Line(0, "run_started", True),
-        Line(1, "turn_started", False),
-        Line(2, "text_delta …", False),
-        Line(1, "run_ended (done)", True),
+        TreeLine(0, "run_started", True),
+        TreeLine(1, "turn_started", False),
+        TreeLine(2, "text_delta …", False),
+        TreeLine(1, "run_ended (done)", True),
     ]
 
 

@@ -10,13 +10,13 @@ import pytest
 from bench.peers import __main__ as program
 from bench.peers import catalogue, comparison, environments, running, trial
 from bench.peers.catalogue import HAND, PEERS, PERDURE, REQUIREMENTS, ROOT, Peer
-from bench.peers.comparison import QUICK, Result, keep_best
+from bench.peers.comparison import QUICK, ContestantFigures, keep_best
 from bench.peers.comparison_charts import PICTURES, draw_picture
 from bench.peers.comparison_tables import write_tables
 
 
-def result(peer: Peer, **figures: float) -> Result:
-    return Result(peer, "1.0", figures, "SQLite")
+def result(peer: Peer, **figures: float) -> ContestantFigures:
+    return ContestantFigures(peer, "1.0", figures, "SQLite")
 
 
 # -- the libraries -----------------------------------------------------------------------------------------------------
