@@ -105,6 +105,7 @@ def rows(printed: str) -> list[list[str]]:
 
 
 @pytest.mark.needs("bubblewrap")
+@pytest.mark.timeout(300)
 def test_a_quick_run_prints_the_whole_table_and_explains_each_figure(tmp_path):
     command = [sys.executable, "-m", "bench", "--quick", "--json", str(tmp_path / "figures.json")]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
