@@ -59,23 +59,26 @@ faults: env ## the long searches for faults
 mutants: env ## change the source a little, many times, and see whether the tests notice: make mutants OF="stores" COUNT=60 SEED=7
 	@$(BIN)/python -m scripts.mutants $(OF) --count $(or $(COUNT),40) $(if $(SEED),--seed $(SEED))
 
-.PHONY: rivals
-rivals: env
-	@[ -x .venv-bench/bin/python ] || $(BIN)/python -m venv .venv-bench
-	@cmp -s bench/rivals.txt .venv-bench/done || { echo "rivals: installing what the figures are compared with (a minute or two)"; \
-	  .venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -r bench/rivals.txt 2>/dev/null \
-	  && cp bench/rivals.txt .venv-bench/done || { rm -rf .venv-bench; echo "rivals: they cannot be installed here, and are left out"; }; }
+.PHONY: peers
+peers: env
+	@$(BIN)/python -m bench.peers.environments
 
 .PHONY: bench
-bench: env rivals ## measure, and print the tables of docs/performance.md
+bench: env peers ## measure, compare with other libraries, and print the tables of docs/performance.md
 	@echo "bench: CPU time, and ratios to a loop written by hand in the same run"
 	@$(BIN)/python -m bench
+	@echo "bench: the same agent by hand, with Perdure, and with six other libraries (several minutes)"
+	@$(BIN)/python -m bench.peers
 
 .PHONY: docs
 docs: env site-env ## run every example of the documentation, check its links, and build the site into build/site
 	@echo "docs: the examples and links of the documentation, and its site"
 	@$(BIN)/python -m pytest -q tests/docs
 	@$(BIN)/python -m scripts.site.build
+
+.PHONY: pictures
+pictures: env parts ## draw the pictures of the documentation again: the event tree, a run, the chat, the trace page
+	@$(BIN)/python -m scripts.pictures
 
 .PHONY: site-env
 site-env: env

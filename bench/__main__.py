@@ -1,14 +1,16 @@
-"""Measures what Perdure costs, and prints the table of docs/performance.md.
+"""Measures what Perdure costs, and prints the table of docs/performance-figures.md.
 
     python -m bench                  everything, in a minute or two
-    python -m bench --quick          a few readings of each, to see that it works
+    python -m bench --quick          a few readings of each, and the ratios that may not grow: for CI
     python -m bench --only turn      one group of figures
     python -m bench --json out.json  the figures for a program, too
 
-It always ends well: a figure is never a test. A budget that was not kept says "missed".
+A budget that was not kept says "missed", and fails nothing. With `--quick`, a ratio above its limit in `regressions.py`
+ends with exit code 1.
 """
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from . import (
     mcp_calls,
     parts,
     programs,
+    regressions,
     runs,
     startup,
     storage,
@@ -48,11 +51,12 @@ GROUPS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
     "mcp": mcp_calls.figures,
     "http": race.figures,
     "versions": versions.figures,
+    "regressions": regressions.figures,
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure and print."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; 1 for a quick run in which something has become slow."""
     options = parser().parse_args(arguments)
     effort = QUICK if options.quick else THOROUGH
     figures: list[Figure] = []
@@ -64,16 +68,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("", table.conditions() + ".", "", *table.explanations(figures), sep="\n")
     if options.json:
         options.json.write_text(table.as_json(figures), encoding="utf-8")
+    slow = [figure for figure in figures if figure.name in regressions.NAMES and figure.verdict == "missed"]
+    if not options.quick or not slow:
+        return 0
+    for figure in slow:
+        told = f"{figure.name} is {table.measured(figure)}, and may be {figure.budget:g} x"
+        advice = "find the change that made it slow, or raise its limit in bench/regressions.py"
+        print(f"bench: {told}: {advice}", file=sys.stderr)
+    return 1
 
 
 def parser() -> argparse.ArgumentParser:
     """What the command takes."""
     found = argparse.ArgumentParser(prog="python -m bench", description="Measure what Perdure costs.")
-    found.add_argument("--quick", action="store_true", help="few readings of each: quick, and not to be believed")
+    found.add_argument(
+        "--quick", action="store_true", help="few readings of each: not reliable; ratios above their limits fail"
+    )
     found.add_argument("--only", action="append", choices=GROUPS, metavar="NAME", help=f"one of {', '.join(GROUPS)}")
     found.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     return found
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

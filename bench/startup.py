@@ -60,12 +60,12 @@ else:
 """The chat up to its first prompt, at a terminal that is closed then; the interpreter around it is included."""
 
 
-def cpu_ms(code: str) -> float:
+def cpu_ms(code: str, python: str = sys.executable) -> float:
     """The CPU time of a fresh interpreter that runs this code, from its start to its end, its children included."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PERDURE"))}
     with tempfile.TemporaryDirectory() as home:
         process = subprocess.Popen(
-            [sys.executable, "-c", code], env={**environment, "PERDURE_HOME": home}, cwd=home, stdin=subprocess.DEVNULL,
+            [python, "-c", code], env={**environment, "PERDURE_HOME": home}, cwd=home, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL if code == FIRST_REQUEST else None,
         )  # fmt: skip
         return _wait_ms(process, code)

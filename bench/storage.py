@@ -1,4 +1,4 @@
-"""What keeping costs: appends, opening, forks, search, bytes on disk; with what others keep sessions in, side by side.
+"""What keeping costs: appends, opening, forks, search, bytes on disk.
 
 Everything is measured through a session's log on a real SQLite file. Messages are of about 1 KiB, and random, so that
 nothing can be gained by compressing them.
@@ -22,8 +22,7 @@ from perdure.core.event import Event, MessageAdded, ModelRequested, RunEnded, Ru
 from perdure.core.store import Log, MaintainableStore, SearchableStore, Store
 from perdure.testing import ScriptedModel
 
-from . import rivals
-from .measure import QUICK, Effort, Figure
+from .measure import Effort, Figure
 from .runs import calling
 
 SESSIONS = 50
@@ -221,7 +220,7 @@ async def searching(folder: Path, messages: int) -> tuple[float, float]:
 
 
 def figures(effort: Effort) -> Iterator[Figure]:
-    """What keeping costs, and what it costs others."""
+    """What keeping costs."""
     turns = effort.long_run
     with tempfile.TemporaryDirectory(prefix="perdure-bench-", dir=os.environ.get("PERDURE_BENCH_DIR")) as place:
         folder = Path(place)
@@ -243,8 +242,6 @@ def figures(effort: Effort) -> Iterator[Figure]:
         found, indexed = asyncio.run(searching(folder, messages))
         yield Figure(f"search over {messages:,} messages", found, "ms", "CPU: two words, twenty best hits", 5.0)
         yield Figure("bytes on disk with the search index", indexed, "x", "against the JSON of the messages", 2.0)
-        if effort is not QUICK:
-            yield from rivals.figures(turns)
 
 
 def _appends(folder: Path, effort: Effort, turns: int) -> Iterator[Figure]:

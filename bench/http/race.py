@@ -1,21 +1,15 @@
-"""Every contestant in turn against one server, and the lines of the table. Above: `python -m bench`."""
+"""An agent over HTTP and the same by hand, in turns against one server: the lines of the table."""
 
-import json
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from bench.measure import QUICK, Effort, Figure
+from bench.peers.catalogue import HAND as HAND_LOOP
+from bench.peers.catalogue import PERDURE
+from bench.peers.running import run_trial, serve
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
-RIVALS = ROOT / ".venv-bench" / "bin" / "python"
-SECONDS = 300
-
-OTHERS = ("agno", "openai_agents", "pydantic_ai", "langchain")
 HAND = "the same by hand, with aiohttp"
+SIZES = {"repeats": 5, "turns": 60, "deltas": 5_000, "crowd": 200}
+QUICK_SIZES = {"repeats": 3, "turns": 20, "deltas": 500, "crowd": 20}
 
 KINDS: Sequence[tuple[str, str, float, str]] = (
     ("early_us", "HTTP tool turn, at turn 10", 600.0, "CPU of the client for a streamed turn with one call"),
@@ -33,8 +27,8 @@ RATIOS: Sequence[tuple[str, str, float]] = (
 
 
 TRACED: Sequence[tuple[str, str, float | None, str]] = (
-    ("perdure_traced", "HTTP tool turn, traced, compared with untraced", 1.05, "`extensions=[tracing(Tracer())]`"),
-    ("perdure_traced_to_a_file", "HTTP tool turn, traced to a file", None, "the same, with `Tracer(write=PATH)`"),
+    ("prepare_traced", "HTTP tool turn, traced, compared with untraced", 1.05, "`extensions=[tracing(Tracer())]`"),
+    ("prepare_traced_to_a_file", "HTTP tool turn, traced to a file", None, "the same, with `Tracer(write=PATH)`"),
 )
 """Ways to trace, what they are called, how many times as much as without it they may cost, and what they are."""
 
@@ -43,17 +37,11 @@ ROUNDS = 5
 
 
 def figures(effort: Effort) -> Iterator[Figure]:
-    """Ours and a loop written by hand, then the others, all against the same server."""
-    turns, deltas, crowd = (20, 500, 20) if effort is QUICK else (60, 5_000, 200)
-    server = subprocess.Popen(
-        [sys.executable, "-m", "bench.http.server"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert server.stdout is not None
-        port = server.stdout.readline().strip()
-        sizes = [port, str(turns), str(deltas), str(crowd)]
+    """Ours and a loop written by hand against the same server. `python -m bench.peers` has the libraries of others."""
+    sizes = QUICK_SIZES if effort is QUICK else SIZES
+    with serve() as port:
         rounds = [
-            (_run(sys.executable, "by_hand", sizes), _run(sys.executable, "perdure", sizes))
+            (run_trial(HAND_LOOP, "turns", port, sizes), run_trial(PERDURE, "turns", port, sizes))
             for _ in range(2 if effort is QUICK else ROUNDS)
         ]
         hand = {key: min(each[0][key] for each in rounds) for key, *_ in KINDS}
@@ -63,42 +51,19 @@ def figures(effort: Effort) -> Iterator[Figure]:
             yield _figure(f"{name}: by hand", key, hand[key], HAND)
         for key, name, budget in RATIOS:
             yield Figure(name, ours[key] / hand[key], "x", "streamed and watched: the two rows above, divided", budget)
-        yield from _traced(sizes, 1 if effort is QUICK else ROUNDS)
-        if effort is not QUICK:
-            yield from _others(sizes, hand)
-    finally:
-        assert server.stdin is not None
-        server.stdin.close()
-        server.wait(10)
+        yield from _traced(port, sizes, 1 if effort is QUICK else ROUNDS)
 
 
-def _traced(sizes: list[str], rounds: int) -> Iterator[Figure]:
+def _traced(port: str, sizes: Mapping[str, int], rounds: int) -> Iterator[Figure]:
     """What tracing adds to a streamed turn: with and without it in turns, and the best of each counts."""
-    names = ["perdure", *[name for name, *_ in TRACED]]
-    readings = [{name: _run(sys.executable, name, sizes)["early_us"] for name in names} for _ in range(rounds)]
+    names = ["prepare", *[name for name, *_ in TRACED]]
+    readings = [
+        {name: run_trial(PERDURE, "turns", port, sizes, prepare=name)["early_us"] for name in names}
+        for _ in range(rounds)
+    ]
     best = {name: min(each[name] for each in readings) for name in names}
     for name, label, budget, explanation in TRACED:
-        yield Figure(label, best[name] / best["perdure"], "x", f"CPU of a streamed turn, {explanation}", budget)
-
-
-def _others(sizes: list[str], hand: dict[str, float]) -> Iterator[Figure]:
-    if not RIVALS.exists():
-        print(f"({', '.join(OTHERS)} are not installed beside it: `make rivals` does that)", flush=True)
-        return
-    for other in OTHERS:
-        told = _run(str(RIVALS), other, sizes)
-        for key, name, _, explanation in KINDS:
-            label = f"{name}: {other.replace('_', '-')}"
-            yield _figure(label, key, told[key], explanation, ratio=told[key] / hand[key])
-
-
-def _run(python: str, name: str, sizes: list[str]) -> dict[str, Any]:
-    command = [python, str(HERE / "contestants.py"), name, *sizes]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, cwd=ROOT)
-    if done.returncode:
-        raise SystemExit(f"{name} did not get to the end:\n{done.stderr[-2000:]}")
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+        yield Figure(label, best[name] / best["prepare"], "x", f"CPU of a streamed turn, {explanation}", budget)
 
 
 def _figure(name: str, key: str, value: float, explanation: str, **more: float) -> Figure:

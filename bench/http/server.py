@@ -2,8 +2,8 @@
 
     python -m bench.http.server      prints its port, and serves until its input ends
 
-The name of the model says what it does: `turns-50` asks for the tool `add` fifty times and then says "done";
-`talk-1000` says a thousand words, each in a piece of its own; `trickle-20` says twenty, with a pause after each.
+The name of the model says what it does: `turns-50` asks for the tool `add` fifty times after a prompt, and then says
+"done"; `talk-1000` says a thousand words, each in a piece of its own; `trickle-20` says twenty, with pauses.
 """
 
 import asyncio
@@ -53,16 +53,18 @@ def call(turn: int) -> list[bytes]:
 
 def answer(body: bytes) -> Iterator[bytes]:
     """What a request is answered with, in pieces."""
-    kind, _, number = json.loads(body)["model"].rpartition("-")
+    request = json.loads(body)
+    kind, _, number = request["model"].rpartition("-")
     if kind in {"talk", "trickle"}:
         yield delta({"role": "assistant", "content": ""})
         for _ in range(int(number)):
             yield TALKED
         yield ending("stop", int(number))
         return
-    turn = body.count(b'"role":"tool"') + body.count(b'"role": "tool"')
-    if turn < int(number):
-        yield from call(turn)
+    roles = [message["role"] for message in request["messages"]]
+    last_prompt = len(roles) - roles[::-1].index("user")
+    if roles[last_prompt:].count("tool") < int(number):
+        yield from call(roles.count("tool"))
     else:
         yield delta({"role": "assistant", "content": "done"})
         yield ending("stop", 1)

@@ -1,9 +1,10 @@
 """Say which of the names on stdin (a JSON object) are not in the installed packages; run by the Python that has them.
 
-    echo '{"roots": ["pydantic_ai"], "names": ["Agent.run(deps=…)"]}' | .venv-bench/bin/python tests/docs/rival_names.py
+    echo '{"roots": ["pydantic_ai"], "names": ["Agent.run(deps=…)"]}' | \
+        .venv-bench/pydantic-ai/bin/python tests/docs/rival_names.py
 
-A name is looked up in the roots, or by its full path. The standard library alone is used: the environment of the
-benchmarks has neither perdure nor pytest.
+A name is looked up in the roots, or by its full path. The standard library alone is used: the environments
+of the benchmarks have neither perdure nor pytest.
 """
 
 import ast

@@ -13,10 +13,10 @@ from tests.docs.perdure_names import problem_of
 from tests.docs.rival_names import problem_of as problem_of_theirs
 from tests.docs.test_coming_from import codes
 
-BENCH_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
 PINS = dict(
     re.sub(r"\[.*\]", "", line).split("==")
-    for line in (ROOT / "bench" / "rivals.txt").read_text(encoding="utf-8").split()
+    for path in (ROOT / "bench" / "peers" / "requirements").glob("*.txt")
+    for line in path.read_text(encoding="utf-8").split()
 )
 ROOTS = {
     "pydantic-ai": ["pydantic_ai"],
@@ -94,17 +94,20 @@ def test_no_name_of_theirs_has_two_rows(system):
 def test_the_page_says_which_version_it_is_about_and_what_is_missing_here(system):
     text = page_of(system).read_text(encoding="utf-8")
     package = {"pydantic-ai": "pydantic-ai-slim"}.get(system, system)
-    assert PINS[package] in text.partition("\n## ")[0], "bench/rivals.txt pins another version: read the page again"
+    assert PINS[package] in text.partition("\n## ")[0], (
+        "bench/peers/requirements pins another version: read the page again"
+    )
     assert re.search(r"^## What \S+ has and Perdure does not$", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("system", ROOTS)
 def test_every_name_of_theirs_is_there(system):
-    if not BENCH_PYTHON.exists():
-        pytest.skip("the packages are not installed: `make rivals` makes .venv-bench")
+    python = ROOT / ".venv-bench" / system / "bin" / "python"
+    if not python.exists():
+        pytest.skip("the packages are not installed: `make peers` makes .venv-bench")
     asked = {"roots": ROOTS[system], "names": sorted({name for row in rows_of(system) for name in row.theirs})}
     done = subprocess.run(
-        [BENCH_PYTHON, ROOT / "tests" / "docs" / "rival_names.py"],
+        [python, ROOT / "tests" / "docs" / "rival_names.py"],
         input=json.dumps(asked),
         capture_output=True,
         text=True,

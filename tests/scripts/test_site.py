@@ -4,6 +4,7 @@ import functools
 import html
 import os
 import re
+import shutil
 import sys
 from collections import Counter
 from pathlib import Path
@@ -202,3 +203,31 @@ def test_the_search_index_knows_names_and_headings(site):
     index = (site / "searchindex.js").read_text(encoding="utf-8")
     assert "Agent.attend_all" in index
     assert "Resume after a crash" in index
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.needs("chromium")
+@pytest.mark.packages("playwright")
+def test_search_and_pictures_work_from_a_file_without_a_network(site):
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_context(offline=True).new_page()
+        page.set_default_timeout(120_000)
+        for name in (
+            "docs/performance",
+            "docs/concepts/events",
+            "docs/how-to/chat",
+            "docs/how-to/tracing",
+            "ARCHITECTURE",
+        ):
+            page.goto((site / f"{name}.html").as_uri())
+            widths = page.eval_on_selector_all("article img", "images => images.map(each => each.naturalWidth)")
+            assert widths, name
+            assert all(widths), name
+        page.fill("input[name=q]", "lease")
+        page.press("input[name=q]", "Enter")
+        page.wait_for_selector("#search-results li a")
+        assert "lease" in page.inner_text("#search-results")
+        browser.close()

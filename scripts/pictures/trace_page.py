@@ -1,6 +1,4 @@
-"""Takes the pictures of the trace page in docs/images, with Chromium.
-
-    python -m scripts.trace_picture
+"""Take the pictures of the trace page, with Chromium.
 
 The trace is the sample of the tests, so that the picture shows everything that a page can.
 """
@@ -11,11 +9,9 @@ from pathlib import Path
 
 from tests.tracing.sample_traces import coding_session
 
-IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 
-
-def main() -> None:
-    """Open both pages and take their pictures."""
+def take_pictures(images: Path) -> None:
+    """Open both pages and write their pictures into a folder."""
     from playwright.sync_api import sync_playwright
 
     one, other = coding_session().live(), coding_session(quick=True).live()
@@ -28,9 +24,5 @@ def main() -> None:
             page = browser.new_page(viewport={"width": 1280, "height": 800}, timezone_id="UTC", locale="en-GB")
             page.goto(path.as_uri())
             page.wait_for_selector("html[data-ready]", state="attached")
-            page.screenshot(path=IMAGES / f"{name}.png")
+            page.screenshot(path=images / f"{name}.png")
         browser.close()
-
-
-if __name__ == "__main__":
-    main()
