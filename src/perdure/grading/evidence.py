@@ -17,7 +17,7 @@ MOST_TOOL_CHARACTERS = 40_000
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """The material that a grader sees: the goal, the answer, and what the agent did. `from_outcome` makes it of a run."""
+    """The material of a grader: the goal, the answer, and what the agent did. `from_outcome` makes it of a run."""
 
     goal: str = ""
     """What was asked for: the prompt, or the objective of a goal."""
