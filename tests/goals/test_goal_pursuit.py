@@ -329,7 +329,7 @@ async def test_the_events_of_a_goal_reach_its_watchers_in_order():
 
     await pursue_goal("Make it ready.", build_maker(roles), grader=lambda _: True, watchers=[watch])
     assert [each for each in names if each.startswith("goal.")] == [
-        "goal.started", "goal.planned", "goal.iteration_started", "goal.maker_finished", "goal.graded", "goal.verdict",
+        "goal.planned", "goal.iteration_started", "goal.maker_finished", "goal.graded", "goal.verdict",
         "goal.ended",
     ]  # fmt: skip
 

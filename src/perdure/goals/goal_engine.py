@@ -29,7 +29,6 @@ from .goal_events import (
     GoalEnded,
     GoalFact,
     GoalPlanned,
-    GoalStarted,
     IterationStarted,
     MakerFinished,
     VerdictGiven,
@@ -85,11 +84,9 @@ class GoalEngine:
 
     name = "goal"
 
-    def __init__(self, goal: Goal, roles: GoalRoles, *, workdir: str = "", branch: str = "") -> None:
+    def __init__(self, goal: Goal, roles: GoalRoles) -> None:
         self._goal = goal
         self._roles = roles
-        self._workdir = workdir
-        self._branch = branch
         self._record = GoalRecord(goal_id="")
         self._maker_outcome: Outcome[Any] | None = None
 
@@ -109,17 +106,14 @@ class GoalEngine:
     # -- the steps of a pursuit ----------------------------------------------------------------------------------------
 
     async def _open(self, run: Run) -> None:
-        """Fold the log, count what was used before, and store that the pursuit has begun, unless it has."""
+        """Fold the log, and count what was used before."""
         entries = await run.log.store.read(run.session_id)
         record = fold_goal(run.session_id, entries)
-        is_begun = record.run_id == run.run_id
-        goal = record.goal if is_begun and record.goal is not None else self._goal
+        goal = self._goal if record.goal is None else record.goal
         self._goal, self._record = goal, replace(record, status="running", reason="")
         seconds = record.seconds + await _measure_lost_seconds(run, entries)
         self._spending = GoalSpending(goal, record, run.log.store, run.clock, seconds)
         await self._spending.count_past(self._roles.maker)
-        if not is_begun:
-            await self._store(run, GoalStarted(goal, self._workdir, self._branch))
 
     async def _plan(self, run: Run) -> None:
         """Make the checklist, unless there is one. Without a usable plan, the objective is the only item."""

@@ -1,13 +1,17 @@
-"""Events of a goal in the log of its session: custom events with a name for each step, and their data as structs."""
+"""Events of a goal in the log of its session: custom events with a name for each step, and their data as structs.
+
+The goal itself, with its limits, is in the metadata of the prompt: it is stored in the same append as the beginning of
+the run, so no crash can come between them.
+"""
 
 from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from perdure.core.event import Custom, Event
+from perdure.core.event import Custom, Event, MessageAdded
 from perdure.core.jsonable import to_jsonable
-from perdure.core.message import Usage
+from perdure.core.message import Message, Text, Usage
 from perdure.grading import Grade
 
 from .goal import ChecklistItem, Goal, GoalStatus
@@ -88,7 +92,6 @@ GoalFact: TypeAlias = (
 )
 
 EVENT_NAMES: Final[dict[str, type[Any]]] = {
-    "goal.started": GoalStarted,
     "goal.planned": GoalPlanned,
     "goal.iteration_started": IterationStarted,
     "goal.maker_finished": MakerFinished,
@@ -101,6 +104,16 @@ EVENT_NAMES: Final[dict[str, type[Any]]] = {
 _NAMES_BY_TYPE: Final = {kind: name for name, kind in EVENT_NAMES.items()}
 
 
+GOAL_METADATA: Final = "goal"
+"""Key in the metadata of a prompt under which the goal is stored."""
+
+
+def build_goal_prompt(text: str, started: GoalStarted) -> Message:
+    """Build the prompt with which a pursuit of a goal begins."""
+    data = to_jsonable(msgspec.to_builtins(started))
+    return Message("user", (Text(text),), metadata={GOAL_METADATA: data})
+
+
 def build_goal_event(fact: GoalFact) -> Custom:
     """Build the event that stores a fact about a goal."""
     return Custom(_NAMES_BY_TYPE[type(fact)], to_jsonable(msgspec.to_builtins(fact)))
@@ -108,11 +121,14 @@ def build_goal_event(fact: GoalFact) -> Custom:
 
 def parse_goal_event(event: Event) -> GoalFact | None:
     """Return the fact about a goal that an event stores; `None` for other events, and for data that cannot be read."""
-    kind = EVENT_NAMES.get(event.name) if isinstance(event, Custom) else None
-    if kind is None or not isinstance(event, Custom):
+    if isinstance(event, MessageAdded):
+        kind, data = GoalStarted, event.message.metadata.get(GOAL_METADATA)
+    elif isinstance(event, Custom) and event.name in EVENT_NAMES:
+        kind, data = EVENT_NAMES[event.name], event.data
+    else:
         return None
     try:
-        fact: GoalFact = msgspec.convert(event.data, kind)
+        fact: GoalFact = msgspec.convert(data, kind)
     except (msgspec.ValidationError, ValueError):
         return None
     return fact

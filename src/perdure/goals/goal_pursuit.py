@@ -22,6 +22,7 @@ from perdure.stores import open_store
 
 from .goal import Goal
 from .goal_engine import GoalEngine, GoalRoles
+from .goal_events import GoalStarted, build_goal_prompt
 from .goal_record import GOAL_PREFIX, GoalRecord, fold_goal, read_goal
 from .role_agents import build_checker, build_planner
 
@@ -77,8 +78,8 @@ async def pursue_goal(
     session = open_goal_session(goal_id, maker, store, watchers)
     if await session.info() is not None:
         raise SessionExists(f"there is a goal {goal_id!r} already: resume_goal() continues it")
-    engine = GoalEngine(wanted, roles, workdir=workdir, branch=branch)
-    outcome = await session.run(wanted.objective, input_id="goal", engine=engine)
+    prompt = build_goal_prompt(wanted.objective, GoalStarted(wanted, workdir, branch))
+    outcome = await session.run(prompt, input_id="goal", engine=GoalEngine(wanted, roles))
     return await _build_record(session, outcome)
 
 
@@ -114,11 +115,13 @@ async def resume_goal(
         "max_seconds": max_seconds,
     }
     changes = {name: value for name, value in given.items() if value is not None}
-    engine = GoalEngine(msgspec.structs.replace(record.goal, **changes), roles)
+    wanted = msgspec.structs.replace(record.goal, **changes)
+    engine = GoalEngine(wanted, roles)
     if (await session.read_state()).is_interrupted and not changes:
         outcome = await session.resume(engine=engine, unpark=True)
     else:
-        outcome = await session.run("Continue with the goal.", engine=engine)
+        prompt = build_goal_prompt("Continue with the goal.", GoalStarted(wanted, record.workdir, record.branch))
+        outcome = await session.run(prompt, engine=engine)
     return await _build_record(session, outcome)
 
 
