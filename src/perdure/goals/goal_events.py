@@ -4,6 +4,7 @@ The goal itself, with its limits, is in the metadata of the prompt: it is stored
 the run, so no crash can come between them.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -24,6 +25,8 @@ class GoalStarted(Struct, frozen=True, omit_defaults=True):
     workdir: str = ""
     branch: str = ""
     """Git branch of the goal's worktree; empty without one."""
+    details: Mapping[str, Any] = {}
+    """Values of the caller, such as the options of a command line."""
 
 
 class GoalPlanned(Struct, frozen=True, omit_defaults=True):

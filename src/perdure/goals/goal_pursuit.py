@@ -1,6 +1,6 @@
 """Pursue, resume and stop goals: the entry points, which run the engine of a goal in the goal's session."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -46,6 +46,7 @@ async def pursue_goal(
     store: Store | str | None = None,
     workdir: str = "",
     branch: str = "",
+    details: Mapping[str, Any] | None = None,
     watchers: Sequence[Watcher[Entry]] = (),
 ) -> GoalRecord:
     """Pursue a new goal: a maker works and a checker judges, in fresh sessions, until the goal is achieved.
@@ -64,6 +65,7 @@ async def pursue_goal(
         store: Where it is stored; by default in the maker's store.
         workdir: The folder in which the maker works, for the record.
         branch: The git branch of that folder, for the record.
+        details: Values of yours, for the record.
         watchers: Functions that get every event of the goal's session.
     """
     wanted = Goal(goal) if isinstance(goal, str) else goal
@@ -78,7 +80,7 @@ async def pursue_goal(
     session = open_goal_session(goal_id, maker, store, watchers)
     if await session.info() is not None:
         raise SessionExists(f"there is a goal {goal_id!r} already: resume_goal() continues it")
-    prompt = build_goal_prompt(wanted.objective, GoalStarted(wanted, workdir, branch))
+    prompt = build_goal_prompt(wanted.objective, GoalStarted(wanted, workdir, branch, details or {}))
     outcome = await session.run(prompt, input_id="goal", engine=GoalEngine(wanted, roles))
     return await _build_record(session, outcome)
 
@@ -120,7 +122,9 @@ async def resume_goal(
     if (await session.read_state()).is_interrupted and not changes:
         outcome = await session.resume(engine=engine, unpark=True)
     else:
-        prompt = build_goal_prompt("Continue with the goal.", GoalStarted(wanted, record.workdir, record.branch))
+        prompt = build_goal_prompt(
+            "Continue with the goal.", GoalStarted(wanted, record.workdir, record.branch, record.details)
+        )
         outcome = await session.run(prompt, engine=engine)
     return await _build_record(session, outcome)
 

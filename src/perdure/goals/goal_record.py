@@ -1,7 +1,7 @@
 """`GoalRecord`: the state of a goal, folded from the log of its session. Nothing else of a goal is stored."""
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -62,6 +62,8 @@ class GoalRecord(Struct, frozen=True, kw_only=True):
     """Number of the first iteration of the last pursuit."""
     workdir: str = ""
     branch: str = ""
+    details: Mapping[str, Any] = {}
+    """Values that the caller has stored with the goal."""
     usage: Usage = Usage()
     """Tokens of all agents so far, as of the last verdict."""
     cost_usd: float | None = 0.0
@@ -119,6 +121,7 @@ class GoalRecord(Struct, frozen=True, kw_only=True):
                     summary="",
                     workdir=fact.workdir or self.workdir,
                     branch=fact.branch or self.branch,
+                    details=fact.details or self.details,
                     first_iteration=len(self.iterations) + (0 if self.open_iteration else 1),
                     run_id=run_id or self.run_id,
                 )
