@@ -137,6 +137,12 @@ from .core.tool import tool_from_schema as tool_from_schema
 from .core.tool_context import ToolContext as ToolContext
 from .core.toolbox import Toolbox as Toolbox
 from .credentials import credentialed as credentialed
+from .goals.goal import Goal as Goal
+from .goals.goal_pursuit import pursue_goal as pursue_goal
+from .goals.goal_pursuit import resume_goal as resume_goal
+from .goals.until import until as until
+from .grading.evidence import Evidence as Evidence
+from .grading.grade import Grade as Grade
 from .imported_conversation import ImportReport as ImportReport
 from .mcp.server_settings import McpServer as McpServer
 from .mcp_catalogue import CatalogueEntry as CatalogueEntry

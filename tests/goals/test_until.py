@@ -10,6 +10,7 @@ from perdure.core.error import StoreError
 from perdure.goals import read_grades, until
 from perdure.grading import Grade, contains, model_grader
 from perdure.testing import ScriptedModel, call
+from tests.grading.failures import failure_of
 
 
 def build_agent(*replies, **options):
@@ -64,7 +65,7 @@ async def test_a_grader_that_raises_ends_the_run_with_its_work_kept():
     outcome = await session.run("Go.", engine=until(capsize))
     assert (outcome.status, outcome.reason, outcome.text) == ("stopped", "grader_failed", "The answer.")
     ((given),) = await read_grades(session)
-    assert (given.grade.failure.kind, given.grade.failure.error) == ("raised", "RuntimeError")
+    assert (failure_of(given.grade).kind, failure_of(given.grade).error) == ("raised", "RuntimeError")
 
 
 async def test_the_limits_of_the_run_hold_for_all_rounds_together():
@@ -155,4 +156,4 @@ def test_options_that_make_no_sense_are_refused(options):
     with pytest.raises(ConfigError):
         until(lambda _: True, **options)
     with pytest.raises(ConfigError):
-        until("a grader")
+        until(options)

@@ -9,6 +9,7 @@ import pytest
 from perdure import ConfigError
 from perdure.grading import Evidence, command_grader, grade_evidence
 from tests.doubles import until
+from tests.grading.failures import failure_of
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="LocalShell needs POSIX")
 
@@ -32,7 +33,7 @@ async def test_another_exit_code_fails_with_the_output_as_feedback(tmp_path):
 async def test_a_program_that_takes_too_long_is_ended_with_its_group_and_is_the_graders_failure(tmp_path):
     line = "sleep 1000 & echo $! > child; wait"
     grade = await grade_evidence(grader(tmp_path, line, timeout_seconds=1.0), Evidence())
-    assert (grade.passed, grade.failure.kind) == (False, "timeout")
+    assert (grade.passed, failure_of(grade).kind) == (False, "timeout")
     assert await is_gone(tmp_path / "child")
 
 
@@ -49,7 +50,7 @@ async def test_a_cancelled_grader_ends_its_program_with_everything_that_it_start
 
 async def test_a_program_that_does_not_exist_is_the_graders_failure(tmp_path):
     grade = await grade_evidence(grader(tmp_path, ["no-such-program"]), Evidence())
-    assert grade.failure.kind == "raised"
+    assert failure_of(grade).kind == "raised"
 
 
 @pytest.mark.parametrize("command", ["", "  ", [], [""], ["a", 1]])

@@ -8,6 +8,7 @@ import pytest
 
 from perdure import ConfigError
 from perdure.grading import Evidence, Grade, Grader, all_of, any_of, function_grader, grade_evidence, to_grader
+from tests.grading.failures import failure_of
 
 EVIDENCE = Evidence(goal="Sail home.", answer="We are home.")
 
@@ -47,7 +48,7 @@ async def test_a_grader_that_raises_is_a_grade_with_the_error_and_not_an_excepti
     grade = await grade_evidence(capsize, EVIDENCE)
     assert not grade.passed
     assert not grade.is_judged
-    assert (grade.failure.kind, grade.failure.error) == ("raised", "RuntimeError")
+    assert (failure_of(grade).kind, failure_of(grade).error) == ("raised", "RuntimeError")
     assert "full of water" in grade.feedback
 
 
@@ -55,7 +56,7 @@ async def test_a_timeout_error_of_the_grader_itself_is_no_timeout_of_ours():
     def expire(_evidence):
         raise TimeoutError("the harbour did not answer")
 
-    assert (await grade_evidence(expire, EVIDENCE)).failure.kind == "raised"
+    assert failure_of(await grade_evidence(expire, EVIDENCE)).kind == "raised"
 
 
 async def test_a_grader_that_takes_too_long_is_a_grade_with_a_timeout():
@@ -63,7 +64,7 @@ async def test_a_grader_that_takes_too_long_is_a_grade_with_a_timeout():
         await asyncio.Event().wait()
 
     grade = await grade_evidence(wait_for_ever, EVIDENCE, timeout_seconds=0.01)
-    assert (grade.passed, grade.failure.kind) == (False, "timeout")
+    assert (grade.passed, failure_of(grade).kind) == (False, "timeout")
 
 
 async def test_the_cancel_of_a_caller_is_not_swallowed():
@@ -83,7 +84,7 @@ async def test_the_cancel_of_a_caller_is_not_swallowed():
 @pytest.mark.parametrize("judgement", ["yes", None, 2, -0.5, float("nan"), {"passed": True}])
 async def test_a_result_that_is_no_judgement_is_reported_as_the_graders_failure(judgement):
     grade = await grade_evidence(lambda _: judgement, EVIDENCE)
-    assert (grade.passed, grade.failure.kind) == (False, "invalid")
+    assert (grade.passed, failure_of(grade).kind) == (False, "invalid")
     assert "return a Grade" in grade.feedback
 
 
@@ -130,7 +131,7 @@ async def test_any_of_needs_one_grader_and_a_failing_one_is_a_part_that_did_not_
 
     grade = await grade_evidence(any_of(capsize, lambda _: True), EVIDENCE)
     assert (grade.passed, grade.score, grade.feedback) == (True, 1.0, "")
-    assert grade.parts[0].failure.kind == "raised"
+    assert failure_of(grade.parts[0]).kind == "raised"
     assert not (await grade_evidence(any_of(capsize, lambda _: False), EVIDENCE)).passed
 
 

@@ -9,6 +9,7 @@ from perdure.core.shared_budget import Budget
 from perdure.grading import Evidence, grade_evidence, model_grader
 from perdure.grading.model_grader import parse_model_grade
 from perdure.testing import ScriptedModel, call
+from tests.grading.failures import failure_of
 
 EVIDENCE = Evidence(goal="Sail home.", answer="We are home.")
 PASSED = json.dumps({"passed": True, "score": 0.9, "feedback": ""})
@@ -54,14 +55,14 @@ async def test_a_reply_without_a_grade_is_repaired_in_one_turn_and_both_are_coun
 async def test_a_model_that_never_grades_is_a_failed_grade_after_one_repair():
     judge = ScriptedModel("Good.", repeat_last=True)
     grade = await grade_evidence(model_grader(judge), EVIDENCE)
-    assert (grade.passed, grade.failure.kind) == (False, "invalid")
+    assert (grade.passed, failure_of(grade).kind) == (False, "invalid")
     assert len(judge.requests) == 2
     assert grade.usage.total_tokens == 30
 
 
 async def test_a_provider_that_is_down_is_a_failed_grade_with_its_error():
     grade = await grade_evidence(model_grader(ScriptedModel(ProviderDown("no route"))), EVIDENCE)
-    assert (grade.failure.kind, grade.failure.error) == ("raised", "ProviderDown")
+    assert (failure_of(grade).kind, failure_of(grade).error) == ("raised", "ProviderDown")
 
 
 async def test_a_budget_that_is_spent_is_a_failed_grade_and_not_an_unlimited_request():

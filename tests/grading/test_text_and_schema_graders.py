@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,9 @@ from hypothesis import strategies as st
 from perdure import ConfigError
 from perdure.grading import Evidence, contains, equals, grade_evidence, matches, schema_grader
 from perdure.grading.tolerant_json import find_json_object, find_json_value, is_true
+from tests.grading.failures import failure_of
+
+NOT_A_BOOL: Any = 1
 
 
 @dataclass
@@ -38,7 +42,7 @@ async def test_equals_compares_a_typed_output():
 
 async def test_without_an_expected_value_the_grader_reports_that_it_needs_one():
     graded = await grade(equals(), "42")
-    assert graded.failure.kind == "raised"
+    assert failure_of(graded).kind == "raised"
     assert "expected value" in graded.feedback
 
 
@@ -55,7 +59,7 @@ async def test_matches_searches_a_regular_expression():
     assert not (await grade(matches(re.compile("^days")), "in 12 days")).passed
 
 
-@pytest.mark.parametrize("make", [lambda: matches("("), lambda: contains(""), lambda: equals(ignore_case=1)])
+@pytest.mark.parametrize("make", [lambda: matches("("), lambda: contains(""), lambda: equals(ignore_case=NOT_A_BOOL)])
 def test_invalid_options_are_refused_when_the_grader_is_made(make):
     with pytest.raises(ConfigError):
         make()

@@ -3,7 +3,7 @@
 # ruff: noqa: PTH109 - pathlib would cost every start milliseconds
 import asyncio
 import os
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -106,7 +106,7 @@ async def _run_with_signals(command: GoalCommand) -> int:
 
 
 class _Terminal(NamedTuple):
-    """The terminal of the command: what it prints to, and the signals that come from there."""
+    """The terminal of the command: its output and its signals."""
 
     screen: TerminalOutput
     interrupts: SignalHandler
@@ -219,7 +219,7 @@ def _fix_config(options: AgentOptions, here: str) -> AgentOptions:
 def _restore_options(command: GoalCommand, record: GoalRecord) -> GoalCommand:
     """Return the options of `resume`, with those that were not given taken from the start of the goal."""
     found = record.details.get("command_line")
-    stored: dict[str, Any] = dict(found) if isinstance(found, dict) else {}
+    stored = dict(cast("dict[str, Any]", found)) if isinstance(found, dict) else {}
     own = {name: stored.pop(name) for name in ("grade_command", "checker_model", "max_turns") if name in stored}
     known = {name: value for name, value in stored.items() if name in AgentOptions.__struct_fields__}
     given = {name: value for name in known if (value := getattr(command.agent, name)) not in {None, False}}

@@ -31,7 +31,7 @@ _PAGE_SIZE: Final = 200
 
 
 class GoalIteration(Struct, frozen=True, kw_only=True):
-    """One iteration of a goal: the work of a maker, its grade, and the verdict of a checker."""
+    """An iteration of a goal: the work of a maker, its grade, and the verdict of a checker."""
 
     number: int
     maker: MakerFinished | None = None

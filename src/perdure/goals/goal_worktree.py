@@ -1,4 +1,4 @@
-"""The git worktree of a goal: a folder and a branch of its own, in which the maker cannot disturb the user's files."""
+"""The git worktree of a goal: a separate folder and branch, so that the user's files stay as they are."""
 
 # ruff: noqa: PTH103, PTH112, PTH118, PTH123 - as in hosts, where pathlib would cost every start milliseconds
 import os

@@ -45,10 +45,11 @@ def parse_verdict(text: str, items: Sequence[ChecklistItem]) -> Verdict:
     if found is None or not isinstance(listed, list):
         problem = 'the reply has no JSON object with "items"'
         return Verdict(tuple(items), problem=problem, is_readable=False)
-    judged = {to_text(each.get("id")).strip().lstrip("#"): each for each in listed if _is_item(each)}
+    given = cast("Sequence[Any]", listed)
+    judged: dict[str, Any] = {_clean_id(each["id"]): each for each in given if _is_item(each)}
     known = {each.id for each in items}
     changed = tuple([_judge_item(each, judged.get(each.id)) for each in items])
-    problems = []
+    problems: list[str] = []
     if missing := [each.id for each in items if each.id not in judged]:
         problems.append(f"these ids are missing: {', '.join(missing)}")
     if strange := sorted(set(judged) - known):
@@ -87,8 +88,8 @@ def parse_plan(text: str) -> tuple[ChecklistItem, ...]:
         listed = cast("dict[str, Any]", listed).get("items", ())
     if not isinstance(listed, list):
         return ()
-    titles = [each.get("title", "") if isinstance(each, dict) else each for each in listed]
-    return build_checklist([each for each in titles if isinstance(each, str)])
+    given = cast("Sequence[Any]", listed)
+    return build_checklist([title for each in given if (title := _get_title(each))])
 
 
 def validate_plan(run: Run, reply: Message) -> Accepted | Retry:
@@ -105,6 +106,17 @@ def validate_plan(run: Run, reply: Message) -> Accepted | Retry:
 def _count_repairs(run: Run) -> int:
     """Return how often the agent was asked to repair its reply; counted in the messages, so that crashes add none."""
     return sum([each.origin == REPAIR_ORIGIN for each in run.messages[run.state.first_message_index :]])
+
+
+def _get_title(value: Any) -> str:
+    """Return the title of a planned item, which is text, or an object with a title; empty if it is neither."""
+    title = cast("dict[str, Any]", value).get("title") if isinstance(value, dict) else value
+    return title if isinstance(title, str) else ""
+
+
+def _clean_id(value: Any) -> str:
+    """Return the id of an item as the checklist has it, also of one that was written as `#1` or as a number."""
+    return to_text(value).strip().lstrip("#")
 
 
 def _is_item(value: Any) -> bool:

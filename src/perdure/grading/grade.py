@@ -55,6 +55,8 @@ class Grade(Struct, frozen=True, kw_only=True, omit_defaults=True):
             msgspec.structs.force_setattr(self, "score", 1.0 if self.passed else 0.0)
         elif isinstance(self.score, bool) or not is_score(self.score):
             argument_checks.raise_config_error("Grade", "score", self.score, "give a number from 0 to 1")
+        else:
+            msgspec.structs.force_setattr(self, "score", float(self.score))
 
     @property
     def is_judged(self) -> bool:
