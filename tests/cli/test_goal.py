@@ -1,6 +1,7 @@
 """`perdure goal`: goals from the command line, with their exit codes."""
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -182,6 +183,16 @@ def test_a_goal_whose_process_was_killed_is_paused_and_can_be_stopped_and_resume
     assert "paused (stopped)" in shell.run("goal", "show", goal_id).stdout
     resumed = shell.run("goal", "resume", "-m", "goals:works", program=STAND_INS)
     assert resumed.returncode == 0, resumed.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_signal_pauses_the_goal(shell, number, code):
+    with shell.started("goal", "start", "Make it ready.", "-m", "goals:stays", program=STAND_INS) as process:
+        await_text(process.stderr.fileno(), "the maker works")
+        process.send_signal(number)
+        assert process.wait(PATIENCE) == code
+    assert " paused " in shell.run("goal", "list").stdout
+    assert shell.run("goal", "resume", "-m", "goals:works", program=STAND_INS).returncode == 0
 
 
 def test_the_commands_of_goals_are_completed(shell):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Price, ProviderDown, SessionNotFound, Usage, open_store
+from perdure import Agent, Budget, ConfigError, Price, ProviderDown, SessionNotFound, Usage, open_store
 from perdure.core.error import SessionExists
 from perdure.goals import Goal, list_goals, pursue_goal, read_goal, resume_goal, stop_goal
 from perdure.testing import FakeClock, Reply, call
@@ -368,6 +368,27 @@ async def test_wrong_arguments_of_a_pursuit_are_refused_before_anything_is_store
         with pytest.raises(ConfigError):
             await pursue_goal(*arguments, **options)
     assert await maker.store.list() == []
+
+
+async def test_a_budget_of_the_maker_is_not_silently_replaced_by_that_of_the_goal():
+    maker = build_maker(ScriptedRoles(checker=[verdict("1", "2")]), budget=Budget(token_budget=10**6))
+    with pytest.raises(ConfigError, match="leave out Agent"):
+        await pursue_goal(Goal("Do it.", token_budget=10**6), maker)
+    assert (await pursue_goal("Do it.", maker)).status == "achieved"
+
+
+async def test_a_goal_that_was_cut_off_after_its_last_step_is_ended_when_it_is_resumed():
+    store = open_store("memory:")
+    maker = build_maker(ScriptedRoles(checker=[verdict("1", "2")]), store=store)
+    await pursue_goal("Do it.", maker, goal_id="goal-e")
+    entries = await store.read("goal-e")
+    copy = open_store("memory:")
+    lease = await copy.acquire("goal-e")
+    await copy.append(lease, entries[:-1], sync=True)  # without the end of the run
+    await copy.release(lease)
+    assert [each.session_id for each in await copy.list_interrupted()] == ["goal-e"]
+    assert (await resume_goal("goal-e", maker, store=copy)).status == "achieved"
+    assert await copy.list_interrupted() == []
 
 
 def test_the_plan_of_the_script_is_valid():

@@ -132,9 +132,12 @@ def resume(context: click.Context, /, goal_id: str | None, **options: Any) -> No
 
     Exit codes are those of perdure goal start.
     """
+    from .agent_assembly import resolve_store
     from .goal_command import GoalCommand, run_goal_command
+    from .run_options import AgentOptions
 
-    record = run_with_store(options["store"], lambda store: _find_goal(store, goal_id, unfinished=True))
+    store = resolve_store(AgentOptions(store=options["store"]))
+    record = run_with_store(store, lambda opened: _find_goal(opened, goal_id, unfinished=True))
     agent, as_json, quiet = _take_common_options(options)
     context.exit(
         run_goal_command(GoalCommand(goal_id=record.goal_id, agent=agent, as_json=as_json, quiet=quiet, **options))

@@ -291,8 +291,9 @@ class GoalEngine:
         if outcome.status == "limit" and outcome.reason == "timeout" and self._spending.find_remaining_seconds() == 0.0:
             raise GoalInterrupted("budget_limited", "max_seconds")
         if outcome.status == "waiting":
-            named = f"the {role} waits for an answer in session {outcome.session_id}"
-            raise GoalInterrupted("paused", f"{outcome.reason or 'question'}: {named}")
+            waits = "waits for an answer" if outcome.questions else "was interrupted"
+            reason = f"{outcome.reason or 'question'}: the {role} {waits} in session {outcome.session_id}"
+            raise GoalInterrupted("paused", reason)
         if outcome.status == "cancelled":
             raise GoalInterrupted("paused", f"the run of the {role} was cancelled")
         if outcome.status in _FAILED and not may_fail:

@@ -77,6 +77,7 @@ async def pursue_goal(
         argument_checks.raise_config_error(
             "pursue_goal", "goal_id", goal_id, f"begin it with {GOAL_PREFIX!r}, without /"
         )
+    _check_budgets(wanted, roles)
     session = open_goal_session(goal_id, maker, store, watchers)
     if await session.info() is not None:
         raise SessionExists(f"there is a goal {goal_id!r} already: resume_goal() continues it")
@@ -108,7 +109,8 @@ async def resume_goal(
     roles = build_roles(maker, checker, grader, grade_seconds)
     session = open_goal_session(goal_id, maker, store, watchers)
     record = await read_goal(goal_id, session.store)
-    if record.status == "achieved" or record.goal is None:
+    is_interrupted = (await session.read_state()).is_interrupted
+    if record.goal is None or (record.status == "achieved" and not is_interrupted):
         return record
     given = {
         "max_iterations": max_iterations,
@@ -118,8 +120,9 @@ async def resume_goal(
     }
     changes = {name: value for name, value in given.items() if value is not None}
     wanted = msgspec.structs.replace(record.goal, **changes)
+    _check_budgets(wanted, roles)
     engine = GoalEngine(wanted, roles)
-    if (await session.read_state()).is_interrupted and not changes:
+    if is_interrupted and not changes:
         outcome = await session.resume(engine=engine, unpark=True)
     else:
         prompt = build_goal_prompt(
@@ -159,6 +162,15 @@ def build_roles(
         grader=None if grader is None else to_grader(grader),
         grade_seconds=grade_seconds,
     )
+
+
+def _check_budgets(goal: Goal, roles: GoalRoles) -> None:
+    """Raise `ConfigError` if an agent has a budget that the budget of the goal would replace."""
+    has_budget = goal.token_budget is not None or goal.max_cost_usd is not None
+    for agent in (roles.maker, roles.checker):
+        if has_budget and agent.budget is not None:
+            advice = "it is replaced by that of the goal: leave out Agent(budget=…), or the budget of the Goal"
+            argument_checks.raise_config_error("pursue_goal", "maker.budget", agent.budget, advice)
 
 
 def open_goal_session(
