@@ -12,6 +12,7 @@ are in scripts/reference_examples.md; the tests run them where they stand on the
 import argparse
 import functools
 import importlib
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -351,6 +352,53 @@ USER_PAGES = (
         ),
     ),
     Page(
+        "goals.md",
+        "Goals and graders",
+        "Repeat work until it is done, and judge it. See [how-to/goals](../how-to/goals.md) and "
+        "[how-to/graders](../how-to/graders.md).",
+        (
+            "perdure.goals.goal",
+            "perdure.goals.goal_pursuit",
+            "perdure.goals.until",
+            "perdure.grading.evidence",
+            "perdure.grading.grade",
+        ),
+        (
+            "perdure.goals.goal_pursuit.stop_goal",
+            "perdure.goals.goal_pursuit.new_goal_id",
+            "perdure.goals.goal.ChecklistItem",
+            "perdure.goals.goal.GoalStatus",
+            "perdure.goals.goal_record.GoalRecord",
+            "perdure.goals.goal_record.GoalIteration",
+            "perdure.goals.goal_record.read_goal",
+            "perdure.goals.goal_record.list_goals",
+            "perdure.goals.goal_events.MakerFinished",
+            "perdure.goals.goal_events.VerdictGiven",
+            "perdure.goals.goal_worktree.prepare_worktree",
+            "perdure.goals.goal_worktree.GoalWorktree",
+            "perdure.goals.score_plot.draw_sparkline",
+            "perdure.goals.score_plot.draw_score_plot",
+            "perdure.goals.until.read_grades",
+            "perdure.goals.until.GradeGiven",
+            "perdure.grading.grade.GraderFailure",
+            "perdure.grading.grader.Grader",
+            "perdure.grading.grader.AnyGrader",
+            "perdure.grading.grader.GraderFunction",
+            "perdure.grading.grader.Judgement",
+            "perdure.grading.grader.grade_evidence",
+            "perdure.grading.grader.function_grader",
+            "perdure.grading.grader.to_grader",
+            "perdure.grading.text_graders.equals",
+            "perdure.grading.text_graders.contains",
+            "perdure.grading.text_graders.matches",
+            "perdure.grading.schema_grader.schema_grader",
+            "perdure.grading.command_grader.command_grader",
+            "perdure.grading.model_grader.model_grader",
+            "perdure.grading.combined_graders.all_of",
+            "perdure.grading.combined_graders.any_of",
+        ),
+    ),
+    Page(
         "subagents.md",
         "Subagents",
         "Use an agent as a tool, in the background, or by handoff. See [how-to/subagents](../how-to/subagents.md).",
@@ -642,7 +690,7 @@ def render(page: Page, symbols: list[Symbol], public: dict[str, list[str]]) -> s
     parts = [f"# {page.title}", NOTE, page.about]
     for symbol in symbols:
         parts += [f"## {symbol.sort} {symbol.name}", f"`{import_of(symbol, public)}`"]
-        parts += insert_example(text_of(symbol), examples().get(symbol.name, ""))
+        parts += insert_example(text_of(symbol), find_example(symbol))
     return "\n\n".join(parts) + "\n"
 
 
@@ -655,6 +703,13 @@ def text_of(symbol: Symbol) -> list[str]:
         header, description, _, *members = symbol.text()
         return [header, description, "Its options are those of [Agent](../agents.md#class-agent).", *members]
     return symbol.text()
+
+
+def find_example(symbol: Symbol) -> str:
+    """The example of a symbol. A function that only shares the name of a public one has none."""
+    public = getattr(perdure, symbol.name) if symbol.name in dir(perdure) else None
+    is_namesake = inspect.isfunction(public) and public.__module__ != symbol.module
+    return "" if is_namesake else examples().get(symbol.name, "")
 
 
 def insert_example(parts: list[str], example: str) -> list[str]:

@@ -183,6 +183,14 @@ _NAMES_BY_MODULE = {
         "truncated",
     ),
     ".credentials": ("credentialed",),
+    ".goals.goal": ("Goal",),
+    ".goals.goal_pursuit": (
+        "pursue_goal",
+        "resume_goal",
+    ),
+    ".goals.until": ("until",),
+    ".grading.evidence": ("Evidence",),
+    ".grading.grade": ("Grade",),
     ".models": ("open_model",),
     ".replaying.replay": (
         "Divergence",

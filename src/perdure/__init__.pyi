@@ -144,6 +144,12 @@ from .engines.chain_of_thought_engine import chain_of_thought as chain_of_though
 from .engines.passthrough_engine import passthrough as passthrough
 from .engines.planner_engine import planner as planner
 from .engines.reflect_engine import reflect as reflect
+from .goals.goal import Goal as Goal
+from .goals.goal_pursuit import pursue_goal as pursue_goal
+from .goals.goal_pursuit import resume_goal as resume_goal
+from .goals.until import until as until
+from .grading.evidence import Evidence as Evidence
+from .grading.grade import Grade as Grade
 from .imported_conversation import ImportReport as ImportReport
 from .mcp.server_settings import McpServer as McpServer
 from .mcp_catalogue import CatalogueEntry as CatalogueEntry

@@ -176,6 +176,7 @@ OWN_FILES = {
     "core.path_target": "the target that a gate has seen",
     "core.worker_main": "the null device, in the place of standard input",
     "credentials.file_vault": "the vault",
+    "goals.goal_worktree": "the ignore file beside the worktrees of goals",
     "hosts.output_capture": "spool files, in a folder of its own",
     "hosts.sandbox_placeholder_lock": "lock files, in a folder of its own",
     "hosts.process_tree": "what the kernel says about processes",

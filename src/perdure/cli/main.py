@@ -23,6 +23,7 @@ from .completion import completion
 from .config import config
 from .doctor import doctor
 from .files import files
+from .goal import goal
 from .init import init
 from .mcp import mcp
 from .models import models
@@ -135,7 +136,7 @@ def program() -> None:
 
 
 for command in (
-    *(chat, run, resume, attend, replay, trace, sessions, files, search, doctor),
+    *(chat, run, resume, goal, attend, replay, trace, sessions, files, search, doctor),
     *(questions, answer, inbox, resolve, steer, cancel, permissions, schedule),
     *(models, probe, skills, mcp, config, review, init, completion),
     *(backup, restore),

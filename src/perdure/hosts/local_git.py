@@ -121,6 +121,31 @@ class LocalGit:
         found = {each.strip("\n") for each in done.stdout.decode("utf-8", "surrogateescape").split("\0")} - {""}
         return [each.removeprefix(prefix) for each in sorted(found)] if _all_begin(found, prefix) else None
 
+    def find_work_tree(self) -> str:
+        """Return the root of the work tree that the folder is in. Raises `ToolError` if it is in no repository."""
+        return self._find_repository()[1]
+
+    def read_branch(self) -> str:
+        """Return the name of the branch that is checked out; empty if none is."""
+        done = self._run(self._find_repository(), _SETTINGS, ["symbolic-ref", "--quiet", "--short", "HEAD"])
+        return done.stdout.decode("utf-8", "replace").strip()
+
+    def add_worktree(self, path: str, branch: str) -> None:
+        """Check out a branch in a work tree of its own at `path`; a new branch begins at the present commit.
+
+        Raises `ToolError` if git refuses, for example because the branch is checked out elsewhere.
+        """
+        repository = self._find_repository()
+        settings = [*_SETTINGS, *self._find_drivers(repository)]
+        self._run(repository, settings, ["worktree", "prune"])
+        name = f"refs/heads/{branch}"
+        is_known = not self._run(repository, settings, ["rev-parse", "--quiet", "--verify", name]).exit_code
+        words = ["--", path, branch] if is_known else ["-b", branch, "--", path, "HEAD"]
+        done = self._run(repository, settings, ["worktree", "add", "--quiet", *words])
+        if done.exit_code:
+            problem = done.stderr.decode("utf-8", "replace").strip()[-500:]
+            raise ToolError(f"the work tree for {branch!r} cannot be made: {problem or f'exit code {done.exit_code}'}")
+
     def _run(
         self, repository: tuple[str, str], settings: Sequence[str], words: Sequence[str], *, given: bytes = b"",
         max_bytes: int = MOST_BYTES,

@@ -1,0 +1,336 @@
+"""`GoalEngine`: the engine of a goal's session, which lets a maker work and a checker judge until the goal is achieved.
+
+The session of a goal has one run for each pursuit, and this engine drives it. Each role works in a session of its own
+(`goal-…/maker-1`), with a fresh context. Every step is an event in the log of the goal, stored before the next one; the
+engine begins by folding them. So after a crash the same engine continues at the step that was interrupted: a role whose
+run had ended gives its stored outcome, and one that was cut off is resumed, with each effect at most once.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure.core.error import ShuttingDown
+from perdure.core.event import Entry, MessageAdded, RunResumed, RunStarted
+from perdure.core.jsonable import error_message
+from perdure.core.message import Message, Text
+from perdure.core.outcome import Outcome
+from perdure.core.run import Run
+from perdure.core.stop_conditions import Limits
+from perdure.core.store import Store
+from perdure.grading import Evidence, Grade, Grader, grade_evidence
+from perdure.runtime.agent import Agent
+
+from .goal import Goal, GoalStatus, build_checklist
+from .goal_events import (
+    GoalEnded,
+    GoalFact,
+    GoalPlanned,
+    IterationStarted,
+    MakerFinished,
+    VerdictGiven,
+    WorkGraded,
+    build_goal_event,
+)
+from .goal_record import GoalIteration, GoalRecord, fold_goal, measure_progress
+from .goal_spending import GoalSpending
+from .progress import is_progress
+from .role_agents import add_verdict_validator, limit_seconds
+from .role_prompts import (
+    WIND_DOWN_PROMPT,
+    build_checker_prompt,
+    build_maker_prompt,
+    build_planner_prompt,
+    format_checklist,
+)
+from .verdict import parse_plan, parse_verdict
+
+ROLE_INPUT: Final = "work"
+"""Input id of the prompt of a role: sent again after a crash, it is answered once."""
+WIND_DOWN_SECONDS: Final = 120.0
+"""The time that the last turn of a goal may take."""
+BUDGET_REASON: Final = "budget"
+_FAILED: Final = frozenset({"cancelled", "failed", "parked"})
+"""Ends of a maker's run after which it is tried again in a new session, when the goal is resumed."""
+_NOT_ANSWERED: Final = _FAILED | {"limit"}
+"""The same for a planner and a checker, of which only an answer is of use."""
+
+
+class GoalRoles(Struct, frozen=True, kw_only=True, eq=False):
+    """The agents and the grader of a goal."""
+
+    maker: Any
+    planner: Any
+    checker: Any
+    grader: Grader | None = None
+    grade_seconds: float = 600.0
+
+
+class GoalInterrupted(Exception):
+    """Raised where a role ended so that the goal cannot continue now; it has the status of the goal."""
+
+    def __init__(self, status: GoalStatus, reason: str, summary: str = "") -> None:
+        super().__init__(reason)
+        self.status: GoalStatus = status
+        self.reason = reason
+        self.summary = summary
+
+
+class GoalEngine:
+    """Engine that pursues a goal in the session of the goal. One object serves one pursuit."""
+
+    name = "goal"
+
+    def __init__(self, goal: Goal, roles: GoalRoles) -> None:
+        self._goal = goal
+        self._roles = roles
+        self._record = GoalRecord(goal_id="")
+        self._maker_outcome: Outcome[Any] | None = None
+
+    async def __call__(self, run: Run) -> Outcome[Any]:
+        """Pursue the goal from the step that the log has reached, and return the outcome of the run."""
+        await self._open(run)
+        try:
+            await self._plan(run)
+            while True:
+                status, reason = self._find_end()
+                if status is not None:
+                    return await self._end(run, status, reason)
+                await self._perform_iteration(run)
+        except GoalInterrupted as end:
+            return await self._end(run, end.status, end.reason, end.summary)
+
+    # -- the steps of a pursuit ----------------------------------------------------------------------------------------
+
+    async def _open(self, run: Run) -> None:
+        """Fold the log, and count what was used before."""
+        entries = await run.log.store.read(run.session_id)
+        record = fold_goal(run.session_id, entries)
+        goal = self._goal if record.goal is None else record.goal
+        self._goal, self._record = goal, replace(record, status="running", reason="")
+        seconds = record.seconds + await _measure_lost_seconds(run, entries)
+        self._spending = GoalSpending(goal, record, run.log.store, run.clock, seconds)
+        await self._spending.count_past(self._roles.maker)
+
+    async def _plan(self, run: Run) -> None:
+        """Make the checklist, unless there is one. Without a usable plan, the objective is the only item."""
+        if self._record.items:
+            return
+        goal, is_fallback = self._goal, False
+        items = build_checklist(goal.items)
+        if not items:
+            prompt = build_planner_prompt(goal.objective)
+            outcome, _ = await self._run_role(self._roles.planner, "plan", prompt, _NOT_ANSWERED)
+            items = parse_plan(outcome.text)
+            if not items:
+                self._raise_if_interrupted(outcome, "planner", may_fail=True)
+            is_fallback = not items
+        await self._store(run, GoalPlanned(items or build_checklist([goal.objective]), is_fallback))
+
+    async def _perform_iteration(self, run: Run) -> None:
+        """Let the maker work, the grader grade and the checker judge; steps that the log has already are left out."""
+        iteration = self._record.open_iteration
+        if iteration is None:
+            self._maker_outcome = None
+            await self._store(run, IterationStarted(len(self._record.iterations) + 1))
+            iteration = self._record.iterations[-1]
+        if iteration.maker is None:
+            await self._let_maker_work(run, iteration)
+        if self._roles.grader is not None and self._record.iterations[-1].grade is None:
+            await self._grade_work(run, self._roles.grader, iteration.number)
+        await self._let_checker_judge(run, self._record.iterations[-1])
+
+    async def _let_maker_work(self, run: Run, iteration: GoalIteration) -> None:
+        outcome, session_id = await self._ask_maker(iteration.number)
+        if outcome.status not in {*_FAILED, "waiting"}:
+            await self._store(run, MakerFinished(iteration.number, session_id, outcome.status, outcome.text))
+        self._raise_if_interrupted(outcome, "maker")
+
+    async def _ask_maker(self, number: int) -> tuple[Outcome[Any], str]:
+        """Return the outcome of an iteration's maker: of its run now, or the stored one if it has ended before."""
+        finished = [each for each in self._record.iterations if each.number < number]
+        prompt = build_maker_prompt(self._goal.objective, self._record.items, finished[-1] if finished else None)
+        outcome, session_id = await self._run_role(self._roles.maker, f"maker-{number}", prompt)
+        self._maker_outcome = outcome
+        return outcome, session_id
+
+    async def _grade_work(self, run: Run, grader: Grader, number: int) -> None:
+        outcome = self._maker_outcome or (await self._ask_maker(number))[0]
+        evidence = Evidence.from_outcome(
+            outcome,
+            goal=self._goal.objective,
+            round=number,
+            details={"checklist": format_checklist(self._record.items), "workdir": self._record.workdir},
+        )
+        grade = await grade_evidence(grader, evidence, timeout_seconds=self._choose_grade_seconds())
+        self._spending.count_grade(grade.usage, grade.cost_usd)
+        await self._store(run, WorkGraded(number, grade))
+
+    def _choose_grade_seconds(self) -> float:
+        remaining = self._spending.find_remaining_seconds()
+        most = self._roles.grade_seconds
+        return most if remaining is None else max(1.0, min(most, remaining))
+
+    async def _let_checker_judge(self, run: Run, iteration: GoalIteration) -> None:
+        items, number = self._record.items, iteration.number
+        report = "" if iteration.maker is None else iteration.maker.report
+        prompt = build_checker_prompt(self._goal.objective, items, report, iteration.grade)
+        checker = add_verdict_validator(self._roles.checker, items)
+        outcome, session_id = await self._run_role(checker, f"checker-{number}", prompt, _NOT_ANSWERED)
+        verdict = parse_verdict(outcome.text, items)
+        if not verdict.is_readable or outcome.status != "done":
+            self._raise_if_interrupted(outcome, "checker")
+        summary = verdict.summary if verdict.is_readable else "the checker returned no verdict that could be read"
+        grade = iteration.grade
+        usage, cost_usd = await self._spending.measure_usage(self._roles.maker)
+        given = VerdictGiven(
+            number,
+            session_id,
+            verdict.items,
+            verdict.done,
+            summary,
+            is_progress(verdict.items, None if grade is None else grade.score, self._record.iterations[:-1]),
+            measure_progress(verdict.items) if grade is None else grade.score,
+            usage,
+            cost_usd,
+        )
+        done = sum([each.done for each in verdict.items])
+        text = f"Iteration {number}: {done} of {len(verdict.items)} items are done. {summary}".strip()
+        await self._store(run, given, Message("assistant", (Text(text),)))
+
+    # -- how it ends ---------------------------------------------------------------------------------------------------
+
+    def _find_end(self) -> tuple[GoalStatus | None, str]:
+        """Return the status with which the pursuit ends before another iteration, and its reason; `None` to go on."""
+        record, last = self._record, self._record.iterations[-1] if self._record.iterations else None
+        if record.open_iteration is not None:
+            return None, ""
+        if last is not None and last.verdict is not None and _is_achieved(record, last.verdict, last.grade):
+            return "achieved", ""
+        if limit := self._spending.find_reached_limit():
+            return "budget_limited", limit
+        if record.count_without_progress() >= self._goal.no_progress_limit:
+            return "blocked", f"{self._goal.no_progress_limit} iterations without progress"
+        if len(record.iterations) - record.first_iteration + 1 >= self._goal.max_iterations:
+            return "max_iterations", f"{self._goal.max_iterations} iterations"
+        return None, ""
+
+    async def _end(self, run: Run, status: GoalStatus, reason: str, summary: str = "") -> Outcome[Any]:
+        """Store how the pursuit ended, and return the outcome of the run."""
+        if status == "budget_limited" and not summary:
+            summary = await self._wind_down()
+        summary = summary or self._describe_state()
+        usage, cost_usd = await self._spending.measure_usage(self._roles.maker)
+        answer = f"The goal is {status}{f' ({reason})' if reason else ''}. {summary}".strip()
+        await self._store(
+            run, GoalEnded(status, reason, summary, usage, cost_usd), Message("assistant", (Text(answer),))
+        )
+        outcome = run.outcome(*_OUTCOMES.get(status, ("stopped", status)))
+        return replace(outcome, usage=usage, cost_usd=cost_usd)
+
+    async def _wind_down(self) -> str:
+        """Give the last maker a turn without tools to say what is done and what is left, if the budget allows it."""
+        finished = [each.maker for each in self._record.iterations if each.maker is not None]
+        if not finished:
+            return ""
+        session_id = finished[-1].session_id
+        self._spending.forget_session(session_id)
+        limits = Limits(max_turns=1, allowed_tools=(), timeout_seconds=WIND_DOWN_SECONDS)
+        session = self._roles.maker.session(session_id, store=self._store_of_goal)
+        outcome = await session.run(
+            WIND_DOWN_PROMPT,
+            input_id=f"wind-down-{self._record.run_id}",
+            limits=limits,
+            **self._build_budget_override(),
+        )
+        return outcome.text.strip() if outcome.status == "done" else ""
+
+    def _describe_state(self) -> str:
+        """Return what is done and what is left, from the checklist and the last verdict."""
+        verdicts = [each.verdict for each in self._record.iterations if each.verdict is not None]
+        said = verdicts[-1].summary if verdicts else ""
+        open_items = [f"{each.id}. {each.title}" for each in self._record.open_items]
+        left = f"Open items: {'; '.join(open_items)}." if open_items else ""
+        return " ".join([each for each in (said, left) if each])
+
+    # -- roles ---------------------------------------------------------------------------------------------------------
+
+    async def _run_role(
+        self, agent: "Agent[Any]", role: str, prompt: Message, failures: Collection[str] = _FAILED
+    ) -> tuple[Outcome[Any], str]:
+        """Run a role in its session, and return the outcome, also a stored one.
+
+        A role whose run ended before with one of the `failures` is tried again in a new session.
+        """
+        attempt = 1
+        while True:
+            session_id = f"{self._record.goal_id}/{role}{f'.{attempt}' if attempt > 1 else ''}"
+            session = agent.session(session_id, store=self._store_of_goal)
+            past = (await session.read_state()).runs_by_input_id.get(ROLE_INPUT)
+            ended = None if past is None else past.run_ended_event
+            if ended is None or ended.status not in failures:
+                break
+            attempt += 1
+        limits = limit_seconds(agent.limits, self._spending.find_remaining_seconds())
+        try:
+            outcome = await session.run(prompt, input_id=ROLE_INPUT, limits=limits, **self._build_budget_override())
+        except ShuttingDown:
+            raise GoalInterrupted("paused", "shutdown") from None
+        return outcome, session_id
+
+    def _build_budget_override(self) -> Mapping[str, Any]:
+        return {} if self._spending.budget is None else {"budget": self._spending.budget}
+
+    def _raise_if_interrupted(self, outcome: Outcome[Any], role: str, *, may_fail: bool = False) -> None:
+        """Raise `GoalInterrupted` if the goal cannot go on after the run of a role."""
+        if outcome.reason == BUDGET_REASON:
+            raise GoalInterrupted("budget_limited", "budget", outcome.text.strip())
+        if outcome.status == "limit" and outcome.reason == "timeout" and self._spending.find_remaining_seconds() == 0.0:
+            raise GoalInterrupted("budget_limited", "max_seconds")
+        if outcome.status == "waiting":
+            waits = "waits for an answer" if outcome.questions else "was interrupted"
+            reason = f"{outcome.reason or 'question'}: the {role} {waits} in session {outcome.session_id}"
+            raise GoalInterrupted("paused", reason)
+        if outcome.status == "cancelled":
+            raise GoalInterrupted("paused", f"the run of the {role} was cancelled")
+        if outcome.status in _FAILED and not may_fail:
+            problem = error_message(outcome.error) if outcome.error is not None else outcome.reason
+            raise GoalInterrupted("errored", f"the {role} failed: {problem}")
+
+    # -- the log -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _store_of_goal(self) -> Store:
+        return self._spending.store
+
+    async def _store(self, run: Run, fact: GoalFact, message: Message | None = None) -> None:
+        """Store a fact, with a message for the transcript, and apply it. It survives a crash when this returns."""
+        events = [build_goal_event(fact), *([] if message is None else [MessageAdded(message)])]
+        await run.emit(*[run.stamp_event(each) for each in events], sync=True)
+        self._record = self._record.apply(fact, run.clock.now(), run.run_id)
+        await asyncio.sleep(0)  # so that a cancel arrives between two steps
+
+
+_OUTCOMES: Final[Mapping[str, tuple[Any, str]]] = {
+    "achieved": ("done", ""),
+    "budget_limited": ("limit", "budget"),
+    "errored": ("stopped", "errored"),
+}
+
+
+async def _measure_lost_seconds(run: Run, entries: Sequence[Entry]) -> float:
+    """Return the time that a process worked after its last entry in the log of the goal, before it was killed."""
+    begins = [place for place, each in enumerate(entries) if isinstance(each.event, (RunStarted, RunResumed))]
+    sessions = await run.log.store.list(prefix=f"{run.session_id}/", limit=1)  # the most recently used first
+    if not sessions or not begins or not begins[-1]:
+        return 0.0
+    last, begun = entries[begins[-1] - 1].at, entries[begins[-1]].at
+    return max(0.0, min(sessions[0].updated_at, begun) - last)
+
+
+def _is_achieved(record: GoalRecord, verdict: VerdictGiven, grade: Grade | None) -> bool:
+    """Return True if the checker and the grader agree that the goal is achieved, and every item is done."""
+    return verdict.done and not record.open_items and (grade is None or grade.passed)

@@ -1,0 +1,56 @@
+"""The git worktree of a goal: a separate folder and branch, so that the user's files stay as they are."""
+
+# ruff: noqa: PTH103, PTH112, PTH118, PTH123 - as in hosts, where pathlib would cost every start milliseconds
+import os
+from typing import Final, NamedTuple
+
+from perdure.core.error import ConfigError, ToolError
+from perdure.hosts.local_files import LocalFiles
+from perdure.hosts.local_git import LocalGit
+
+WORKTREES_FOLDER: Final = ".perdure/worktrees"
+"""Folder of the worktrees, in the root of the repository; git ignores it."""
+BRANCH_PREFIX: Final = "goal/"
+WORKTREE_SECONDS: Final = 300.0
+"""The longest time that git may take to check out a worktree."""
+
+
+class GoalWorktree(NamedTuple):
+    """The worktree of a goal."""
+
+    path: str
+    branch: str
+
+
+def prepare_worktree(folder: str | os.PathLike[str], goal_id: str) -> GoalWorktree:
+    """Return the worktree of a goal in the repository of a folder, which is made if there is none.
+
+    It begins with the commit that is checked out; changes that are not committed are not in it. Raises `ConfigError` if
+    the folder is in no repository, or git cannot make the worktree.
+    """
+    branch = f"{BRANCH_PREFIX}{goal_id.removeprefix('goal-')}"
+    try:
+        git = LocalGit(LocalFiles(folder), max_seconds=WORKTREE_SECONDS)
+        parent = os.path.join(git.find_work_tree(), *WORKTREES_FOLDER.split("/"))
+        path = os.path.join(parent, goal_id)
+        if not os.path.isdir(path):
+            _make_folder(parent)
+            git.add_worktree(path, branch)
+        found = LocalGit(LocalFiles(path)).read_branch()
+    except (ToolError, OSError) as error:
+        raise ConfigError(f"the goal gets no worktree: {error}") from error
+    if found != branch:
+        raise ConfigError(f"{path!r} has the branch {found!r} checked out, and not {branch!r}: check that out in it")
+    return GoalWorktree(path, branch)
+
+
+def _make_folder(path: str) -> None:
+    """Make the folder of worktrees, with a file by which git ignores it. Raises `ConfigError` if a link leads to it."""
+    os.makedirs(path, exist_ok=True)
+    if os.path.realpath(path) != os.path.join(os.path.realpath(path.removesuffix(WORKTREES_FOLDER)), WORKTREES_FOLDER):
+        raise ConfigError(f"{path!r} is reached through a link, and gets no worktree: remove the link")
+    try:
+        with open(os.path.join(path, ".gitignore"), "x", encoding="utf-8") as file:
+            file.write("*\n")
+    except FileExistsError:
+        return

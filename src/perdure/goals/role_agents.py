@@ -1,0 +1,62 @@
+"""The agents of a goal: the maker as it is given, and a planner and a checker whose tools only read."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from perdure.core.loop import react
+from perdure.core.run_callbacks import find_shutdown_signal
+from perdure.core.stop_conditions import Limits
+from perdure.runtime.agent import Agent
+
+from .goal import ChecklistItem
+from .role_prompts import CHECKER_INSTRUCTIONS, PLANNER_INSTRUCTIONS
+from .verdict import make_verdict_validator, validate_plan
+
+
+def build_reading_agent(agent: "Agent[Any]", name: str, instructions: str) -> "Agent[Any]":
+    """Return an agent like this one, with other instructions, and with those of its tools alone that only read.
+
+    These are the tools with `effect="read"`. The others are neither offered to the model nor carried out, whatever it
+    calls.
+    """
+    process_end = find_shutdown_signal(agent.engine)
+    built = agent.replace(
+        name=name,
+        instructions=f"{instructions}\n{agent.instructions}".strip() if agent.instructions else instructions,
+        handoffs=(),
+        spare_tools=(),
+        output_validators=(),
+        commands=(),
+        stop=None,
+        engine=react if process_end is None else process_end.wrap_engine(react),
+        limits=replace(agent.limits, allowed_tools=None),
+        role="",
+        roles=(),
+    )
+    readable = tuple([each.name for each in built.tools if each.effect == "read"])
+    return built.replace(limits=replace(built.limits, allowed_tools=readable))
+
+
+def build_planner(agent: "Agent[Any]") -> "Agent[Any]":
+    """Return the agent that plans the checklist of a goal."""
+    return build_reading_agent(agent, "planner", PLANNER_INSTRUCTIONS).replace(output_validators=(validate_plan,))
+
+
+def build_checker(agent: "Agent[Any]") -> "Agent[Any]":
+    """Return the agent that judges the checklist of a goal."""
+    return build_reading_agent(agent, "checker", CHECKER_INSTRUCTIONS)
+
+
+def add_verdict_validator(checker: "Agent[Any]", items: Sequence[ChecklistItem]) -> "Agent[Any]":
+    """Return a checker that repairs a verdict which does not fit these items."""
+    return checker.replace(output_validators=(make_verdict_validator(items),))
+
+
+def limit_seconds(limits: Limits, seconds: float | None) -> Limits:
+    """Return the limits with a time limit that is not longer than this."""
+    if seconds is None:
+        return limits
+    own = limits.timeout_seconds
+    return replace(limits, timeout_seconds=max(seconds, 0.001) if own is None else min(own, max(seconds, 0.001)))

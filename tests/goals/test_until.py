@@ -1,0 +1,159 @@
+"""`until`: rounds in one run of one session, each with a grade in the log."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from perdure import Agent, ConfigError, Limits, Price, open_store, tool
+from perdure.core.error import StoreError
+from perdure.goals import read_grades, until
+from perdure.grading import Grade, contains, model_grader
+from perdure.testing import ScriptedModel, call
+from tests.grading.failures import failure_of
+
+
+def build_agent(*replies, **options):
+    return Agent(ScriptedModel(*replies), store=open_store("memory:"), **options)
+
+
+async def test_the_work_is_repeated_in_the_same_session_until_the_grader_passes_it():
+    agent = build_agent("Oslo", "Bergen and Oslo")
+    session = agent.session("s")
+    outcome = await session.run("Name two towns.", engine=until(contains("Bergen", "Oslo")))
+    assert (outcome.status, outcome.text) == ("done", "Bergen and Oslo")
+    assert [each.text for each in outcome.messages] == [
+        "Name two towns.", "Oslo", "the answer does not contain 'Bergen'", "Bergen and Oslo",
+    ]  # fmt: skip
+    grades = await read_grades(session)
+    assert [(each.round, each.grade.passed, each.grade.score) for each in grades] == [(1, False, 0.5), (2, True, 1.0)]
+    assert {each.run_id for each in grades} == {outcome.run_id}
+
+
+async def test_after_the_last_round_the_run_is_stopped_with_the_last_answer():
+    outcome = await build_agent("no").run("Go.", engine=until(lambda _: False, max_rounds=1))
+    assert (outcome.status, outcome.reason, outcome.text) == ("stopped", "max_rounds", "no")
+
+
+async def test_without_feedback_the_next_round_begins_with_the_prompt():
+    outcome = await build_agent("no", "yes").run("Say yes.", engine=until(lambda each: each.answer == "yes"))
+    assert [each.text for each in outcome.messages] == ["Say yes.", "no", "Say yes.", "yes"]
+
+
+async def test_the_grader_sees_the_tool_calls_of_the_run_and_the_number_of_the_round():
+    seen = []
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "a ship"
+
+    def grade(evidence):
+        seen.append((evidence.round, [each.result.text for each in evidence.tool_calls]))
+        return evidence.round == 2
+
+    await build_agent(call("look"), "I looked.", "Done.", tools=[look]).run("Look.", engine=until(grade))
+    assert seen == [(1, ["a ship"]), (2, ["a ship"])]
+
+
+async def test_a_grader_that_raises_ends_the_run_with_its_work_kept():
+    def capsize(_evidence):
+        raise RuntimeError("full of water")
+
+    agent = build_agent("The answer.")
+    session = agent.session("s")
+    outcome = await session.run("Go.", engine=until(capsize))
+    assert (outcome.status, outcome.reason, outcome.text) == ("stopped", "grader_failed", "The answer.")
+    ((given),) = await read_grades(session)
+    assert (failure_of(given.grade).kind, failure_of(given.grade).error) == ("raised", "RuntimeError")
+
+
+async def test_the_limits_of_the_run_hold_for_all_rounds_together():
+    agent = build_agent(*["no"] * 9, limits=Limits(max_turns=3))
+    outcome = await agent.run("Go.", engine=until(lambda _: False, max_rounds=9))
+    assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "max_turns", 3)
+
+
+async def test_the_tokens_and_the_cost_of_a_model_that_grades_are_counted_and_limited():
+    judge = ScriptedModel('{"passed": false, "score": 0}', repeat_last=True, price=Price(input_usd=1, output_usd=1))
+    model = ScriptedModel("no", repeat_last=True, price=Price(input_usd=1, output_usd=1))
+    outcome = await Agent(model, limits=Limits(token_budget=50)).run("Go.", engine=until(model_grader(judge)))
+    assert (outcome.status, outcome.reason) == ("limit", "token_budget")
+    assert outcome.usage.total_tokens == 60  # two answers and two grades
+    assert outcome.cost_usd == pytest.approx(60 / 1_000_000)
+
+
+@dataclass
+class Town:
+    name: str
+
+
+@pytest.mark.parametrize("mode", ["prompted", "tool", "native"])
+async def test_a_structured_output_is_graded_in_every_mode(mode):
+    from perdure import Output
+
+    def reply(name):
+        return call("final_answer", name=name) if mode == "tool" else json.dumps({"name": name})
+
+    def grade(evidence):
+        found = json.loads(evidence.answer)["name"]
+        return Grade(passed=found == "Bergen", feedback=f"not {found}")
+
+    agent = build_agent(reply("Oslo"), reply("Bergen"))
+    outcome = await agent.run("Name a town.", output=Output(Town, mode=mode), engine=until(grade))
+    assert (outcome.status, outcome.value) == ("done", Town("Bergen"))
+
+
+async def test_after_a_crash_the_rounds_go_on_and_no_grade_is_given_twice():
+    """The store fails at every append in turn; the run is then resumed until it is done."""
+    expected = None
+    for place in range(1, 40):
+        graded: list[int] = []
+        inner = open_store("memory:")
+        store = _FailingStore(inner, place)
+
+        def grade(evidence, graded=graded):
+            graded.append(evidence.round)
+            return evidence.answer == "three"
+
+        agent = Agent(ScriptedModel("one", "two", "three", "three", repeat_last=True), store=store)
+        engine = until(grade)
+        try:
+            outcome = await agent.session("s").run("Count.", engine=engine, input_id="i")
+        except StoreError:
+            outcome = await agent.session("s").run("Count.", engine=engine, input_id="i")
+        rounds = [each.round for each in await read_grades(agent.session("s"))]
+        assert outcome.status == "done"
+        assert rounds == [*range(1, len(rounds) + 1)]
+        if not store.has_failed:
+            expected = rounds
+            break
+    assert expected == [1, 2, 3]
+    assert place > 6  # appends have failed before that
+
+
+class _FailingStore:
+    """A store whose n-th append fails, as if its process had died just before."""
+
+    def __init__(self, inner, place):
+        self._inner = inner
+        self._left = place
+        self.has_failed = False
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    async def append(self, lease, entries, *, sync):
+        self._left -= 1
+        if self._left == 0:
+            self.has_failed = True
+            raise StoreError("the disk is gone")
+        await self._inner.append(lease, entries, sync=sync)
+
+
+@pytest.mark.parametrize("options", [{"max_rounds": 0}, {"engine": "react"}, {"timeout_seconds": -1}])
+def test_options_that_make_no_sense_are_refused(options):
+    with pytest.raises(ConfigError):
+        until(lambda _: True, **options)
+    with pytest.raises(ConfigError):
+        until(options)
