@@ -40,6 +40,8 @@ FOLDERS: Mapping[str, Sequence[str]] = {
         "configuring",
         "context",
         "credentials",
+        "goals",
+        "grading",
         "hosts",
         "interaction",
         "logs",

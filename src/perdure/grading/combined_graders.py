@@ -1,0 +1,60 @@
+"""Graders that are made of others: all of them have to pass, or one of them."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.core import argument_checks
+from perdure.core.message import Usage
+
+from .evidence import Evidence
+from .grade import Grade
+from .grader import GRADE_SECONDS, AnyGrader, Grader, get_grader_name, grade_evidence, to_grader
+
+
+class CombinedGrader:
+    """Several graders as one, which are called at the same time; their grades are the parts of its grade."""
+
+    def __init__(self, name: str, graders: Sequence[Any], *, is_all: bool, timeout_seconds: float) -> None:
+        call = "all_of" if is_all else "any_of"
+        if not graders:
+            argument_checks.raise_config_error(call, "graders", graders, "give at least one grader")
+        argument_checks.require_text(call, "name", name)
+        argument_checks.require_number(call, "timeout_seconds", timeout_seconds)
+        self._graders = [to_grader(each) for each in graders]
+        self._is_all = is_all
+        self._timeout_seconds = timeout_seconds
+        listed = ", ".join([get_grader_name(each) for each in self._graders])
+        self.name = name or f"{call}({listed})"
+
+    async def grade(self, evidence: Evidence) -> Grade:
+        """Return the grade of all graders together; one that fails is a part that did not pass."""
+        graded = [grade_evidence(each, evidence, timeout_seconds=self._timeout_seconds) for each in self._graders]
+        parts = tuple(await asyncio.gather(*graded))
+        passed = (all if self._is_all else any)(each.passed for each in parts)
+        scores = [each.score for each in parts]
+        costs = [each.cost_usd for each in parts if each.usage != Usage()]
+        return Grade(
+            passed=passed,
+            score=sum(scores) / len(scores) if self._is_all else max(scores),
+            feedback=""
+            if passed
+            else "\n".join([f"- {each.grader}: {each.feedback or 'not passed'}" for each in parts if not each.passed]),
+            grader=self.name,
+            parts=parts,
+            usage=sum([each.usage for each in parts], Usage()),
+            cost_usd=None if None in costs or not costs else sum([each or 0.0 for each in costs]),
+        )
+
+    def __repr__(self) -> str:
+        return f"CombinedGrader({self.name!r})"
+
+
+def all_of(*graders: AnyGrader, name: str = "", timeout_seconds: float = GRADE_SECONDS) -> Grader:
+    """Make a grader that passes if every one of these passes. Its score is the mean of theirs."""
+    return CombinedGrader(name, graders, is_all=True, timeout_seconds=timeout_seconds)
+
+
+def any_of(*graders: AnyGrader, name: str = "", timeout_seconds: float = GRADE_SECONDS) -> Grader:
+    """Make a grader that passes if at least one of these passes. Its score is the best of theirs."""
+    return CombinedGrader(name, graders, is_all=False, timeout_seconds=timeout_seconds)

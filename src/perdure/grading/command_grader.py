@@ -1,0 +1,105 @@
+"""`command_grader`: a program grades, by its exit code, such as the tests of a project."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from perdure.core import argument_checks
+from perdure.core.model_and_tool_wrappers import shorten_text
+from perdure.hosts.local_shell import LocalShell, Sandbox
+from perdure.toolkits.shell_backend import ShellBackend, ShellCommand, ShellResult
+
+from .evidence import Evidence
+from .grade import Grade, build_failed_grade
+from .grader import Grader
+
+COMMAND_SECONDS: Final = 300.0
+"""The default time that the program may take."""
+MOST_FEEDBACK_CHARACTERS: Final = 4_000
+"""Characters of the program's output that the feedback has."""
+NOT_FOUND: Final = 127
+"""Exit code of a program that does not exist."""
+NOT_EXECUTABLE: Final = 126
+
+
+class CommandGrader:
+    """A program as a grader: exit code 0 has passed. Its output is the feedback."""
+
+    def __init__(self, command: ShellCommand, shell: ShellBackend, name: str) -> None:
+        self._command = command
+        self._shell = shell
+        self.name = name
+
+    async def grade(self, evidence: Evidence) -> Grade:
+        """Run the program with the answer as its standard input, and return the grade of its exit code.
+
+        If this is cancelled, or the time is over, everything that the program started is ended.
+        """
+        command = ShellCommand(
+            argv=self._command.argv,
+            line=self._command.line,
+            stdin=evidence.answer,
+            timeout_seconds=self._command.timeout_seconds,
+        )
+        try:
+            done = await self._shell.run(command)
+        finally:
+            await _close(self._shell)
+        if done.ending == "timeout":
+            message = f"it took longer than {command.timeout_seconds:g} seconds, and was ended"
+            return build_failed_grade(self.name, "timeout", message)
+        if done.exit_code in {NOT_FOUND, NOT_EXECUTABLE}:
+            return build_failed_grade(self.name, "raised", f"it cannot be run: {_describe_output(done)}")
+        passed = not done.is_error
+        feedback = "" if passed else f"{self.name} ended with exit code {done.exit_code}\n{_describe_output(done)}"
+        return Grade(passed=passed, feedback=feedback.strip(), grader=self.name)
+
+    def __repr__(self) -> str:
+        return f"CommandGrader({self.name!r})"
+
+
+def command_grader(
+    command: str | Sequence[str],
+    *,
+    cwd: str | os.PathLike[str] = ".",
+    env: Mapping[str, str] | None = None,
+    sandbox: Sandbox = "auto",
+    network: bool = False,
+    timeout_seconds: float = COMMAND_SECONDS,
+    shell: ShellBackend | None = None,
+    name: str = "",
+) -> Grader:
+    """Make a grader that runs a program, and passes if its exit code is 0. The program gets the answer as its input.
+
+    It runs in the sandbox of `LocalShell`: it can write in its folder alone, and sees no secrets. When the time is
+    over, or the grader is cancelled, it is ended with everything that it started.
+
+    Args:
+        command: The program and its arguments, as in `["pytest", "-q"]`; a text is a line for bash.
+        cwd: The folder that it runs in.
+        env: Its whole environment; by default a PATH, HOME, LANG and TERM.
+        sandbox: `auto`: if the machine has one; `require`: raise `ConfigError` if it has none; `off`: never.
+        network: True if it may use the network.
+        timeout_seconds: The time after which it is ended; that is a failure of the grader, and not of the work.
+        shell: A backend to run it, instead of this machine; then the other options of the machine do not count.
+        name: The name in grades; by default the command.
+    """
+    argument_checks.require_text("command_grader", "name", name)
+    line, words = (command, ()) if isinstance(command, str) else ("", tuple(command))
+    if not (line.strip() or words) or not all(isinstance(each, str) and each for each in words):
+        argument_checks.raise_config_error("command_grader", "command", command, "give a program, as ['pytest', '-q']")
+    given = ShellCommand(argv=words, line=line, timeout_seconds=timeout_seconds)
+    backend = shell or LocalShell(cwd, env=env, sandbox=sandbox, network=network)
+    return CommandGrader(given, backend, name or given.line or " ".join(words))
+
+
+def _describe_output(done: ShellResult) -> str:
+    """Return the output of both streams, shortened."""
+    text = "\n".join([each for each in (str(done.stdout).strip(), str(done.stderr).strip()) if each])
+    return shorten_text(text, MOST_FEEDBACK_CHARACTERS)
+
+
+async def _close(shell: ShellBackend) -> None:
+    """Remove the spool files of a shell of ours."""
+    if isinstance(shell, LocalShell):
+        await shell.close()

@@ -1,0 +1,77 @@
+"""`Grade`: the judgement of a grader, with its score and feedback, and the error of a grader that could not judge."""
+
+import math
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core import argument_checks
+from perdure.core.message import Usage
+
+GraderFailureKind: TypeAlias = Literal["raised", "timeout", "invalid"]
+"""The grader raised an error, took too long, or returned something that is not a grade."""
+
+PASSING_SCORE: Final = 1.0
+"""The score from which a number that a function returns counts as passed."""
+
+_NO_SCORE: Final = -1.0
+
+
+class GraderFailure(Struct, frozen=True, omit_defaults=True):
+    """The reason why a grader returned no judgement. The work that it had to grade is not affected."""
+
+    kind: GraderFailureKind
+    message: str
+    """What happened."""
+    error: str = ""
+    """Name of the error class, if the grader raised one."""
+
+
+class Grade(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The judgement of a grader: passed or not, a score from 0 to 1, and feedback for the next attempt."""
+
+    passed: bool
+    score: float = _NO_SCORE
+    """From 0 to 1; without one, 1 if it passed and 0 if not."""
+    feedback: str = ""
+    """What is missing, for the model and for people."""
+    grader: str = ""
+    """Name of the grader."""
+    parts: tuple["Grade", ...] = ()
+    """Grades of which this one is composed."""
+    failure: GraderFailure | None = None
+    """Why there is no judgement, if the grader itself failed; then the work did not pass."""
+    usage: Usage = Usage()
+    """Tokens that the grader used."""
+    cost_usd: float | None = None
+    """Cost of these tokens; `None` if it is not known, or there are none."""
+
+    def __post_init__(self) -> None:
+        argument_checks.require_bool("Grade", "passed", self.passed)
+        argument_checks.require_text("Grade", "feedback", self.feedback)
+        argument_checks.require_text("Grade", "grader", self.grader)
+        if self.score == _NO_SCORE:
+            msgspec.structs.force_setattr(self, "score", 1.0 if self.passed else 0.0)
+        elif isinstance(self.score, bool) or not is_score(self.score):
+            argument_checks.raise_config_error("Grade", "score", self.score, "give a number from 0 to 1")
+
+    @property
+    def is_judged(self) -> bool:
+        """True unless the grader itself failed."""
+        return self.failure is None
+
+
+def is_score(value: Any) -> bool:
+    """Return True if the value is a finite number from 0 to 1."""
+    return isinstance(value, (int, float)) and math.isfinite(value) and 0 <= value <= 1
+
+
+def build_failed_grade(grader: str, kind: GraderFailureKind, message: str, error: str = "") -> Grade:
+    """Build the grade of a grader that could not judge."""
+    return Grade(
+        passed=False,
+        feedback=f"the grader {grader!r} could not judge this: {message}",
+        grader=grader,
+        failure=GraderFailure(kind, message, error),
+    )

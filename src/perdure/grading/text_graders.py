@@ -1,0 +1,89 @@
+"""Graders of the answer's text: equal to a text, with a text in it, or matching a pattern."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from perdure.core import argument_checks
+from perdure.core.jsonable import short_repr, to_text
+
+from .evidence import Evidence
+from .grade import Grade
+from .grader import FunctionGrader, Grader
+
+
+def equals(expected: Any = None, *, ignore_case: bool = False, name: str = "equals") -> Grader:
+    """Make a grader that passes if the answer, or the typed output, equals a value.
+
+    Without `expected`, the value is that of the evidence, such as the `expected` of a case. Blanks around a text do not
+    count.
+    """
+    argument_checks.require_bool("equals", "ignore_case", ignore_case)
+
+    def grade(evidence: Evidence) -> Grade:
+        wanted = _get_expected(evidence, expected)
+        if evidence.output is not None and not isinstance(wanted, str):
+            found, passed = short_repr(evidence.output), evidence.output == wanted
+        else:
+            found = _fold(evidence.answer, ignore_case=ignore_case).strip()
+            passed = found == _fold(to_text(wanted), ignore_case=ignore_case).strip()
+        feedback = "" if passed else f"the answer has to be {short_repr(wanted)}, and is {short_repr(evidence.answer)}"
+        return Grade(passed=passed, feedback=feedback, grader=name)
+
+    return FunctionGrader(grade, name)
+
+
+def contains(*texts: str, ignore_case: bool = True, name: str = "contains") -> Grader:
+    """Make a grader that passes if the answer contains every text; its score is the fraction that it contains.
+
+    Without `texts`, they are the `expected` of the evidence: a text, or a list of texts.
+    """
+    for text in texts:
+        argument_checks.require_text("contains", "texts", text, non_empty=True)
+    argument_checks.require_bool("contains", "ignore_case", ignore_case)
+
+    def grade(evidence: Evidence) -> Grade:
+        wanted = texts or _list_texts(_get_expected(evidence, None))
+        answer = _fold(evidence.answer, ignore_case=ignore_case)
+        missing = [each for each in wanted if _fold(each, ignore_case=ignore_case) not in answer]
+        feedback = f"the answer does not contain {', '.join(map(short_repr, missing))}" if missing else ""
+        return Grade(passed=not missing, score=1 - len(missing) / len(wanted), feedback=feedback, grader=name)
+
+    return FunctionGrader(grade, name)
+
+
+def matches(pattern: "str | re.Pattern[str]", *, name: str = "matches") -> Grader:
+    """Make a grader that passes if a regular expression is found in the answer.
+
+    Raises `ConfigError` for a pattern that is not valid.
+    """
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, TypeError) as error:
+        argument_checks.raise_config_error("matches", "pattern", pattern, f"give a regular expression ({error})")
+    search: Callable[[str], object] = compiled.search
+
+    def grade(evidence: Evidence) -> Grade:
+        passed = search(evidence.answer) is not None
+        feedback = "" if passed else f"the answer does not match {compiled.pattern!r}"
+        return Grade(passed=passed, feedback=feedback, grader=name)
+
+    return FunctionGrader(grade, name)
+
+
+def _get_expected(evidence: Evidence, given: Any) -> Any:
+    """Return the expected value. Raises `ValueError` if neither the grader nor the evidence has one."""
+    if given is not None:
+        return given
+    if evidence.expected is None:
+        raise ValueError("there is no expected value: give one to the grader, or to the case")
+    return evidence.expected
+
+
+def _list_texts(value: Any) -> list[str]:
+    given: list[Any] = [*value] if isinstance(value, (list, tuple)) else [value]
+    return [to_text(each) for each in given] or [""]
+
+
+def _fold(text: str, *, ignore_case: bool) -> str:
+    return text.casefold() if ignore_case else text

@@ -1,0 +1,75 @@
+"""A program as a grader: its exit code, its output, and its end when the time is over."""
+
+import asyncio
+import os
+import sys
+
+import pytest
+
+from perdure import ConfigError
+from perdure.grading import Evidence, command_grader, grade_evidence
+from tests.doubles import until
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="LocalShell needs POSIX")
+
+
+def grader(folder, command, **options):
+    return command_grader(command, cwd=folder, sandbox="off", **options)
+
+
+async def test_exit_code_0_passes_and_the_program_gets_the_answer_as_its_input(tmp_path):
+    grade = await grade_evidence(grader(tmp_path, "grep -q Bergen"), Evidence(answer="to Bergen"))
+    assert (grade.passed, grade.feedback, grade.grader) == (True, "", "grep -q Bergen")
+
+
+async def test_another_exit_code_fails_with_the_output_as_feedback(tmp_path):
+    script = "import sys; print('2 tests failed'); sys.exit(3)"
+    grade = await grade_evidence(grader(tmp_path, [sys.executable, "-c", script], name="tests"), Evidence())
+    assert (grade.passed, grade.is_judged) == (False, True)
+    assert grade.feedback == "tests ended with exit code 3\n2 tests failed"
+
+
+async def test_a_program_that_takes_too_long_is_ended_with_its_group_and_is_the_graders_failure(tmp_path):
+    line = "sleep 1000 & echo $! > child; wait"
+    grade = await grade_evidence(grader(tmp_path, line, timeout_seconds=1.0), Evidence())
+    assert (grade.passed, grade.failure.kind) == (False, "timeout")
+    assert await is_gone(tmp_path / "child")
+
+
+async def test_a_cancelled_grader_ends_its_program_with_everything_that_it_started(tmp_path):
+    line = "sleep 1000 & echo $! > begun; mv begun child; wait"
+    task = asyncio.ensure_future(grade_evidence(grader(tmp_path, line), Evidence()))
+    async with asyncio.timeout(60):
+        await until((tmp_path / "child").exists, 0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await is_gone(tmp_path / "child")
+
+
+async def test_a_program_that_does_not_exist_is_the_graders_failure(tmp_path):
+    grade = await grade_evidence(grader(tmp_path, ["no-such-program"]), Evidence())
+    assert grade.failure.kind == "raised"
+
+
+@pytest.mark.parametrize("command", ["", "  ", [], [""], ["a", 1]])
+def test_a_command_that_is_none_is_refused(tmp_path, command):
+    with pytest.raises(ConfigError):
+        grader(tmp_path, command)
+
+
+async def is_gone(file):
+    """True once the process whose id is in the file has ended; also if the program was ended before it began one."""
+    written = file.read_text().strip() if file.exists() else ""
+    if written:
+        async with asyncio.timeout(60):
+            await until(lambda: not is_running(int(written)), 0.01)
+    return True
+
+
+def is_running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

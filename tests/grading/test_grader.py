@@ -1,0 +1,140 @@
+"""Graders of functions, and how a grader is called: every result is a grade, and a failing grader loses nothing."""
+
+import asyncio
+import functools
+
+import msgspec
+import pytest
+
+from perdure import ConfigError
+from perdure.grading import Evidence, Grade, Grader, all_of, any_of, function_grader, grade_evidence, to_grader
+
+EVIDENCE = Evidence(goal="Sail home.", answer="We are home.")
+
+
+@pytest.mark.parametrize(
+    ("judgement", "passed", "score"),
+    [
+        (True, True, 1.0),
+        (False, False, 0.0),
+        (0.5, False, 0.5),
+        (1, True, 1.0),
+        (Grade(passed=True, score=0.8), True, 0.8),
+    ],
+)
+async def test_a_plain_or_async_function_may_return_a_bool_a_score_or_a_grade(judgement, passed, score):
+    async def later(_evidence):
+        return judgement
+
+    for function in (lambda _: judgement, later, functools.partial(lambda _a, _b: judgement, 1)):
+        grade = await grade_evidence(function, EVIDENCE)
+        assert (grade.passed, grade.score, grade.is_judged) == (passed, score, True)
+
+
+async def test_a_grade_has_the_name_of_its_function_unless_it_has_its_own():
+    def is_home(evidence):
+        return "home" in evidence.answer
+
+    assert (await grade_evidence(is_home, EVIDENCE)).grader == "is_home"
+    assert (await grade_evidence(function_grader(is_home, name="home"), EVIDENCE)).grader == "home"
+    assert (await grade_evidence(lambda _: Grade(passed=True, grader="own"), EVIDENCE)).grader == "own"
+
+
+async def test_a_grader_that_raises_is_a_grade_with_the_error_and_not_an_exception():
+    def capsize(_evidence):
+        raise RuntimeError("the boat is full of water")
+
+    grade = await grade_evidence(capsize, EVIDENCE)
+    assert not grade.passed
+    assert not grade.is_judged
+    assert (grade.failure.kind, grade.failure.error) == ("raised", "RuntimeError")
+    assert "full of water" in grade.feedback
+
+
+async def test_a_timeout_error_of_the_grader_itself_is_no_timeout_of_ours():
+    def expire(_evidence):
+        raise TimeoutError("the harbour did not answer")
+
+    assert (await grade_evidence(expire, EVIDENCE)).failure.kind == "raised"
+
+
+async def test_a_grader_that_takes_too_long_is_a_grade_with_a_timeout():
+    async def wait_for_ever(_evidence):
+        await asyncio.Event().wait()
+
+    grade = await grade_evidence(wait_for_ever, EVIDENCE, timeout_seconds=0.01)
+    assert (grade.passed, grade.failure.kind) == (False, "timeout")
+
+
+async def test_the_cancel_of_a_caller_is_not_swallowed():
+    begun = asyncio.Event()
+
+    async def wait_for_ever(_evidence):
+        begun.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(grade_evidence(wait_for_ever, EVIDENCE))
+    await asyncio.wait_for(begun.wait(), 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("judgement", ["yes", None, 2, -0.5, float("nan"), {"passed": True}])
+async def test_a_result_that_is_no_judgement_is_reported_as_the_graders_failure(judgement):
+    grade = await grade_evidence(lambda _: judgement, EVIDENCE)
+    assert (grade.passed, grade.failure.kind) == (False, "invalid")
+    assert "return a Grade" in grade.feedback
+
+
+@pytest.mark.parametrize("given", [None, "a grader", 3, Grade])
+async def test_what_is_no_grader_is_refused_at_once(given):
+    with pytest.raises(ConfigError, match="give a function"):
+        await grade_evidence(given, EVIDENCE)
+
+
+@pytest.mark.parametrize("score", [2, -0.1, float("nan"), True])
+def test_a_score_outside_of_0_to_1_is_refused(score):
+    with pytest.raises(ConfigError, match="from 0 to 1"):
+        Grade(passed=True, score=score)
+
+
+async def test_an_object_with_an_async_grade_is_a_grader():
+    class Harbour:
+        name = "harbour"
+
+        async def grade(self, evidence):
+            return Grade(passed=evidence.round == 2)
+
+    assert isinstance(to_grader(Harbour()), Grader)
+    grade = await grade_evidence(Harbour(), Evidence(round=2))
+    assert (grade.passed, grade.grader) == (True, "harbour")
+
+
+def test_a_grade_survives_json():
+    grade = Grade(passed=False, score=0.25, feedback="more", grader="a", parts=(Grade(passed=True, grader="b"),))
+    assert msgspec.json.decode(msgspec.json.encode(grade), type=Grade) == grade
+
+
+async def test_all_of_needs_every_grader_and_has_the_mean_score_and_the_feedback_of_those_that_failed():
+    grade = await grade_evidence(all_of(lambda _: True, function_grader(lambda _: 0.5, name="half")), EVIDENCE)
+    assert (grade.passed, grade.score) == (False, 0.75)
+    assert grade.feedback == "- half: not passed"
+    assert [each.score for each in grade.parts] == [1.0, 0.5]
+    assert (await grade_evidence(all_of(lambda _: True, lambda _: 1.0), EVIDENCE)).passed
+
+
+async def test_any_of_needs_one_grader_and_a_failing_one_is_a_part_that_did_not_pass():
+    def capsize(_evidence):
+        raise RuntimeError("full of water")
+
+    grade = await grade_evidence(any_of(capsize, lambda _: True), EVIDENCE)
+    assert (grade.passed, grade.score, grade.feedback) == (True, 1.0, "")
+    assert grade.parts[0].failure.kind == "raised"
+    assert not (await grade_evidence(any_of(capsize, lambda _: False), EVIDENCE)).passed
+
+
+def test_a_combination_of_no_graders_is_refused():
+    for combine in (all_of, any_of):
+        with pytest.raises(ConfigError, match="at least one grader"):
+            combine()

@@ -1,0 +1,89 @@
+"""A model as a grader: it sees the evidence, its JSON is read tolerantly and repaired once, and its cost is counted."""
+
+import json
+
+import pytest
+
+from perdure import Agent, ConfigError, Price, ProviderDown, tool
+from perdure.core.shared_budget import Budget
+from perdure.grading import Evidence, grade_evidence, model_grader
+from perdure.grading.model_grader import parse_model_grade
+from perdure.testing import ScriptedModel, call
+
+EVIDENCE = Evidence(goal="Sail home.", answer="We are home.")
+PASSED = json.dumps({"passed": True, "score": 0.9, "feedback": ""})
+
+
+async def test_the_model_sees_the_goal_the_answer_and_the_tool_calls_with_their_results():
+    @tool
+    def look(place: str) -> str:
+        """Look at a place."""
+        return f"{place} is empty"
+
+    outcome = await Agent(ScriptedModel(call("look", place="harbour"), "All is well."), tools=[look]).run("Check it.")
+    judge = ScriptedModel(PASSED)
+    evidence = Evidence.from_outcome(outcome, goal="Check it.", expected="fine")
+    grade = await grade_evidence(model_grader(judge, criteria="Be strict."), evidence)
+    sent = judge.requests[0].messages[-1].text
+    for part in ("Check it.", "Be strict.", "fine", "harbour is empty", "All is well."):
+        assert part in sent
+    assert (grade.passed, grade.score, grade.grader) == (True, 0.9, "model")
+
+
+@pytest.mark.parametrize(("reply", "passed", "score"), [
+    (PASSED, True, 0.9),
+    ('Well. ```json\n{"done": "true"}\n``` That is it.', True, 1.0),
+    ('{"passed": "no", "score": "0.25", "feedback": ["a", "b"],}', False, 0.25),
+    ('{"score": 1}', True, 1.0),
+    ('{"passed": true, "score": 8}', True, 1.0),
+])  # fmt: skip
+async def test_the_grade_is_found_in_what_models_write(reply, passed, score):
+    grade = await grade_evidence(model_grader(ScriptedModel(reply)), EVIDENCE)
+    assert (grade.passed, grade.score, grade.is_judged) == (passed, score, True)
+
+
+async def test_a_reply_without_a_grade_is_repaired_in_one_turn_and_both_are_counted():
+    judge = ScriptedModel("It looks good to me!", PASSED, price=Price(input_usd=1, output_usd=2))
+    grade = await grade_evidence(model_grader(judge), EVIDENCE)
+    assert grade.passed
+    assert len(judge.requests) == 2
+    assert grade.usage.total_tokens == 30
+    assert grade.cost_usd == pytest.approx((20 * 1 + 10 * 2) / 1_000_000)
+
+
+async def test_a_model_that_never_grades_is_a_failed_grade_after_one_repair():
+    judge = ScriptedModel("Good.", repeat_last=True)
+    grade = await grade_evidence(model_grader(judge), EVIDENCE)
+    assert (grade.passed, grade.failure.kind) == (False, "invalid")
+    assert len(judge.requests) == 2
+    assert grade.usage.total_tokens == 30
+
+
+async def test_a_provider_that_is_down_is_a_failed_grade_with_its_error():
+    grade = await grade_evidence(model_grader(ScriptedModel(ProviderDown("no route"))), EVIDENCE)
+    assert (grade.failure.kind, grade.failure.error) == ("raised", "ProviderDown")
+
+
+async def test_a_budget_that_is_spent_is_a_failed_grade_and_not_an_unlimited_request():
+    judge = ScriptedModel(PASSED)
+    grade = await grade_evidence(model_grader(judge, budget=Budget(token_budget=0)), EVIDENCE)
+    assert not grade.is_judged
+    assert judge.requests == []
+
+
+async def test_a_passing_score_takes_the_place_of_what_the_model_says():
+    grader = model_grader(ScriptedModel('{"passed": true, "score": 0.6}'), passing_score=0.7)
+    grade = await grade_evidence(grader, EVIDENCE)
+    assert not grade.passed
+    assert grade.feedback
+
+
+@pytest.mark.parametrize("options", [{"passing_score": 2}, {"instructions": ""}, {"name": ""}, {"criteria": 1}])
+def test_invalid_options_are_refused(options):
+    with pytest.raises(ConfigError):
+        model_grader(ScriptedModel(), **options)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"feedback": "x"}', '{"score": "high"}', '{"score": true}'])
+def test_a_reply_without_passed_and_score_has_no_grade(text):
+    assert parse_model_grade(text) is None

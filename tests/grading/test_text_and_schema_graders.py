@@ -1,0 +1,105 @@
+"""Graders of the answer's text and of its form."""
+
+import re
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure import ConfigError
+from perdure.grading import Evidence, contains, equals, grade_evidence, matches, schema_grader
+from perdure.grading.tolerant_json import find_json_object, find_json_value, is_true
+
+
+@dataclass
+class Voyage:
+    port: str
+    days: int
+
+
+async def grade(grader, answer, **fields):
+    return await grade_evidence(grader, Evidence(answer=answer, **fields))
+
+
+async def test_equals_compares_the_answer_with_its_value_or_with_that_of_the_evidence():
+    assert (await grade(equals("42"), " 42\n")).passed
+    assert (await grade(equals(), "42", expected=42)).passed
+    assert (await grade(equals("Bergen", ignore_case=True), "bergen")).passed
+    refused = await grade(equals("Bergen"), "Oslo")
+    assert not refused.passed
+    assert refused.feedback == "the answer has to be 'Bergen', and is 'Oslo'"
+
+
+async def test_equals_compares_a_typed_output():
+    assert (await grade(equals(Voyage("Bergen", 3)), "", output=Voyage("Bergen", 3))).passed
+    assert not (await grade(equals(Voyage("Bergen", 3)), "", output=Voyage("Bergen", 4))).passed
+
+
+async def test_without_an_expected_value_the_grader_reports_that_it_needs_one():
+    graded = await grade(equals(), "42")
+    assert graded.failure.kind == "raised"
+    assert "expected value" in graded.feedback
+
+
+async def test_contains_scores_the_fraction_of_texts_that_the_answer_has():
+    graded = await grade(contains("Bergen", "Oslo"), "from bergen to Rome")
+    assert (graded.passed, graded.score) == (False, 0.5)
+    assert graded.feedback == "the answer does not contain 'Oslo'"
+    assert (await grade(contains(), "to Oslo", expected=["oslo"])).passed
+    assert not (await grade(contains("oslo", ignore_case=False), "to Oslo")).passed
+
+
+async def test_matches_searches_a_regular_expression():
+    assert (await grade(matches(r"\d+ days"), "in 12 days")).passed
+    assert not (await grade(matches(re.compile("^days")), "in 12 days")).passed
+
+
+@pytest.mark.parametrize("make", [lambda: matches("("), lambda: contains(""), lambda: equals(ignore_case=1)])
+def test_invalid_options_are_refused_when_the_grader_is_made(make):
+    with pytest.raises(ConfigError):
+        make()
+
+
+@pytest.mark.parametrize("answer", [
+    '{"port": "Bergen", "days": 3}',
+    'Here it is:\n```json\n{"port": "Bergen", "days": 3}\n```\nDone.',
+    '<think>{"port": 1}</think>{"port": "Bergen", "days": 3,}',
+    'The voyage {not json} is {"port": "Bergen", "days": 3} as asked.',
+])  # fmt: skip
+async def test_an_answer_that_fits_the_type_passes_also_with_text_around_it(answer):
+    assert (await grade(schema_grader(Voyage), answer)).passed
+
+
+async def test_an_answer_that_does_not_fit_the_type_says_why():
+    graded = await grade(schema_grader(Voyage), '{"port": "Bergen"}')
+    assert not graded.passed
+    assert "days" in graded.feedback
+    assert (await grade(schema_grader(Voyage), "no voyage")).feedback == "the answer is not JSON"
+
+
+async def test_lists_schemas_and_typed_outputs_are_graded_too():
+    assert (await grade(schema_grader(list[int]), "[1, 2]")).passed
+    assert not (await grade(schema_grader(list[int]), '["a"]')).passed
+    assert (await grade(schema_grader({"type": "object", "required": ["a"]}), '{"a": 1}')).passed
+    assert (await grade(schema_grader(Voyage), "", output=Voyage("Bergen", 3))).passed
+
+
+def test_a_schema_grader_without_a_type_is_refused():
+    with pytest.raises(ConfigError, match="give a type"):
+        schema_grader(None)
+
+
+def test_the_last_value_of_a_reply_counts():
+    assert find_json_value('{"a": 1} then {"a": 2}') == ({"a": 2},)
+    assert find_json_object('[1] {"a": 2} [3]') == {"a": 2}
+    assert find_json_value("no braces") is None
+    assert find_json_object("[1, 2]") is None
+    assert is_true("Yes")
+    assert not is_true("no")
+
+
+@given(st.text(alphabet='{}[]",:0a \n`<think>/', max_size=200))
+def test_no_reply_makes_the_search_for_json_fail(text):
+    find_json_value(text)
+    find_json_object(text)
