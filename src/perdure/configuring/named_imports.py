@@ -14,7 +14,7 @@ from perdure.runtime.extension import Extension
 
 def import_tools(place: str) -> list[Tool[..., Any]]:
     """Import a tool, or a list of tools, from `place`: `"package.module:name"`. Raises `ConfigError`."""
-    found = _import_object(place)
+    found = import_object(place)
     tools: list[Any] = [*found] if isinstance(found, list | tuple) else [found]
     for each in tools:
         if not isinstance(each, Tool):
@@ -27,7 +27,7 @@ def import_extension(place: str) -> Extension:
 
     Raises `ConfigError`.
     """
-    found = _import_object(place)
+    found = import_object(place)
     if not isinstance(found, Extension) and callable(found):
         try:
             found = found()
@@ -38,7 +38,8 @@ def import_extension(place: str) -> Extension:
     return found
 
 
-def _import_object(place: str) -> Any:
+def import_object(place: str) -> Any:
+    """Import the object at `place`: `"package.module:name"`. Raises `ConfigError`."""
     module_name, _, attributes = place.partition(":")
     try:
         found: Any = import_module(module_name)
