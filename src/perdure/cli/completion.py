@@ -28,11 +28,11 @@ def completion() -> None:
 @completion.command()
 @_shell_argument
 def show(shell: str | None) -> None:
-    r"""Print the completion script for SHELL, by default the one in the variable SHELL.
+    """Print the completion script for SHELL, by default the one in the variable SHELL.
 
     \b
     perdure completion show zsh
-    """
+    """  # noqa: D301 - click's mark for lines that are kept
     TerminalOutput(raw=True).write(build_completion_script(shell or find_shell()) + "\n")
 
 
@@ -40,12 +40,12 @@ def show(shell: str | None) -> None:
 @_shell_argument
 @click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
 def install(shell: str | None, *, as_json: bool) -> None:
-    r"""Install the completion for SHELL, by default the one in the variable SHELL. It works in the next shell.
+    """Install the completion for SHELL, by default the one in the variable SHELL. It works in the next shell.
 
     \b
     perdure completion install
     perdure completion install fish
-    """
+    """  # noqa: D301 - click's mark for lines that are kept
     import msgspec
 
     shell = shell or find_shell()

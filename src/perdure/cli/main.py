@@ -21,6 +21,7 @@ from .chat_command import chat
 from .completion import completion
 from .config import config
 from .doctor import doctor
+from .eval import eval_command
 from .files import files
 from .init import init
 from .mcp import mcp
@@ -126,7 +127,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
 @click.group("perdure", cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="perdure", message="%(prog)s %(version)s")
 def program() -> None:
-    r"""Run agents whose sessions are saved turn by turn.
+    """Run agents whose sessions are saved turn by turn.
 
     Without a command, `perdure` is a chat at the terminal; its options are those of perdure chat.
 
@@ -135,13 +136,13 @@ def program() -> None:
     perdure --continue             go on with the last session of this project
     perdure run "Explain @app.py"  answer one prompt
     git diff | perdure run "Write a commit message"
-    """
+    """  # noqa: D301 - click's mark for lines that are kept
 
 
 for command in (
     *(chat, run, resume, attend, replay, trace, sessions, files, search, doctor),
     *(questions, answer, inbox, resolve, steer, cancel, permissions),
-    *(models, probe, skills, mcp, config, review, init, completion),
+    *(models, probe, skills, mcp, config, review, eval_command, init, completion),
     *(backup, restore),
 ):
     program.add_command(command)

@@ -35,6 +35,8 @@ DEFAULT_PARALLEL: Final = 4
 """Cases that run at the same time."""
 DEFAULT_NAME: Final = "agent"
 """Name of an agent that was given none: in reports it is called after its model."""
+SHUTDOWN_SECONDS: Final = 12.0
+"""Time that the other cases get when the process is to end: tools get ten seconds of it."""
 MAX_HISTORY: Final = 20
 """Earlier evaluations that a report has."""
 
@@ -128,8 +130,8 @@ class Evaluation:
                 there is one; else the id of an evaluation, a report, or `None`.
         """
         try:
-            before = await self._find_baseline(baseline)
             record = await self._begin()
+            before = await self._find_baseline(baseline, record)
             async with AsyncExitStack() as opened:
                 for agent in self.agents.values():
                     await opened.enter_async_context(agent)
@@ -183,7 +185,7 @@ class Evaluation:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             if any([each.done() and isinstance(each.exception(), ShuttingDown) for each in tasks]):
-                await asyncio.wait(tasks)  # the runs of all tasks are being left for the next process
+                await asyncio.wait(tasks, timeout=SHUTDOWN_SECONDS)  # other runs are being left for the next process
         finally:
             for task in tasks:
                 task.cancel()
@@ -194,7 +196,9 @@ class Evaluation:
 
     # -- what is stored ------------------------------------------------------------------------------------------------
 
-    async def _find_baseline(self, given: EvaluationReport | str | None) -> EvaluationRecord | None:
+    async def _find_baseline(
+        self, given: EvaluationReport | str | None, own: EvaluationRecord
+    ) -> EvaluationRecord | None:
         if given is None:
             return None
         if isinstance(given, EvaluationReport):
@@ -207,12 +211,19 @@ class Evaluation:
                 results=given.results,
             )
         if given == "last":
-            found = await self._stored.list_evaluations(self.dataset.name, finished=True, limit=2)
-            return next((each for each in found if each.evaluation_id != self.evaluation_id), None)
+            return next(iter(await self._list_earlier(own)), None)
         record = await self._stored.read(given)
         if record is None or not record.is_finished:
-            raise ConfigError(f"there is no finished evaluation {given!r} in the store to compare with: give 'last', or None")
+            raise ConfigError(
+                f"there is no finished evaluation {given!r} in the store to compare with: give 'last', or None"
+            )
         return record
+
+    async def _list_earlier(self, own: EvaluationRecord) -> list[EvaluationRecord]:
+        """Return the finished evaluations of the dataset that began before this one, the newest first."""
+        found = await self._stored.list_evaluations(self.dataset.name, finished=True, limit=MAX_HISTORY + 1)
+        others = [each for each in found if each.evaluation_id != own.evaluation_id]
+        return [each for each in others if each.started_at <= own.started_at][:MAX_HISTORY]
 
     async def _begin(self) -> EvaluationRecord:
         """Store the record of a new evaluation, or return that of the one that is resumed."""
@@ -236,7 +247,6 @@ class Evaluation:
         self, record: EvaluationRecord, progress: "_Progress", before: EvaluationRecord | None
     ) -> EvaluationReport:
         results = progress.list_results()
-        past = await self._stored.list_evaluations(self.dataset.name, finished=True, limit=MAX_HISTORY + 1)
         finished_at = self._clock.now()
         report = EvaluationReport(
             evaluation_id=self.evaluation_id,
@@ -250,7 +260,7 @@ class Evaluation:
             comparison=None
             if before is None
             else compare_results(results, before.evaluation_id, before.started_at, before.results),
-            history=tuple([_to_past(each) for each in reversed(past) if each.evaluation_id != self.evaluation_id]),
+            history=tuple([_to_past(each) for each in reversed(await self._list_earlier(record))]),
         )
         kept = tuple([each.without_texts() for each in results])
         agents = tuple(self.agents)

@@ -33,7 +33,9 @@ class AgentSummary(Struct, frozen=True, kw_only=True):
     """Fraction of the runs that passed, from 0 to 1."""
     mean_score: float = 0.0
     cost_usd: float | None = None
-    """Cost of all runs; `None` if that of one is not known."""
+    """Cost of the runs whose cost is known; `None` if that of none is."""
+    unknown_costs: int = 0
+    """Runs whose cost is not known."""
     grading_cost_usd: float = 0.0
     latency_median_seconds: float = 0.0
     latency_p95_seconds: float = 0.0
@@ -150,7 +152,7 @@ def summarize_agents(results: Iterable[CaseResult]) -> tuple[AgentSummary, ...]:
 
 
 def _summarize(agent: str, results: Sequence[CaseResult]) -> AgentSummary:
-    costs = [each.cost_usd for each in results]
+    costs = [each.cost_usd for each in results if each.cost_usd is not None]
     latencies = sorted([each.latency_seconds for each in results])
     passed = len([each for each in results if each.passed])
     return AgentSummary(
@@ -161,7 +163,8 @@ def _summarize(agent: str, results: Sequence[CaseResult]) -> AgentSummary:
         errors=len([each for each in results if each.verdict == "error"]),
         pass_rate=passed / len(results),
         mean_score=_mean([each.score for each in results]),
-        cost_usd=None if None in costs else sum([each or 0.0 for each in costs]),
+        cost_usd=sum(costs) if costs else None,
+        unknown_costs=len(results) - len(costs),
         grading_cost_usd=sum([each.grading_cost_usd for each in results]),
         latency_median_seconds=find_quantile(latencies, 0.5),
         latency_p95_seconds=find_quantile(latencies, 0.95),

@@ -22,6 +22,7 @@ from perdure.grading import (
 )
 
 from .dataset import GraderChoice
+from .named_objects import import_named
 
 NAMES_AND_PARAMETERS: Final[Mapping[str, Sequence[str]]] = {
     "contains": ("texts", "ignore_case"),
@@ -157,9 +158,7 @@ def _build_model_grader(given: dict[str, Any], context: GraderContext) -> Grader
 
 
 def _import_grader(place: str) -> Grader:
-    from perdure.configuring.named_imports import import_object
-
-    found = import_object(place)
+    found = import_named(place)
     try:
         return to_grader(found)
     except ConfigError as error:
