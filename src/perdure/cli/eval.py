@@ -4,10 +4,10 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from click.shell_completion import CompletionItem
 
+from .eval_options import add_evaluation_options
 from .perdure_home import resolve_store_spec
-from .run import add_agent_options, take_agent_options
+from .run import add_agent_options
 from .terminal_output import TerminalOutput, line_width, to_ascii_json, to_one_line, uses_cursor
 
 if TYPE_CHECKING:
@@ -23,56 +23,8 @@ _WIDE: Final = 160
 _MAX_REPORT_BYTES: Final = 500_000_000
 
 
-def _complete_case_words(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Complete the ids or tags of the cases in the dataset that was typed before."""
-    from perdure.core.error import PerdureError
-    from perdure.evaluating import load_dataset
-
-    try:
-        dataset = load_dataset(context.params.get("dataset") or "", trusted=True)
-    except PerdureError:
-        return []
-    words = [case.id for case in dataset.cases]
-    if parameter.name == "tags":
-        words = sorted({tag for case in dataset.cases for tag in case.tags})
-    return [CompletionItem(word) for word in words if word.startswith(typed)]
-
-
-_OPTIONS: Final = (
-    click.argument("dataset", type=click.Path(dir_okay=False)),
-    click.option("--agent", "agents", multiple=True, metavar="MODULE:NAME", help="Agent, or a function that makes one; path/to/file.py:NAME works too. Can be repeated."),
-    click.option("--model", "-m", "models", multiple=True, metavar="PROVIDER:MODEL", help="Model of each agent. Can be repeated."),
-    click.option("--grader", "graders", multiple=True, metavar="NAME|TABLE", help="Further grader of every case, as in --grader contains. Can be repeated."),
-    click.option("--grader-model", metavar="PROVIDER:MODEL", help="Model of the grader `model`, where none is named."),
-    click.option("--deps", metavar="MODULE:NAME", help="Function that gets a case and returns the deps of its run."),
-    click.option("--case", "ids", multiple=True, metavar="ID", shell_complete=_complete_case_words, help="Run only this case. Can be repeated."),
-    click.option("--tag", "tags", multiple=True, metavar="TAG", shell_complete=_complete_case_words, help="Run only cases with this tag. Can be repeated."),
-    click.option("--parallel", "-j", type=click.IntRange(1, 256), default=4, show_default=True, help="Cases at a time."),
-    click.option("--repeat", type=click.IntRange(1, 1000), default=1, show_default=True, help="Runs of each case."),
-    click.option("--limit-seconds", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Time limit of a case that has none."),
-    click.option("--max-cost", type=click.FloatRange(min=0, min_open=True), metavar="USD", help="Limit for all cases together."),
-    click.option("--resume", is_flag=True, help="Go on with the last evaluation of DATASET that is not finished."),
-    click.option("--id", "evaluation_id", metavar="ID", help="With --resume: that evaluation, finished or not."),
-    click.option("--retry-errors", is_flag=True, help="With --resume: run cases again that ended in an error."),
-    click.option("--baseline", metavar="last|none|ID|FILE", default="last", show_default=True, help="Evaluation to compare with; FILE is what --json printed."),
-    click.option("--pass-rate", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="Fraction of the runs that has to pass."),
-    click.option("--html", metavar="PATH", type=click.Path(dir_okay=False), help="Write the report there, as one web page."),
-    click.option("--json", "as_json", is_flag=True, help="Print the report as a line of JSON."),
-    click.option("--quiet", "-q", is_flag=True, help="Print only the table and errors."),
-    click.option("--trust", is_flag=True, help="Let DATASET name graders that run code: command, and module:name."),
-    click.option("--yes", is_flag=True, help="Allow every tool call of the agent of this folder."),
-    click.option("--store", metavar="sqlite:PATH", help="Store of evaluations and their sessions.  [default: evals.db in ~/.perdure]"),
-)  # fmt: skip
-
-
-def _add_options(command: Any) -> Any:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
 @click.command("eval")
-@_add_options
+@add_evaluation_options
 @add_agent_options
 @click.pass_context
 def eval_command(context: click.Context, /, dataset: str, **options: Any) -> None:
@@ -205,7 +157,9 @@ def _parse_grader(given: str) -> Any:
     try:
         return tomllib.loads(f"grader = {given}")["grader"]
     except tomllib.TOMLDecodeError as error:
-        raise click.UsageError(f"--grader {given!r} is no table of TOML ({error}); write {{name = \"contains\"}}") from error
+        raise click.UsageError(
+            f'--grader {given!r} is no table of TOML ({error}); write {{name = "contains"}}'
+        ) from error
 
 
 def _read_baseline(given: str) -> "EvaluationReport | str | None":
@@ -287,8 +241,8 @@ def _print_report(screen: TerminalOutput, report: "EvaluationReport", options: d
         screen.note(f"{report.reused} of {len(report.results)} results are those of an earlier process")
     if options["html"]:
         screen.note(f"{options['html']} is written; open it in a browser")
-    session = report.results[0].session_id
-    screen.note(f"evaluation {report.evaluation_id}; see a run with: perdure trace {session} --store {resolve_store_spec(options['store'], STORE_FILE)}")
+    session, store = report.results[0].session_id, resolve_store_spec(options["store"], STORE_FILE)
+    screen.note(f"evaluation {report.evaluation_id}; see a run with: perdure trace {session} --store {store}")
 
 
 def _choose_exit_code(report: "EvaluationReport", pass_rate: float) -> int:

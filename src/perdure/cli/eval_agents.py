@@ -14,8 +14,8 @@ def build_agents(
 ) -> "dict[str, Agent[Any]]":
     """Return the agents by their names in the report. Raises `ConfigError` for one that cannot be used.
 
-    Agents are those at `places`, or else that of `perdure run`, assembled with `options`; with models, each of them with
-    each model.
+    Agents are those at `places`, or else that of `perdure run`, assembled with `options`; with models, each of them
+    with each model.
     """
     from perdure.evaluating.evaluation import name_agents
     from perdure.evaluating.named_objects import import_agent
@@ -36,10 +36,11 @@ def _build_own_agents(
     from .run_options import AgentOptions
 
     agents: dict[str, Agent[Any]] = {}
-    for model in models or [None]:
+    for model in models or (None,):
         parts = collect_agent_parts(AgentOptions(model=model, **options))
-        for note in dict.fromkeys([*parts.notes, *([f"model {parts.choice.model}: {parts.choice.reason}"] if parts.choice.reason else [])]):
+        choice = parts.choice
+        for note in (*parts.notes, *([f"model {choice.model}: {choice.reason}"] if choice.reason else [])):
             screen.note(to_one_line(note))
         gate = parts.build_gate(None, yes=yes)
-        agents[parts.choice.model] = parts.build_agent(permission=gate, answer_timeout_seconds=0.0)
+        agents[choice.model] = parts.build_agent(permission=gate, answer_timeout_seconds=0.0)
     return agents

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class EvaluationSignals:
-    """Stops the runs of an evaluation on a signal, so that it can be resumed. A context manager, for the main thread."""
+    """Stops the runs of an evaluation on a signal, so that it can be resumed. A context manager."""
 
     def __init__(self, print_note: Callable[[str], None]) -> None:
         self._print_note = print_note

@@ -1,7 +1,7 @@
 """Evals: agents run the cases of a dataset, graders judge the answers, and reports show scores, cost and regressions.
 
-`Evaluation(load_dataset("cases.toml"), agent).run()` returns an `EvaluationReport`; `build_report_page` makes a web page
-of it, and `format_report` a table.
+`Evaluation(load_dataset("cases.toml"), agent).run()` returns an `EvaluationReport`; `build_report_page` makes a web
+page of it, and `format_report` a table.
 """
 
 from .case_result import CaseResult

@@ -1,5 +1,6 @@
 """`CaseResult`: how one run of a case ended, with its grades, cost and latency."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias
 
@@ -76,7 +77,7 @@ def build_result(cell: dict[str, Any], case: Case, outcome: Outcome[Any], grades
         error = describe_end(outcome)
     elif failures:
         error = "; ".join([each.feedback for each in failures])
-    passed = bool(grades) and all([each.passed for each in grades])
+    passed = bool(grades) and all(each.passed for each in grades)
     return CaseResult(
         **cell,
         case_id=case.id,
@@ -123,7 +124,7 @@ def measure_latency(entries: Sequence[Entry]) -> float:
     if not entries:
         return 0.0
     total = entries[-1].at - entries[0].at
-    for before, entry in zip(entries, entries[1:], strict=False):
+    for before, entry in itertools.pairwise(entries):
         if isinstance(entry.event, RunResumed):
             total -= entry.at - before.at
     return max(total, 0.0)

@@ -107,7 +107,9 @@ class Dataset(Struct, frozen=True):
         ):
             for each in wanted:
                 if each not in known:
-                    advice = f"no case has it; {argument_checks.suggest_name(each, known)}known: {', '.join(sorted(known))}"
+                    advice = (
+                        f"no case has it; {argument_checks.suggest_name(each, known)}known: {', '.join(sorted(known))}"
+                    )
                     argument_checks.raise_config_error("Dataset.select", name, each, advice[:300])
         if not wanted_ids and not wanted_tags:
             return self

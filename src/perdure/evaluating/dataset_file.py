@@ -78,7 +78,7 @@ def _read_toml_dataset(name: str, path: str | os.PathLike[str], *, trusted: bool
     if not isinstance(title, str) or not title.strip() or argument_checks.has_control_characters(title):
         builder.add(("name",), f"name is {short_repr(title)}: give one line of text")
     found: Any = source.values.get("case", [])
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in cast("list[Any]", found)):
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
         builder.add(("case",), "case has to be a list of tables: begin each one with [[case]]")
         builder.fail()
     cases = [builder.read_case(_Table(each, ("case", place)), shared) for place, each in enumerate(found)]
@@ -208,7 +208,7 @@ class _DatasetBuilder:
         return fields
 
     def _read_limits(self, values: dict[str, Any], path: ValuePath) -> Limits | None:
-        given = {name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
+        given: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
         try:
             return Limits(**given)
         except ConfigError as error:
@@ -222,14 +222,17 @@ class _DatasetBuilder:
             return
         line = self._lines.line_of((*table.path, "id"))
         if name in self._ids:
-            self.add((*table.path, "id"), f"the id {short_repr(name)} is that of line {self._ids[name]} too: rename one")
+            self.add(
+                (*table.path, "id"), f"the id {short_repr(name)} is that of line {self._ids[name]} too: rename one"
+            )
         self._ids.setdefault(name, line)
 
 
 def _has_right_type(name: str, value: Any) -> bool:
     if name in {"graders", "tags"}:
-        is_list = isinstance(value, list) and bool(value or name == "tags")
-        return is_list and (name == "graders" or all(isinstance(each, str) and each for each in cast("list[Any]", value)))
+        if not isinstance(value, list):
+            return False
+        return bool(value) if name == "graders" else all(isinstance(each, str) and each for each in value)
     if name in {"limits", "output"}:
         return isinstance(value, dict)
     if name == "repeat":
@@ -237,5 +240,3 @@ def _has_right_type(name: str, value: Any) -> bool:
     if name in {"prompt", "id"}:
         return isinstance(value, str) and bool(value.strip())
     return True
-
-

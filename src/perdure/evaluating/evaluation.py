@@ -96,7 +96,9 @@ class Evaluation:
             argument_checks.require_number("Evaluation", "max_cost_usd", max_cost_usd)
         argument_checks.require_callable_or_none("Evaluation", "build_deps", build_deps)
         if not isinstance(dataset, Dataset):
-            argument_checks.raise_config_error("Evaluation", "dataset", dataset, "give a Dataset, or load_dataset(path)")
+            argument_checks.raise_config_error(
+                "Evaluation", "dataset", dataset, "give a Dataset, or load_dataset(path)"
+            )
         self.evaluation_id = evaluation_id or new_id()
         """The id of the evaluation, with which it is resumed."""
         self.dataset = replace(dataset, cases=[_add_graders(case, graders) for case in dataset.cases])
@@ -184,7 +186,7 @@ class Evaluation:
         tasks = [asyncio.ensure_future(work()) for _ in range(self._parallel)]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-            if any([each.done() and isinstance(each.exception(), ShuttingDown) for each in tasks]):
+            if any(each.done() and isinstance(each.exception(), ShuttingDown) for each in tasks):
                 await asyncio.wait(tasks, timeout=SHUTDOWN_SECONDS)  # other runs are being left for the next process
         finally:
             for task in tasks:

@@ -102,7 +102,7 @@ class EvaluationReport(Struct, frozen=True, kw_only=True):
     @property
     def all_passed(self) -> bool:
         """True if every run passed."""
-        return all([each.passed for each in self.results])
+        return all(each.passed for each in self.results)
 
     @property
     def pass_rate(self) -> float:
@@ -133,7 +133,9 @@ def read_report(data: bytes | str) -> EvaluationReport:
     try:
         return msgspec.json.decode(data, type=EvaluationReport)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"this is no report of an evaluation ({error}): give what perdure eval --json prints") from error
+        raise ConfigError(
+            f"this is no report of an evaluation ({error}): give what perdure eval --json prints"
+        ) from error
 
 
 def report_case(case: Case) -> ReportedCase:

@@ -1,4 +1,4 @@
-"""Graders by name with parameters, as datasets and the command line name them: `"contains"`, `{name = "matches", …}`."""
+"""Graders by name with parameters, as datasets and the command line name them: `"contains"`, `{name = "matches"}`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
@@ -93,7 +93,7 @@ def _find_mistakes(choice: Any, *, trusted: bool, depth: int) -> Iterator[str]:
         yield 'the grader has no name: add name = "contains"'
     elif ":" in name or name == "command":
         if not trusted:
-            yield f"the grader {name!r} runs code: read the file, then allow it with --trust (trusted=True in a program)"
+            yield f"the grader {name!r} runs code: read the file, and then use --trust, or trusted=True in a program"
         if ":" in name and (unknown := [key for key in given if key != "as"]):
             yield f"{name!r} takes no parameters, and has {', '.join(unknown)}: write a function without them"
     if name in NAMES_AND_PARAMETERS:
@@ -121,7 +121,7 @@ def _find_parameter_mistakes(name: str, given: dict[str, Any], *, trusted: bool,
             return
         for part in cast("list[Any]", parts):
             yield from _find_mistakes(part, trusted=trusted, depth=depth + 1)
-    elif name != "model" and name != "command" and not [key for key in given if key not in known]:
+    elif name not in {"model", "command"} and not [key for key in given if key not in known]:
         try:
             _build_named(name, {key: each for key, each in given.items() if key != "as"}, GraderContext())
         except ConfigError as error:
@@ -162,7 +162,9 @@ def _import_grader(place: str) -> Grader:
     try:
         return to_grader(found)
     except ConfigError as error:
-        raise ConfigError(f"{place!r} is {short_repr(found, 80)}, and no grader: name a function of the evidence") from error
+        raise ConfigError(
+            f"{place!r} is {short_repr(found, 80)}, and no grader: name a function of the evidence"
+        ) from error
 
 
 class _RenamedGrader:

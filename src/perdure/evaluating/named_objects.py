@@ -1,6 +1,6 @@
 """Import agents and graders that a user names: `package.module:name`, or `path/to/file.py:name`."""
 
-# ruff: noqa: PTH100, PTH113, PTH118, PTH119, PTH120, PTH122 - pathlib would cost every start milliseconds
+# ruff: noqa: PTH100, PTH113, PTH119, PTH120, PTH122 - pathlib would cost every start milliseconds
 import importlib.util
 import os
 import sys

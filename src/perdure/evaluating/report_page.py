@@ -21,6 +21,7 @@ from .report_text import describe_reason, format_cost, format_seconds, format_ti
 LARGE: Final = 5_000_000
 """Characters of all answers from which each is cut."""
 MAX_TEXT_WHEN_LARGE: Final = 2_000
+_VERDICTS: Final = ("passed", "failed", "error")
 _FOLDER: Final = Path(__file__).parent / "page"
 
 
@@ -31,7 +32,7 @@ def build_report_page(report: EvaluationReport) -> str:
         "STYLE_HASH": hash_source(style),
         "STYLE": style,
         "TITLE": escape_text(f"evaluation of {report.dataset}"),
-        "BODY": "\n".join([*_build_head(report), *_build_plots(report), *_build_changes(report), *_build_cases(report)]),
+        "BODY": "\n".join([part for build in _PARTS for part in build(report)]),
     }
     return fill_template(_read_part("page.html"), parts)
 
@@ -61,13 +62,15 @@ def _build_head(report: EvaluationReport) -> Iterator[str]:
             "bad" if report.regressions else "",
         ),
     ]
-    shown = [f'<div class="fact {more}"><b>{escape_text(value)}</b><span>{name}</span></div>' for value, name, more in facts]
+    shown = [
+        f'<div class="fact {more}"><b>{escape_text(value)}</b><span>{name}</span></div>' for value, name, more in facts
+    ]
     yield f'<section class="card facts">{"".join(shown)}</section>'
 
 
 def _build_plots(report: EvaluationReport) -> Iterator[str]:
     plots = [
-        ("Results", plot_results(report.summaries), _legend([("v-passed", "passed"), ("v-failed", "failed"), ("v-error", "error")])),
+        ("Results", plot_results(report.summaries), _legend([(f"v-{name}", name) for name in _VERDICTS])),
         ("Score of each case", plot_scores(report), _legend([("s0", "0"), ("s2", ""), ("s3", ""), ("s5", "1")])),
         ("Latency", plot_latencies(report), "one dot is one run"),
         ("Cost", plot_costs(report.summaries), _legend([("grading", "grading")])),
@@ -75,12 +78,12 @@ def _build_plots(report: EvaluationReport) -> Iterator[str]:
         ("Passed, over time", plot_history(report), _agent_legend(report.summaries)),
     ]
     shown = [
-        f'<figure class="card chart"><figcaption class=head><h2>{name}</h2><span class=legend>{legend}</span></figcaption>'
-        f"{plot}</figure>"
+        f'<figure class="card chart"><figcaption class=head><h2>{name}</h2><span class=legend>{legend}</span>'
+        f"</figcaption>{plot}</figure>"
         for name, plot, legend in plots
         if plot
     ]
-    yield f'<section class=charts>{"".join(shown)}</section>'
+    yield f"<section class=charts>{''.join(shown)}</section>"
     yield f'<section class="card pad">{_build_table(report)}</section>'
 
 
@@ -94,18 +97,16 @@ def _build_table(report: EvaluationReport) -> str:
 
 
 def _build_row(now: AgentSummary, before: AgentSummary | None) -> str:
+    then = now if before is None else before  # without an earlier evaluation, nothing has changed
     cells = [
-        (f"{now.passed}/{now.runs}", _difference(now.pass_rate, before and before.pass_rate, "{:+.0%}")),
-        (f"{now.mean_score:.2f}", _difference(now.mean_score, before and before.mean_score, "{:+.2f}")),
-        (format_cost(now.cost_usd), _relative(now.cost_usd, before and before.cost_usd)),
+        (f"{now.passed}/{now.runs}", _difference(now.pass_rate, then.pass_rate, "{:+.0%}")),
+        (f"{now.mean_score:.2f}", _difference(now.mean_score, then.mean_score, "{:+.2f}")),
+        (format_cost(now.cost_usd), _relative(now.cost_usd, then.cost_usd)),
         (
             format_seconds(now.latency_median_seconds),
-            _relative(now.latency_median_seconds, before and before.latency_median_seconds),
+            _relative(now.latency_median_seconds, then.latency_median_seconds),
         ),
-        (
-            format_seconds(now.latency_p95_seconds),
-            _relative(now.latency_p95_seconds, before and before.latency_p95_seconds),
-        ),
+        (format_seconds(now.latency_p95_seconds), _relative(now.latency_p95_seconds, then.latency_p95_seconds)),
         (f"{now.input_tokens:,}", ""),
         (f"{now.output_tokens:,}", ""),
         (str(now.errors), ""),
@@ -114,9 +115,9 @@ def _build_row(now: AgentSummary, before: AgentSummary | None) -> str:
     return f"<tr><td>{escape_text(now.agent)}</td>{inside}</tr>"
 
 
-def _difference(now: float, before: float | None, form: str) -> str:
+def _difference(now: float, before: float, form: str) -> str:
     """Return by how much a rate has changed, of which more is better."""
-    if before is None or abs(now - before) < 0.005:  # noqa: PLR2004 - what would be shown as 0
+    if abs(now - before) < 0.005:  # noqa: PLR2004 - what would be shown as 0
         return ""
     return f'<span class="{"better" if now > before else "worse"}">{form.format(now - before)}</span>'
 
@@ -134,7 +135,7 @@ def _build_changes(report: EvaluationReport) -> Iterator[str]:
         return
     against = f"{compared.compared} compared with the evaluation of {format_time(compared.baseline_at)}"
     lists = [
-        f"<h2>{title}: {len(changes)}</h2><ul>{''.join([_build_change(each) for each in changes])}</ul>"
+        f"<h2>{title}: {len(changes) or 'none'}</h2><ul>{''.join([_build_change(each) for each in changes])}</ul>"
         for title, changes in (("Regressions", compared.regressions), ("Improvements", compared.improvements))
     ]
     yield f'<section class="card pad changes"><p class=sub>{escape_text(against)}</p>{"".join(lists)}</section>'
@@ -142,9 +143,11 @@ def _build_changes(report: EvaluationReport) -> Iterator[str]:
 
 def _build_change(change: CaseChange) -> str:
     name = "worse" if change.pass_rate < change.pass_rate_before else "better"
-    rates = f"passed {change.pass_rate_before:.0%} → {change.pass_rate:.0%}, score {change.score_before:.2f} → {change.score:.2f}"
+    rates = f"passed {change.pass_rate_before:.0%} → {change.pass_rate:.0%}"
+    scores = f"score {change.score_before:.2f} → {change.score:.2f}"
     case = escape_text(change.case_id)
-    return f'<li><a href="#case-{case}">{case}</a> ({escape_text(change.agent)}) <span class={name}>{rates}</span></li>'
+    change_text = f"<span class={name}>{rates}, {scores}</span>"
+    return f'<li><a href="#case-{case}">{case}</a> ({escape_text(change.agent)}) {change_text}</li>'
 
 
 def _build_cases(report: EvaluationReport) -> Iterator[str]:
@@ -157,7 +160,7 @@ def _build_cases(report: EvaluationReport) -> Iterator[str]:
     yield '<section class="card pad cases"><h2>Cases</h2><div class=filters>'
     for name, label in (("all", "all"), ("bad", "not passed"), ("regressed", "regressions")):
         checked = " checked" if name == "all" else ""
-        yield f'<label><input type=radio name=show id=show-{name}{checked}>{label}</label>'
+        yield f"<label><input type=radio name=show id=show-{name}{checked}>{label}</label>"
     yield "</div>"
     for case in report.cases:
         yield _build_case(case, by_case.get(case.id, []), most, is_regressed=case.id in regressed)
@@ -165,7 +168,7 @@ def _build_cases(report: EvaluationReport) -> Iterator[str]:
 
 
 def _build_case(case: ReportedCase, results: Sequence[CaseResult], most: int, *, is_regressed: bool) -> str:
-    names = ["passed" if all([each.passed for each in results]) else "bad", *(["regressed"] if is_regressed else [])]
+    names = ["passed" if all(each.passed for each in results) else "bad", *(["regressed"] if is_regressed else [])]
     chips = "".join([_build_chip(each) for each in results])
     tags = "".join([f"<span class=tag>{escape_text(tag)}</span>" for tag in case.tags])
     latency = format_seconds(sum([each.latency_seconds for each in results]) / max(len(results), 1))
@@ -215,7 +218,12 @@ def _box(title: str, text: str, most: int) -> str:
 
 
 def _legend(items: Sequence[tuple[str, str]]) -> str:
-    return "".join([f'<span><svg viewBox="0 0 9 9"><rect class="{name}" width="9" height="9" rx="2"/></svg>{text}</span>' for name, text in items])
+    return "".join(
+        [
+            f'<span><svg viewBox="0 0 9 9"><rect class="{name}" width="9" height="9" rx="2"/></svg>{text}</span>'
+            for name, text in items
+        ]
+    )
 
 
 def _agent_legend(summaries: Sequence[AgentSummary]) -> str:
@@ -224,3 +232,7 @@ def _agent_legend(summaries: Sequence[AgentSummary]) -> str:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+_PARTS: Final = (_build_head, _build_plots, _build_changes, _build_cases)
+"""The parts of the page, from top to bottom."""

@@ -23,7 +23,7 @@ _ROW: Final = 26
 _MAX_LABEL: Final = 18
 _LOG_FROM: Final = 40.0
 """Ratio of the slowest to the median from which latencies are on a logarithmic axis."""
-_MAX_COLUMNS: Final = 60
+_MAX_COLUMNS: Final = 24
 
 
 def plot_results(summaries: Sequence[AgentSummary]) -> str:
@@ -34,7 +34,7 @@ def plot_results(summaries: Sequence[AgentSummary]) -> str:
         rows.append(_label(each.agent, y))
         for name, count in (("passed", each.passed), ("failed", each.failed), ("error", each.errors)):
             width = _BAR * count / each.runs
-            rows.append(_rect(x, y + 5, width, 15, f"v-{name}", f"{each.agent}: {count} {name}") if count else "")
+            rows.append(_rect((x, y + 5, width, 15), f"v-{name}", f"{each.agent}: {count} {name}") if count else "")
             x += width
         rows.append(_value(f"{each.passed}/{each.runs}", y))
     return _svg(rows, len(summaries) * _ROW, "runs that passed, failed or ended in an error, by agent")
@@ -46,7 +46,8 @@ def plot_scores(report: EvaluationReport) -> str:
     for each in report.results:
         scores.setdefault((each.agent, each.case_id), []).append(each.score)
     ids = [case.id for case in report.cases]
-    columns = min(max(len(ids), 1), _MAX_COLUMNS)
+    lines = max(math.ceil(len(ids) / _MAX_COLUMNS), 1)
+    columns = max(math.ceil(len(ids) / lines), 1)
     size = min((WIDTH - _LABEL) / columns, 18.0)
     rows: list[str] = []
     y = 0.0
@@ -59,8 +60,8 @@ def plot_scores(report: EvaluationReport) -> str:
             mean = sum(found) / len(found)
             x, below = _LABEL + place % columns * size, y + place // columns * size
             level = min(int(mean * 5), 4) if mean < 1 else 5
-            rows.append(_rect(x, below, size - 1, size - 1, f"s{level}", f"{case_id} ({summary.agent}): {mean:.2f}"))
-        y += max(math.ceil(len(ids) / columns) * size, 20) + 6
+            rows.append(_rect((x, below, size - 1, size - 1), f"s{level}", f"{case_id} ({summary.agent}): {mean:.2f}"))
+        y += max(lines * size, 20) + 6
     return _svg(rows, y, "score of each case, by agent")
 
 
@@ -86,9 +87,9 @@ def plot_costs(summaries: Sequence[AgentSummary]) -> str:
     for place, each in enumerate(summaries):
         y, width = place * _ROW, _BAR * (each.cost_usd or 0.0) / most
         rows.append(_label(each.agent, y))
-        rows.append(_rect(_LABEL, y + 5, width, 15, f"a{place % COLOURS}", f"runs: {format_cost(each.cost_usd)}"))
+        rows.append(_rect((_LABEL, y + 5, width, 15), f"a{place % COLOURS}", f"runs: {format_cost(each.cost_usd)}"))
         grading = f"grading: {format_cost(each.grading_cost_usd)}"
-        rows.append(_rect(_LABEL + width, y + 5, _BAR * each.grading_cost_usd / most, 15, "grading", grading))
+        rows.append(_rect((_LABEL + width, y + 5, _BAR * each.grading_cost_usd / most, 15), "grading", grading))
         rows.append(_value(format_cost(each.cost_usd), y))
     return _svg(rows, len(summaries) * _ROW, "cost by agent")
 
@@ -106,9 +107,9 @@ def plot_tags(report: EvaluationReport) -> str:
         rows.append(_label(f"{tag} ({sizes[tag]})", y + block / 2 - 13))
         for place, (agent, rate) in enumerate(rates[tag].items()):
             top = y + place * height
-            rows.append(_rect(_LABEL, top, _BAR, height - 2, "rest", ""))
+            rows.append(_rect((_LABEL, top, _BAR, height - 2), "rest", ""))
             rows.append(
-                _rect(_LABEL, top, _BAR * rate, height - 2, f"a{places[agent] % COLOURS}", f"{agent}: {rate:.0%}")
+                _rect((_LABEL, top, _BAR * rate, height - 2), f"a{places[agent] % COLOURS}", f"{agent}: {rate:.0%}")
             )
             rows.append(_value(f"{rate:.0%}", top + height / 2 - 14, "small"))
         y += block + 7
@@ -121,10 +122,11 @@ def plot_history(report: EvaluationReport) -> str:
         return ""
     points = [*[(each.started_at, each.summaries) for each in report.history], (report.started_at, report.summaries)]
     height, right = 96.0, WIDTH - 16.0
-    rows = [
-        f'<path class="grid" d="M36 {_level(rate, height):.1f}H{right}"/>{_axis_text(30, _level(rate, height) + 3, rate)}'
-        for rate in (0.0, 0.5, 1.0)
-    ]
+    rows: list[str] = []
+    for rate in (0.0, 0.5, 1.0):
+        level = _level(rate, height)
+        rows.append(f'<path class="grid" d="M36 {level:.1f}H{right}"/>')
+        rows.append(f'<text class="axis end" x="30" y="{level + 3:.1f}">{rate:.0%}</text>')
     step = (right - 44) / max(len(points) - 1, 1)
     for place, summary in enumerate(report.summaries):
         line = [
@@ -141,7 +143,11 @@ def plot_history(report: EvaluationReport) -> str:
             "</title></circle>"
             for x, y, at in line
         ]
-    return _svg(rows, height + 12, "fraction that passed, over the evaluations of this dataset")
+    rows.append(f'<text class="axis" x="44" y="{height + 12}">{escape_text(format_time(points[0][0]))}</text>')
+    rows.append(
+        f'<text class="axis end" x="{right}" y="{height + 12}">{escape_text(format_time(points[-1][0]))}</text>'
+    )
+    return _svg(rows, height + 16, "fraction that passed, over the evaluations of this dataset")
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------
@@ -187,10 +193,6 @@ def _level(rate: float, height: float) -> float:
     return 8 + (height - 12) * (1 - rate)
 
 
-def _axis_text(x: float, y: float, rate: float) -> str:
-    return f'<text class="axis end" x="{x}" y="{y:.1f}">{rate:.0%}</text>'
-
-
 def _label(text: str, y: float) -> str:
     shown = text if len(text) <= _MAX_LABEL else f"{text[: _MAX_LABEL - 1]}…"
     return f'<text class="label" x="0" y="{y + 17:.1f}">{escape_text(shown)}<title>{escape_text(text)}</title></text>'
@@ -200,12 +202,16 @@ def _value(text: str, y: float, more: str = "") -> str:
     return f'<text class="value {more}" x="{WIDTH}" y="{y + 17:.1f}">{escape_text(text)}</text>'
 
 
-def _rect(x: float, y: float, width: float, height: float, name: str, title: str) -> str:
+def _rect(place: tuple[float, float, float, float], name: str, title: str) -> str:
+    """Return a rectangle at (x, y) with a width and a height, of a class, with a text that is shown when pointed at."""
+    x, y, width, height = place
     told = f"<title>{escape_text(title)}</title>" if title else ""
-    place = f'x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height:.1f}"'
-    return f'<rect class="{name}" {place} rx="2">{told}</rect>'
+    size = f'x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height:.1f}"'
+    return f'<rect class="{name}" {size} rx="2">{told}</rect>'
 
 
 def _svg(rows: Iterable[str], height: float, label: str) -> str:
     inside = "".join(rows)
-    return f'<svg viewBox="0 0 {WIDTH} {max(height, 1):.0f}" role="img" aria-label="{escape_text(label)}">{inside}</svg>'
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {max(height, 1):.0f}" role="img" aria-label="{escape_text(label)}">{inside}</svg>'
+    )

@@ -15,7 +15,7 @@ _CENT: Final = 0.01
 
 def format_report(report: EvaluationReport, *, width: int = 100) -> str:
     """Return a report as text: a table of the agents, then regressions, failures and improvements."""
-    rows = [("agent", "passed", "score", "cost", "median", "p95", "errors", "before")]
+    rows: list[tuple[str, ...]] = [("agent", "passed", "score", "cost", "median", "p95", "errors", "before")]
     before = {each.agent: each for each in report.comparison.summaries} if report.comparison else {}
     rows += [_format_row(each, before.get(each.agent)) for each in report.summaries]
     lines = [*_format_columns(rows), *_list_changes("regressions", report.regressions, width)]

@@ -52,7 +52,8 @@ class EvaluationStore:
         """Return the record of an evaluation; `None` if there is none."""
         if await self.store.info(f"{RECORD_PREFIX}{evaluation_id}") is None:
             return None
-        return _convert(await self._session(evaluation_id).kept(_RECORD), EvaluationRecord)
+        record: EvaluationRecord | None = _convert(await self._session(evaluation_id).kept(_RECORD), EvaluationRecord)
+        return record
 
     async def write(self, record: EvaluationRecord) -> None:
         """Store the record of an evaluation, in place of an older one."""
@@ -87,7 +88,8 @@ def get_run_session_id(evaluation_id: str, case_digest: str, case_id: str, agent
 
 async def read_result(session: "Session[Any]") -> CaseResult | None:
     """Return the result that is stored with a run; `None` if it has none yet."""
-    return _convert(await session.kept(_RESULT), CaseResult)
+    result: CaseResult | None = _convert(await session.kept(_RESULT), CaseResult)
+    return result
 
 
 async def write_result(session: "Session[Any]", result: CaseResult) -> None:

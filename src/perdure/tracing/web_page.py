@@ -12,7 +12,9 @@ from typing import Any, Final
 import msgspec
 
 _THEME: Final = Path(__file__).parent / "page" / "theme.css"
-_CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
+_CONTROLS: Final = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]"
+)
 """Characters that no page may contain, that show nothing, or that turn the reading direction."""
 
 
