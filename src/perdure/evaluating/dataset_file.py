@@ -212,7 +212,7 @@ class _DatasetBuilder:
         try:
             return Limits(**given)
         except ConfigError as error:
-            wrong = next((name for name in values if f"({name}=" in str(error) or repr(name) in str(error)), "")
+            wrong = next((name for name in values if f"({name}=" in str(error)), "")
             self.add((*path, wrong) if wrong else path, str(error))
             return None
 
