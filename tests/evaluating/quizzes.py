@@ -29,7 +29,9 @@ def echo(**options) -> Agent:
 
 def quiz(*prompts, name="quiz", **fields) -> Dataset:
     """A dataset whose cases expect their own prompts."""
-    return Dataset(name, [Case(**{"prompt": each, "expected": each, "graders": ["equals"], **fields}) for each in prompts])
+    return Dataset(
+        name, [Case(**{"prompt": each, "expected": each, "graders": ["equals"], **fields}) for each in prompts]
+    )
 
 
 def asked(agent: Agent) -> list[str]:

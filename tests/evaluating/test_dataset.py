@@ -85,7 +85,9 @@ def test_cases_are_selected_by_id_and_tag():
     assert [case.id for case in dataset.select(ids=["c"], tags=["x"]).cases] == ["a", "c"]
 
 
-@pytest.mark.parametrize(("given", "message"), [({"ids": ["capitol"]}, "capital"), ({"tags": ["geo"]}, "no case has it")])
+@pytest.mark.parametrize(
+    ("given", "message"), [({"ids": ["capitol"]}, "capital"), ({"tags": ["geo"]}, "no case has it")]
+)
 def test_what_no_case_has_cannot_be_selected(given, message):
     dataset = Dataset("d", [Case(prompt="x", id="capital", tags=["geography"])])
     with pytest.raises(ConfigError, match=message):

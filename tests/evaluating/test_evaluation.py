@@ -16,7 +16,7 @@ from tests.evaluating.quizzes import PATIENCE, answering, asked, echo, evaluate,
 
 
 async def test_each_agent_runs_each_case_as_often_as_it_is_repeated():
-    agents = {"right": echo(), "wrong": answering(lambda prompt: "no")}
+    agents = {"right": echo(), "wrong": answering(lambda _: "no")}
     dataset = Dataset("d", [*quiz("a").cases, *quiz("b", repeat=2).cases])
     report = await evaluate(Evaluation(dataset, agents))
     listed = [(each.case_id, each.agent, each.repetition, each.verdict) for each in report.results]
@@ -91,7 +91,9 @@ async def test_deps_of_a_case_reach_its_tools():
         return request.messages[-1].tool_results[0].text if request.messages[-1].tool_results else call("price")
 
     agent = Agent(ScriptedModel(answer, repeat_last=True), tools=[price], deps={"price": 1})
-    cases = [Case(prompt=f"{each}", expected=f"{each} EUR", deps={"price": each}, graders=["equals"]) for each in (3, 4)]
+    cases = [
+        Case(prompt=f"{each}", expected=f"{each} EUR", deps={"price": each}, graders=["equals"]) for each in (3, 4)
+    ]
     report = await evaluate(Evaluation(Dataset("d", cases), agent))
     assert report.all_passed
     assert [each.tool_calls for each in report.results] == [1, 1]
@@ -106,7 +108,7 @@ async def test_deps_of_a_case_reach_its_tools():
 async def test_the_output_of_a_case_is_structured():
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
     case = Case(prompt="x", expected={"a": 1}, output=schema, graders=["equals"])
-    report = await evaluate(Evaluation(Dataset("d", [case]), answering(lambda prompt: '{"a": 1}')))
+    report = await evaluate(Evaluation(Dataset("d", [case]), answering(lambda _: '{"a": 1}')))
     assert report.all_passed
 
 
@@ -288,9 +290,7 @@ async def test_errors_are_retried_if_that_is_wished():
     first = Evaluation(quiz("a", "b"), agent, store=store)
     verdicts = [[each.verdict for each in (await evaluate(first)).results]]
     for retry in (False, True, True):
-        again = Evaluation(
-            quiz("a", "b"), agent, store=store, evaluation_id=first.evaluation_id, retry_errors=retry
-        )
+        again = Evaluation(quiz("a", "b"), agent, store=store, evaluation_id=first.evaluation_id, retry_errors=retry)
         verdicts.append([each.verdict for each in (await evaluate(again)).results])
     assert verdicts == [["passed", "error"], ["passed", "error"], ["passed", "error"], ["passed", "passed"]]
     assert asked(agent).count("a") == 1
@@ -335,8 +335,8 @@ async def test_regressions_are_against_the_last_finished_evaluation(tmp_path):
 async def test_a_baseline_can_be_named():
     store = open_store("memory:")
     first = await evaluate(Evaluation(quiz("a"), echo(), store=store))
-    await evaluate(Evaluation(quiz("a"), answering(lambda prompt: "no"), store=store))
-    now = answering(lambda prompt: "no")
+    await evaluate(Evaluation(quiz("a"), answering(lambda _: "no"), store=store))
+    now = answering(lambda _: "no")
     by_id = await evaluate(Evaluation(quiz("a"), now, store=store), baseline=first.evaluation_id)
     by_report = await evaluate(Evaluation(quiz("a"), now), baseline=first)
     without = await evaluate(Evaluation(quiz("a"), now, store=store), baseline=None)
@@ -368,5 +368,3 @@ def test_wrong_options_are_named_before_anything_is_run(options, message):
     with pytest.raises(ConfigError) as caught:
         Evaluation(given.pop("dataset"), given.pop("agents"), **given)
     assert message in str(caught.value)
-
-

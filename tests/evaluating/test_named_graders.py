@@ -41,7 +41,7 @@ async def test_a_grader_can_be_given_another_name():
 
 
 async def test_a_function_or_a_grader_is_used_as_it_is():
-    grader = build_grader(lambda evidence: 0.5, NO_CONTEXT)
+    grader = build_grader(lambda _: 0.5, NO_CONTEXT)
     assert (await grader.grade(Evidence())).score == 0.5
     assert build_grader(grader, NO_CONTEXT) is grader
 

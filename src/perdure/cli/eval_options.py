@@ -20,8 +20,9 @@ def complete_case_words(context: click.Context, parameter: click.Parameter, type
     from perdure.core.error import PerdureError
     from perdure.evaluating import load_dataset
 
+    named = context.params.get("dataset") or next(iter(context.args), "")  # there, while an option lacks its value
     try:
-        dataset = load_dataset(context.params.get("dataset") or "", trusted=True)
+        dataset = load_dataset(named, trusted=True)
     except PerdureError:
         return []
     words = [case.id for case in dataset.cases]
