@@ -36,6 +36,7 @@ def quiz(*prompts, name="quiz", **fields) -> Dataset:
 
 def asked(agent: Agent) -> list[str]:
     """The prompts that the model of an agent was sent, in order."""
+    assert isinstance(agent.model, ScriptedModel)
     return [next(each.text for each in request.messages if each.role == "user") for request in agent.model.requests]
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from perdure import Agent, ConfigError, Limits, ShuttingDown, ToolContext, tool
-from perdure.evaluating import Case, Dataset, Evaluation
+from perdure.evaluating import Case, Dataset, Evaluation, EvaluationProgress
 from perdure.shutdown import Shutdown
 from perdure.stores import open_store
 from perdure.testing import FakeClock, ScriptedModel, call
@@ -185,7 +185,7 @@ async def test_finished_cases_are_not_run_again():
     store, agent = open_store("memory:"), echo()
     first = Evaluation(quiz(*"abc"), agent, store=store)
     await evaluate(first)
-    seen = []
+    seen: list[EvaluationProgress] = []
     again = Evaluation(quiz(*"abcd"), agent, store=store, evaluation_id=first.evaluation_id)
     report = await evaluate(again, on_progress=seen.append)
     assert asked(agent) == ["a", "b", "c", "d"]

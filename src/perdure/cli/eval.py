@@ -212,7 +212,7 @@ class _ProgressLine:
 def _note_resume(
     screen: TerminalOutput, path: str, evaluation: "Evaluation", progress: _ProgressLine, options: dict[str, Any]
 ) -> None:
-    """Say how far an evaluation came, and with which command it goes on."""
+    """Print how many cases are finished, and the command that resumes the evaluation."""
     import shlex
 
     words = ["perdure", "eval", path]

@@ -31,7 +31,7 @@ def build_agents(
 def _build_own_agents(
     models: Sequence[str], options: dict[str, Any], *, yes: bool, screen: TerminalOutput
 ) -> "dict[str, Agent[Any]]":
-    """Return the agent of `perdure run` with each model. Nobody can be asked: calls that need permission are denied."""
+    """Return the agent of `perdure run` with each model; calls that would be asked about are denied."""
     from .agent_assembly import collect_agent_parts
     from .run_options import AgentOptions
 

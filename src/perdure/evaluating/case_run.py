@@ -1,4 +1,4 @@
-"""`CaseRun`: one run of a case by one agent, in a session of its own, with the grades of its answer."""
+"""`CaseRun`: a run of a case by an agent, in a separate session, and the grading of its answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,7 +15,6 @@ from perdure.core.shared_budget import Budget
 from perdure.core.store import Store
 from perdure.grading import Evidence, Grade, Grader, grade_evidence
 from perdure.runtime.agent import Agent
-from perdure.runtime.overrides import Overrides
 from perdure.runtime.session import Session
 
 from .case_result import CaseResult, build_raised_result, build_result
@@ -31,7 +30,7 @@ BuildDeps: TypeAlias = Callable[[Case], Any | Awaitable[Any]]
 
 
 class CaseRun(Struct, frozen=True, kw_only=True, eq=False):
-    """One run of a case by one agent: it is begun, resumed or graded again, whichever is left to do."""
+    """A run of a case by an agent: `perform` begins or resumes it, and grades the answer."""
 
     case: Case
     agent: Agent[Any]
@@ -77,7 +76,7 @@ class CaseRun(Struct, frozen=True, kw_only=True, eq=False):
     async def _run_in(
         self, session: "Session[Any]", budget: Budget | None, build_deps: BuildDeps | None
     ) -> Outcome[Any]:
-        options = Overrides[Any]()
+        options: dict[str, Any] = {}
         if self.case.limits is not None:
             options["limits"] = self.case.limits
         if budget is not None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -19,6 +19,7 @@ MAX_ID: Final = 100
 """Characters of the id of a case."""
 _DERIVED_ID: Final = 40
 """Characters of an id that is derived from a prompt."""
+_type_of: Callable[[Any], Any] = type  # the same, but no type checker draws conclusions from it
 _NOT_IN_ID: Final = re.compile(r"[^\w]+")
 
 GraderChoice: TypeAlias = "str | Mapping[str, Any] | AnyGrader"
@@ -36,7 +37,7 @@ class Case(Struct, frozen=True, kw_only=True, metaclass=OptionClass):
     """The right answer, for graders: a text, or any JSON value."""
     graders: Sequence[GraderChoice] = ()
     """Graders of the answer, which all have to pass; those of the evaluation are added."""
-    tags: tuple[str, ...] = ()
+    tags: Sequence[str] = ()
     """Words by which cases are selected, and scores are summarized."""
     deps: Any = None
     """Values for the tools of the agent; passed as they are, or to `build_deps` of the evaluation."""
@@ -53,12 +54,12 @@ class Case(Struct, frozen=True, kw_only=True, metaclass=OptionClass):
         argument_checks.require_one_line("Case", "id", self.id)
         if len(self.id) > MAX_ID:
             argument_checks.raise_config_error("Case", "id", self.id, f"use at most {MAX_ID} characters")
-        tags: Any = self.tags
-        if not isinstance(tags, (tuple, list)) or not all(isinstance(tag, str) and tag for tag in tags):
-            argument_checks.raise_config_error("Case", "tags", tags, 'give a list of words, such as ["arithmetic"]')
-        graders: Any = self.graders
-        if not isinstance(graders, (tuple, list)):
-            argument_checks.raise_config_error("Case", "graders", graders, 'give a list, such as ["contains"]')
+        if not _is_list_of(self.tags, str) or "" in self.tags:
+            argument_checks.raise_config_error(
+                "Case", "tags", self.tags, 'give a list of words, such as ["arithmetic"]'
+            )
+        if not _is_list_of(self.graders, object):
+            argument_checks.raise_config_error("Case", "graders", self.graders, 'give a list, such as ["contains"]')
         argument_checks.require_int("Case", "repeat", self.repeat, 1)
 
     @property
@@ -83,11 +84,10 @@ class Dataset(Struct, frozen=True):
     def __post_init__(self) -> None:
         argument_checks.require_text("Dataset", "name", self.name, non_empty=True)
         argument_checks.require_one_line("Dataset", "name", self.name)
-        cases: Any = self.cases
-        if not isinstance(cases, (tuple, list)) or not all(isinstance(each, Case) for each in cases):
-            argument_checks.raise_config_error("Dataset", "cases", cases, "give a list of Case(…)")
+        if not _is_list_of(self.cases, Case):
+            argument_checks.raise_config_error("Dataset", "cases", self.cases, "give a list of Case(…)")
         if not self.cases:
-            argument_checks.raise_config_error("Dataset", "cases", cases, "give at least one case")
+            argument_checks.raise_config_error("Dataset", "cases", self.cases, "give at least one case")
         msgspec.structs.force_setattr(self, "cases", tuple(_fill_ids(self.cases)))
         seen: set[str] = set()
         for case in self.cases:
@@ -117,6 +117,11 @@ class Dataset(Struct, frozen=True):
             self,
             cases=[case for case in self.cases if case.id in wanted_ids or not {*wanted_tags}.isdisjoint(case.tags)],
         )
+
+
+def _is_list_of(value: Any, kind: type) -> bool:
+    """Return True if a value is a list or a tuple of values of this class."""
+    return _type_of(value) in {list, tuple} and all(isinstance(each, kind) for each in value)
 
 
 def _fill_ids(cases: Sequence[Case]) -> list[Case]:

@@ -3,7 +3,7 @@
 # ruff: noqa: PTH111, PTH119, PTH122 - pathlib would cost every start milliseconds
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from perdure.configuring.config_error import BadConfig, ConfigFault
@@ -21,6 +21,7 @@ from .named_graders import find_grader_mistakes
 
 MAX_BYTES: Final = 100_000_000
 """Limit on the size of a JSONL file; for TOML it is that of configuration files."""
+_type_of: Callable[[Any], Any] = type  # the same, but no type checker draws conclusions from it
 _CASE_KEYS: Final = ("prompt", "id", "expected", "graders", "tags", "deps", "limits", "output", "repeat")
 _SHARED_KEYS: Final = ("graders", "tags", "limits", "repeat")
 _TOP_KEYS: Final = ("name", *_SHARED_KEYS, "case")
@@ -77,8 +78,8 @@ def _read_toml_dataset(name: str, path: str | os.PathLike[str], *, trusted: bool
     title = source.values.get("name", _derive_name(name))
     if not isinstance(title, str) or not title.strip() or argument_checks.has_control_characters(title):
         builder.add(("name",), f"name is {short_repr(title)}: give one line of text")
-    found: Any = source.values.get("case", [])
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+    found: list[Any] = _to_list(source.values.get("case", []))
+    if not all(isinstance(each, dict) for each in found):
         builder.add(("case",), "case has to be a list of tables: begin each one with [[case]]")
         builder.fail()
     cases = [builder.read_case(_Table(each, ("case", place)), shared) for place, each in enumerate(found)]
@@ -208,7 +209,9 @@ class _DatasetBuilder:
         return fields
 
     def _read_limits(self, values: dict[str, Any], path: ValuePath) -> Limits | None:
-        given: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
+        given: dict[str, Any] = dict(values)
+        if "allowed_tools" in given:
+            given["allowed_tools"] = tuple(_to_list(given["allowed_tools"]))
         try:
             return Limits(**given)
         except ConfigError as error:
@@ -228,9 +231,15 @@ class _DatasetBuilder:
         self._ids.setdefault(name, line)
 
 
+def _to_list(value: Any) -> list[Any]:
+    """Return the items of a list; a value that is none as the only item."""
+    items: list[Any] = value if _type_of(value) is list else [value]
+    return items
+
+
 def _has_right_type(name: str, value: Any) -> bool:
     if name in {"graders", "tags"}:
-        if not isinstance(value, list):
+        if _type_of(value) is not list:
             return False
         return bool(value) if name == "graders" else all(isinstance(each, str) and each for each in value)
     if name in {"limits", "output"}:

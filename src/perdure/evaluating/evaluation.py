@@ -42,7 +42,7 @@ MAX_HISTORY: Final = 20
 
 
 class EvaluationProgress(Struct, frozen=True, kw_only=True):
-    """How far an evaluation has come, with the result that is new."""
+    """Progress of an evaluation: the number of results, and the newest one."""
 
     done: int
     total: int
@@ -55,7 +55,7 @@ class EvaluationProgress(Struct, frozen=True, kw_only=True):
 
 
 class Evaluation:
-    """A dataset that agents are run on and graded. Results are stored as they come, so that it can be resumed."""
+    """A dataset with the agents that run it, and graders. Each result is stored at once, so that it can be resumed."""
 
     def __init__(
         self,
@@ -314,12 +314,12 @@ class _Progress:
 
 def name_agents(agents: Any) -> dict[str, Agent[Any]]:
     """Return agents by names that are all different: their own, or those of their models. Raises `ConfigError`."""
-    given: Any = [agents] if isinstance(agents, Agent) else agents
-    listed: list[Any] = [*given.values()] if isinstance(given, Mapping) else [*given] if _is_list(given) else [given]
+    by_name: dict[Any, Any] | None = dict(agents) if _is_mapping(agents) else None
+    listed: list[Any] = [*agents] if _is_list(agents) else [agents] if by_name is None else [*by_name.values()]
     if not listed or not all(isinstance(each, Agent) for each in listed):
         argument_checks.raise_config_error("Evaluation", "agents", agents, "give an agent, or a list of agents")
-    if isinstance(given, Mapping):
-        return dict(given)
+    if by_name is not None:
+        return by_name
     named: dict[str, Agent[Any]] = {}
     for agent in listed:
         stem = agent.name if agent.name != DEFAULT_NAME else model_info(agent.model).name
@@ -328,6 +328,10 @@ def name_agents(agents: Any) -> dict[str, Agent[Any]]:
             number, name = number + 1, f"{stem} #{number + 1}"
         named[name] = agent
     return named
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
 
 
 def _is_list(value: Any) -> bool:

@@ -142,7 +142,7 @@ def report_case(case: Case) -> ReportedCase:
     """Return what a report shows of a case."""
     from perdure.core.jsonable import to_jsonable
 
-    return ReportedCase(id=case.id, prompt=case.prompt, expected=to_jsonable(case.expected), tags=case.tags)
+    return ReportedCase(id=case.id, prompt=case.prompt, expected=to_jsonable(case.expected), tags=tuple(case.tags))
 
 
 def summarize_agents(results: Iterable[CaseResult]) -> tuple[AgentSummary, ...]:

@@ -47,7 +47,7 @@ _MAX_DEPTH: Final = 8
 
 
 class GraderContext(NamedTuple):
-    """What graders by name need beside their parameters."""
+    """Model and budget for graders by name that have none of their own."""
 
     model: "str | Model | None" = None
     """Model of `model` graders that name none."""
@@ -60,14 +60,19 @@ def build_grader(choice: GraderChoice, context: GraderContext) -> Grader:
 
     Raises `ConfigError` for a name or parameters that are not known.
     """
-    if not isinstance(choice, (str, Mapping)):
+    if not _is_written(choice):
         return to_grader(choice)
     for mistake in _find_mistakes(choice, trusted=True, depth=0):
         raise ConfigError(f"grader {short_repr(choice, 80)}: {mistake}")
-    name, given = _split_choice(choice)
+    name, given = _split_choice(cast("str | Mapping[str, Any]", choice))
     label: Any = given.pop("as", "")
     built = _build_named(name, given, context) if ":" not in name else _import_grader(name)
     return _RenamedGrader(built, label) if label else built
+
+
+def _is_written(choice: Any) -> bool:
+    """Return True for a grader that is named in a file, and False for an object."""
+    return isinstance(choice, (str, Mapping))
 
 
 def find_grader_mistakes(choices: Sequence[Any], *, trusted: bool) -> Iterator[tuple[int, str]]:

@@ -31,14 +31,19 @@ def import_named(place: str) -> Any:
 def import_agent(place: str) -> Agent[Any]:
     """Import an agent, or call the function that returns one. Raises `ConfigError`."""
     found = import_named(place)
-    if not isinstance(found, Agent) and callable(found):
+    if not _is_agent(found) and callable(found):
         try:
             found = found()
         except Exception as error:
             raise ConfigError(f"{place!r} makes no agent: {type(error).__name__}: {error_message(error)}") from error
-    if not isinstance(found, Agent):
+    if not _is_agent(found):
         raise ConfigError(f"{place!r} is {short_repr(found, 80)}, and no Agent(…), nor a function that returns one")
-    return found
+    agent: Agent[Any] = found
+    return agent
+
+
+def _is_agent(value: Any) -> bool:
+    return isinstance(value, Agent)
 
 
 def _import_file(path: str) -> str:
