@@ -30,10 +30,11 @@ def import_named(place: str) -> Any:
 
 def import_agent(place: str) -> Agent[Any]:
     """Import an agent, or call the function that returns one. Raises `ConfigError`."""
-    found = import_named(place)
+    found: Any = import_named(place)
+    make: Any = found
     if not _is_agent(found) and callable(found):
         try:
-            found = found()
+            found = make()
         except Exception as error:
             raise ConfigError(f"{place!r} makes no agent: {type(error).__name__}: {error_message(error)}") from error
     if not _is_agent(found):
