@@ -1,10 +1,12 @@
 """Options of `perdure eval`, with completion of the ids and tags of cases."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 def add_evaluation_options(command: Any) -> Any:
@@ -15,8 +17,10 @@ def add_evaluation_options(command: Any) -> Any:
     return command
 
 
-def complete_case_words(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+def complete_case_words(context: click.Context, parameter: click.Parameter, typed: str) -> "list[CompletionItem]":
     """Complete the ids or tags of the cases in the dataset that was typed before."""
+    from click.shell_completion import CompletionItem  # at first use: for a quick start
+
     from perdure.core.error import PerdureError
     from perdure.evaluating import load_dataset
 
