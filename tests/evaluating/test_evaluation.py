@@ -332,6 +332,23 @@ async def test_regressions_are_against_the_last_finished_evaluation(tmp_path):
     assert [each.evaluation_id for each in reports[2].history] == [each.evaluation_id for each in reports[:2]]
 
 
+async def test_a_selection_or_another_agent_is_not_what_the_next_evaluation_is_compared_with():
+    store = open_store("memory:")
+    whole = await evaluate(Evaluation(quiz("a", "b"), {"one": echo()}, store=store))
+    part = await evaluate(Evaluation(quiz("a", "b").select(ids=["a"]), {"one": echo()}, store=store))
+    other = await evaluate(Evaluation(quiz("a", "b"), {"two": echo()}, store=store))
+    again = await evaluate(Evaluation(quiz("a", "b"), {"one": echo()}, store=store))
+    assert [
+        None if each.comparison is None else each.comparison.baseline_id for each in (whole, part, other, again)
+    ] == [
+        None,
+        whole.evaluation_id,
+        None,
+        whole.evaluation_id,
+    ]
+    assert [each.evaluation_id for each in again.history] == [whole.evaluation_id, other.evaluation_id]
+
+
 async def test_a_baseline_can_be_named():
     store = open_store("memory:")
     first = await evaluate(Evaluation(quiz("a"), echo(), store=store))

@@ -80,6 +80,8 @@ class Dataset(Struct, frozen=True):
     cases: Sequence[Case]
     path: str = ""
     """The file that it was read from, if any."""
+    is_selection: bool = False
+    """True if cases were left out: then later evaluations are not compared with its evaluation, unless it is named."""
 
     def __post_init__(self) -> None:
         argument_checks.require_text("Dataset", "name", self.name, non_empty=True)
@@ -115,6 +117,7 @@ class Dataset(Struct, frozen=True):
             return self
         return replace(
             self,
+            is_selection=True,
             cases=[case for case in self.cases if case.id in wanted_ids or not {*wanted_tags}.isdisjoint(case.tags)],
         )
 

@@ -128,8 +128,8 @@ class Evaluation:
 
         Args:
             on_progress: A function that is called with each result.
-            baseline: What to compare with: `"last"` is the last finished evaluation of the dataset in the store, if
-                there is one; else the id of an evaluation, a report, or `None`.
+            baseline: What to compare with: `"last"` is the last finished evaluation in the store, if there is one, of
+                the whole dataset with one of these agents; else the id of an evaluation, a report, or `None`.
         """
         try:
             record = await self._begin()
@@ -213,7 +213,8 @@ class Evaluation:
                 results=given.results,
             )
         if given == "last":
-            return next(iter(await self._list_earlier(own)), None)
+            earlier = await self._list_earlier(own)
+            return next((each for each in earlier if not self.agents.keys().isdisjoint(each.agents)), None)
         record = await self._stored.read(given)
         if record is None or not record.is_finished:
             raise ConfigError(
@@ -222,9 +223,9 @@ class Evaluation:
         return record
 
     async def _list_earlier(self, own: EvaluationRecord) -> list[EvaluationRecord]:
-        """Return the finished evaluations of the dataset that began before this one, the newest first."""
+        """Return the finished evaluations of the whole dataset that began before this one, the newest first."""
         found = await self._stored.list_evaluations(self.dataset.name, finished=True, limit=MAX_HISTORY + 1)
-        others = [each for each in found if each.evaluation_id != own.evaluation_id]
+        others = [each for each in found if each.evaluation_id != own.evaluation_id and not each.is_selection]
         return [each for each in others if each.started_at <= own.started_at][:MAX_HISTORY]
 
     async def _begin(self) -> EvaluationRecord:
@@ -241,6 +242,7 @@ class Evaluation:
                 dataset=self.dataset.name,
                 agents=tuple(self.agents),
                 started_at=self._clock.now(),
+                is_selection=self.dataset.is_selection,
             )
             await self._stored.write(record)
         return record

@@ -32,6 +32,8 @@ class EvaluationRecord(Struct, frozen=True, kw_only=True):
     started_at: float
     finished_at: float = 0.0
     """0 while it is not finished."""
+    is_selection: bool = False
+    """True if cases of the dataset were left out."""
     results: tuple[CaseResult, ...] = ()
     """The results without texts, once it is finished."""
 
