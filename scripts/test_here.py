@@ -40,6 +40,7 @@ FOLDERS: Mapping[str, Sequence[str]] = {
         "configuring",
         "context",
         "credentials",
+        "evaluating",
         "goals",
         "grading",
         "hosts",

@@ -176,6 +176,7 @@ OWN_FILES = {
     "core.path_target": "the target that a gate has seen",
     "core.worker_main": "the null device, in the place of standard input",
     "credentials.file_vault": "the vault",
+    "evaluating.report_page": "the parts of the page, which are in the package",
     "goals.goal_worktree": "the ignore file beside the worktrees of goals",
     "hosts.output_capture": "spool files, in a folder of its own",
     "hosts.sandbox_placeholder_lock": "lock files, in a folder of its own",
@@ -194,6 +195,7 @@ OWN_FILES = {
     "models.profile_files": "the profiles of endpoints",
     "tracing.trace_page": "the parts of the page, which are in the package",
     "tracing.tracer": "a file that the program names",
+    "tracing.web_page": "the colours of pages, which are in the package",
 }
 """Modules that open files of their own; everything that a project or a model names goes through `perdure.files`."""
 

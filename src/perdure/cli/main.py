@@ -22,6 +22,7 @@ from .command_examples import add_examples
 from .completion import completion
 from .config import config
 from .doctor import doctor
+from .eval import eval_command
 from .files import files
 from .goal import goal
 from .init import init
@@ -138,7 +139,7 @@ def program() -> None:
 for command in (
     *(chat, run, resume, goal, attend, replay, trace, sessions, files, search, doctor),
     *(questions, answer, inbox, resolve, steer, cancel, permissions, schedule),
-    *(models, probe, skills, mcp, config, review, init, completion),
+    *(models, probe, skills, mcp, config, review, eval_command, init, completion),
     *(backup, restore),
 ):
     program.add_command(command)

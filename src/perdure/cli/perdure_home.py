@@ -52,18 +52,18 @@ def snapshots_path(store: str) -> str:
     return get_home_file_path(f"snapshots-{sha256(store.encode()).hexdigest()[:16]}")
 
 
-def _get_usual_store() -> str:
-    return f"sqlite:{get_home_file_path('sessions.db')}"
+def _get_usual_store(file: str = "sessions.db") -> str:
+    return f"sqlite:{get_home_file_path(file)}"
 
 
-def resolve_store_spec(given: str | None) -> str:
-    """Return the store that the option `--store` names, or the default SQLite store in `~/.perdure`."""
-    usual = _get_usual_store()
+def resolve_store_spec(given: str | None, file: str = "sessions.db") -> str:
+    """Return the store that the option `--store` names, or the SQLite store in this file of `~/.perdure`."""
+    usual = _get_usual_store(file)
     if given and given != usual:
         check_store_folder(given)
     else:  # it is made at its first use, and may be in a new home
         with contextlib.suppress(OSError):  # then the store says which folder it needs
-            os.makedirs(os.path.dirname(os.path.dirname(get_home_file_path("sessions.db"))), mode=0o700, exist_ok=True)
+            os.makedirs(os.path.dirname(os.path.dirname(get_home_file_path(file))), mode=0o700, exist_ok=True)
     return given or usual
 
 

@@ -122,6 +122,11 @@ class TerminalOutput:
         self._at_line_start = True
 
     @property
+    def is_quiet(self) -> bool:
+        """True if notes are not written."""
+        return self._quiet
+
+    @property
     def is_at_line_start(self) -> bool:
         """True unless the last text on standard output did not end its line."""
         return self._at_line_start

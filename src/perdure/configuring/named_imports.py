@@ -38,7 +38,7 @@ def import_tools(place: str, read_source: ReadSource) -> list[Tool[..., Any]]:
 
     Raises `ConfigError`.
     """
-    found = _import_object(place, read_source)
+    found = import_object(place, read_source)
     tools: list[Any] = [*found] if isinstance(found, list | tuple) else [found]
     for each in tools:
         if not isinstance(each, Tool):
@@ -56,7 +56,7 @@ def import_extension(place: str, read_source: ReadSource) -> Extension:
 
     Raises `ConfigError`.
     """
-    found = _import_object(place, read_source)
+    found = import_object(place, read_source)
     if not isinstance(found, Extension) and callable(found):
         try:
             found = found()
@@ -67,10 +67,14 @@ def import_extension(place: str, read_source: ReadSource) -> Extension:
     return found
 
 
-def _import_object(place: str, read_source: ReadSource) -> Any:
-    file_name = get_file_name(place)
+def import_object(place: str, read_source: ReadSource | None = None) -> Any:
+    """Import the object at `place`: `"package.module:name"` or, with `read_source`, `"file.py:name"`.
+
+    Raises `ConfigError`.
+    """
+    file_name = "" if read_source is None else get_file_name(place)
     module_name, _, attributes = place.rpartition(":") if file_name else place.partition(":")
-    source = read_source(file_name) if file_name else None
+    source = read_source(file_name) if file_name and read_source is not None else None
     try:
         found: Any = import_module(module_name) if source is None else import_source_file(source)
     except Exception as error:  # whatever the code of a module raises

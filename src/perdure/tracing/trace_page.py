@@ -4,8 +4,6 @@ The page is self-contained and requests nothing: its policy allows its own scrip
 script gets the trace as JSON in which no character can end the element around it, and shows it as text alone.
 """
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -19,6 +17,7 @@ from perdure.core.message import Message, Text, Thinking, ToolCall, Usage, parts
 from .curl_command import to_curl
 from .trace_entry import RawAnswer, RawLine, RawRequest
 from .trace_tree import ContextItem, TracedCall, TracedRun, TracedTurn, TraceNotice
+from .web_page import encode_for_script, fill_template, hash_source, read_theme
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -44,36 +43,19 @@ def build_trace_page(trace: "Trace", compare: "Trace | None" = None) -> PageText
     sides = [_PageData(each).build() for each in (trace, compare) if each is not None]
     script, style = _read_part("page.js"), _read_part("page.css")
     parts = {
-        "SCRIPT_HASH": _hash_source(script),
-        "STYLE_HASH": _hash_source(style),
+        "SCRIPT_HASH": hash_source(script),
+        "STYLE_HASH": hash_source(style),
         "STYLE": style,
         "DATA": encode_for_script({"sides": sides}),
         "SCRIPT": script,
     }
-    head, *rest = _read_part("page.html").split("{{")
-    return head + "".join([_fill(each, parts) for each in rest])
-
-
-def encode_for_script(value: Any) -> str:
-    """Return a value as JSON for a script element: no character of it can end the element."""
-    text = msgspec.json.encode(value).decode()
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    return fill_template(_read_part("page.html"), parts)
 
 
 @cache
 def _read_part(name: str) -> str:
-    return (_FOLDER / name).read_text("utf-8")
-
-
-def _fill(piece: str, parts: Mapping[str, str]) -> str:
-    name, _, rest = piece.partition("}}")
-    return parts[name] + rest
-
-
-def _hash_source(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    text = (_FOLDER / name).read_text("utf-8")
+    return read_theme() + text if name.endswith(".css") else text
 
 
 class _PageData:

@@ -1,0 +1,251 @@
+"""`perdure eval`: agents run the cases of a dataset, graders judge the answers, and a report compares them."""
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from .eval_options import add_evaluation_options
+from .perdure_home import resolve_store_spec
+from .run import add_agent_options
+from .terminal_output import TerminalOutput, line_width, to_ascii_json, to_one_line, uses_cursor
+
+if TYPE_CHECKING:
+    from perdure.evaluating import Dataset, Evaluation, EvaluationProgress, EvaluationReport
+
+FAILED: Final = 1
+"""Exit code if fewer cases passed than `--pass-rate` says."""
+REGRESSED: Final = 4
+"""Exit code if a case passes less often than in the baseline."""
+STORE_FILE: Final = "evals.db"
+_CLEAR: Final = "\r\x1b[K"
+_WIDE: Final = 160
+_MAX_REPORT_BYTES: Final = 500_000_000
+
+
+@click.command("eval")
+@add_evaluation_options
+@add_agent_options
+@click.pass_context
+def eval_command(context: click.Context, /, dataset: str, **options: Any) -> None:
+    """Run the cases of DATASET, a TOML or JSONL file, grade the answers, and compare them with the last evaluation.
+
+    Each agent runs every case in a session of its own. Without --agent, the agent is that of perdure run in this
+    folder; tool calls that would be asked about are denied. A case that fails, times out or exhausts a budget is a
+    result. After an interruption, or a crash, --resume goes on: what is finished is not run again.
+
+    \b
+    perdure eval cases.toml                                    with the agent of this folder
+    perdure eval cases.toml --agent shop.agents:support -m anthropic -m openai
+    perdure eval cases.jsonl --grader contains --repeat 3 --html report.html
+    perdure eval cases.toml --resume                           after an interruption
+    perdure eval cases.toml --tag refunds --baseline none --json > report.json
+    perdure eval cases.toml --grader '{name = "model", criteria = "It is polite."}' --grader-model openai
+
+    A case in TOML has a prompt, and may have expected, graders, tags, limits, deps, output, repeat and id:
+
+    \b
+    [[case]]
+    prompt = "What is 6 * 7?"
+    expected = "42"
+    graders = ["contains"]
+
+    Exit codes: 0 when all passed; 1 when some did not (see --pass-rate); 4 when a case passes less often than in the
+    baseline; 2 for a mistake in DATASET or an option; 130 after Ctrl-C.
+    """  # noqa: D301 - click's mark for lines that are kept
+    import asyncio
+
+    if options["evaluation_id"] and not options["resume"]:
+        raise click.UsageError("--id names the evaluation to go on with: add --resume")
+    if options["retry_errors"] and not options["resume"]:
+        raise click.UsageError("--retry-errors is for an evaluation that is gone on with: add --resume")
+    agent_options = {name: options.pop(name) for name in ("coding", "context", "no_config", "config")}
+    context.exit(asyncio.run(_evaluate(dataset, options, agent_options)))
+
+
+async def _evaluate(path: str, options: dict[str, Any], agent_options: dict[str, Any]) -> int:
+    from perdure.core.error import ShuttingDown
+    from perdure.evaluating import load_dataset
+
+    from .eval_interruption import EvaluationSignals
+
+    screen = TerminalOutput(quiet=options["quiet"] or options["as_json"])
+    dataset = load_dataset(path, trusted=options["trust"]).select(ids=options["ids"], tags=options["tags"])
+    store = resolve_store_spec(options["store"], STORE_FILE)
+    with EvaluationSignals(screen.note) as signals:
+        evaluation = await _build_evaluation(_limit_cases(dataset, options), store, options, agent_options, signals)
+        progress = _ProgressLine(screen)
+        try:
+            report = await evaluation.run(progress.show, baseline=_read_baseline(options["baseline"]))
+        except ShuttingDown:
+            progress.clear()
+            _note_resume(screen, path, evaluation, progress, options)
+            return signals.exit_code
+        finally:
+            progress.clear()
+    _print_report(screen, report, options)
+    return _choose_exit_code(report, options["pass_rate"])
+
+
+async def _build_evaluation(
+    dataset: "Dataset", store: str, options: dict[str, Any], agent_options: dict[str, Any], signals: Any
+) -> "Evaluation":
+    from perdure.evaluating import Evaluation
+    from perdure.evaluating.named_objects import import_named
+
+    from .eval_agents import build_agents
+
+    screen = TerminalOutput(quiet=options["quiet"] or options["as_json"])
+    agents = build_agents(options["agents"], options["models"], agent_options, yes=options["yes"], screen=screen)
+    return Evaluation(
+        dataset,
+        {name: signals.wrap_agent(each) for name, each in agents.items()},
+        graders=[_parse_grader(each) for each in options["graders"]],
+        store=store,
+        evaluation_id=await _find_evaluation(dataset, store, options, screen) if options["resume"] else "",
+        parallel=options["parallel"],
+        repeat=options["repeat"],
+        max_cost_usd=options["max_cost"],
+        build_deps=None if options["deps"] is None else import_named(options["deps"]),
+        grader_model=options["grader_model"],
+        retry_errors=options["retry_errors"],
+    )
+
+
+async def _find_evaluation(dataset: "Dataset", store: str, options: dict[str, Any], screen: TerminalOutput) -> str:
+    """Return the id of the evaluation to go on with; empty for a new one, if there is none."""
+    from perdure.core.error import ConfigError
+    from perdure.evaluating.stored_evaluations import EvaluationStore
+    from perdure.stores import open_store
+
+    stored = EvaluationStore(open_store(store))
+    try:
+        if given := options["evaluation_id"]:
+            if await stored.read(given) is None:
+                raise ConfigError(f"there is no evaluation {given!r} in {store}; leave --id out for the last one")
+            return str(given)
+        found = await stored.list_evaluations(dataset.name, finished=False)
+        if not found and options["retry_errors"]:
+            found = await stored.list_evaluations(dataset.name, finished=True)
+    finally:
+        await stored.store.aclose()
+    if not found:
+        screen.note(f"there is no unfinished evaluation of {to_one_line(dataset.name)}; a new one begins")
+    return found[0].evaluation_id if found else ""
+
+
+def _limit_cases(dataset: "Dataset", options: dict[str, Any]) -> "Dataset":
+    """Return the dataset with the time limit of the command line for cases that have no limits."""
+    from msgspec.structs import replace
+
+    from perdure.core.stop_conditions import Limits
+
+    if (seconds := options["limit_seconds"]) is None:
+        return dataset
+    limits = Limits(timeout_seconds=seconds)
+    return replace(
+        dataset, cases=[each if each.limits is not None else replace(each, limits=limits) for each in dataset.cases]
+    )
+
+
+def _parse_grader(given: str) -> Any:
+    """Return the grader that `--grader` names, or the table that it is, as in TOML. Raises `UsageError`."""
+    if not given.lstrip().startswith("{"):
+        return given
+    import tomllib
+
+    try:
+        return tomllib.loads(f"grader = {given}")["grader"]
+    except tomllib.TOMLDecodeError as error:
+        raise click.UsageError(
+            f'--grader {given!r} is no table of TOML ({error}); write {{name = "contains"}}'
+        ) from error
+
+
+def _read_baseline(given: str) -> "EvaluationReport | str | None":
+    """Return what `--baseline` names: nothing, the last evaluation, a report in a file, or an id."""
+    if given in {"last", "none"}:
+        return None if given == "none" else given
+    if not os.path.isfile(given):  # noqa: PTH113 - pathlib would cost every start milliseconds
+        return given
+    from perdure.core.error import ConfigError
+    from perdure.evaluating import read_report
+    from perdure.files.file_head import read_file_head
+
+    try:
+        return read_report(read_file_head(given, _MAX_REPORT_BYTES).data)
+    except ConfigError as error:
+        raise ConfigError(f"--baseline {given}: {error}") from error
+
+
+class _ProgressLine:
+    """A line at the terminal with the progress of an evaluation; on anything else, nothing."""
+
+    def __init__(self, screen: TerminalOutput) -> None:
+        self._screen = screen
+        self._is_shown = False
+        self.done = 0
+        self.total = 0
+
+    def show(self, progress: "EvaluationProgress") -> None:
+        """Draw the line for a new result."""
+        import sys
+
+        from perdure.evaluating.report_text import format_cost
+
+        self.done, self.total = progress.done, progress.total
+        if self._screen.is_quiet or not uses_cursor():
+            return
+        result = progress.result
+        cost = f", {format_cost(progress.cost_usd)}" if progress.cost_usd else ""
+        text = f"{progress.done}/{progress.total}, {progress.passed} passed{cost}: {result.case_id} ({result.agent})"
+        self._is_shown = True
+        self._screen.write_question(_CLEAR + to_one_line(text, line_width(sys.stderr)))
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self._is_shown:
+            self._is_shown = False
+            self._screen.write_question(_CLEAR)
+
+
+def _note_resume(
+    screen: TerminalOutput, path: str, evaluation: "Evaluation", progress: _ProgressLine, options: dict[str, Any]
+) -> None:
+    """Print how many cases are finished, and the command that resumes the evaluation."""
+    import shlex
+
+    words = ["perdure", "eval", path]
+    words += [word for each in options["agents"] for word in ("--agent", each)]
+    words += [word for each in options["models"] for word in ("--model", each)]
+    words += [] if options["store"] is None else ["--store", options["store"]]
+    words += ["--resume", "--id", evaluation.evaluation_id]
+    done = f"{progress.done} of {progress.total}" if progress.total else "none"
+    screen.note(f"interrupted; {done} finished; go on with the same options: {shlex.join(words)}")
+
+
+def _print_report(screen: TerminalOutput, report: "EvaluationReport", options: dict[str, Any]) -> None:
+    import sys
+
+    from perdure.evaluating import build_report_page, format_report
+
+    if options["html"]:
+        from .sessions_transfer import write_file
+
+        write_file(options["html"], build_report_page(report).encode("utf-8", "replace"), replace=True)
+    if options["as_json"]:
+        screen.write(to_ascii_json(report.to_json()) + "\n")
+    else:
+        screen.write(format_report(report, width=line_width(sys.stdout) or _WIDE))
+    if report.reused:
+        screen.note(f"{report.reused} of {len(report.results)} results are those of an earlier process")
+    if options["html"]:
+        screen.note(f"{options['html']} is written; open it in a browser")
+    session, store = report.results[0].session_id, resolve_store_spec(options["store"], STORE_FILE)
+    screen.note(f"evaluation {report.evaluation_id}; see a run with: perdure trace {session} --store {store}")
+
+
+def _choose_exit_code(report: "EvaluationReport", pass_rate: float) -> int:
+    if report.regressions:
+        return REGRESSED
+    return 0 if report.pass_rate >= pass_rate else FAILED

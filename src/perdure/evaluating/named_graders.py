@@ -1,0 +1,189 @@
+"""Graders by name with parameters, as datasets and the command line name them: `"contains"`, `{name = "matches"}`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from perdure.core import argument_checks
+from perdure.core.error import ConfigError
+from perdure.core.jsonable import short_repr
+from perdure.core.model import Model
+from perdure.core.shared_budget import Budget
+from perdure.grading import (
+    Grader,
+    all_of,
+    any_of,
+    command_grader,
+    contains,
+    equals,
+    matches,
+    model_grader,
+    schema_grader,
+    to_grader,
+)
+
+from .dataset import GraderChoice
+from .named_objects import import_named
+
+NAMES_AND_PARAMETERS: Final[Mapping[str, Sequence[str]]] = {
+    "contains": ("texts", "ignore_case"),
+    "equals": ("expected", "ignore_case"),
+    "matches": ("pattern",),
+    "schema": ("schema",),
+    "model": ("model", "criteria", "passing_score"),
+    "command": ("command", "cwd", "timeout_seconds"),
+    "all_of": ("graders",),
+    "any_of": ("graders",),
+}
+"""The graders that a file can name, with their parameters; `as` names a grader in reports."""
+REQUIRED: Final = {
+    "matches": "pattern",
+    "schema": "schema",
+    "command": "command",
+    "all_of": "graders",
+    "any_of": "graders",
+}
+"""The parameter that a grader cannot do without."""
+_MAX_DEPTH: Final = 8
+
+
+class GraderContext(NamedTuple):
+    """Model and budget for graders by name that have none of their own."""
+
+    model: "str | Model | None" = None
+    """Model of `model` graders that name none."""
+    budget: Budget | None = None
+    """Budget of `model` graders."""
+
+
+def build_grader(choice: GraderChoice, context: GraderContext) -> Grader:
+    """Return the grader that a dataset or the command line names; a grader or a function is used as it is.
+
+    Raises `ConfigError` for a name or parameters that are not known.
+    """
+    if not _is_written(choice):
+        return to_grader(choice)
+    for mistake in _find_mistakes(choice, trusted=True, depth=0):
+        raise ConfigError(f"grader {short_repr(choice, 80)}: {mistake}")
+    name, given = _split_choice(cast("str | Mapping[str, Any]", choice))
+    label: Any = given.pop("as", "")
+    built = _build_named(name, given, context) if ":" not in name else _import_grader(name)
+    return _RenamedGrader(built, label) if label else built
+
+
+def _is_written(choice: Any) -> bool:
+    """Return True for a grader that is named in a file, and False for an object."""
+    return isinstance(choice, (str, Mapping))
+
+
+def find_grader_mistakes(choices: Sequence[Any], *, trusted: bool) -> Iterator[tuple[int, str]]:
+    """Yield the place and the mistake of each grader of a list that cannot be used. No code is imported."""
+    for place, choice in enumerate(choices):
+        for mistake in _find_mistakes(choice, trusted=trusted, depth=0):
+            yield place, mistake
+
+
+def _split_choice(choice: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    if isinstance(choice, str):
+        return choice, {}
+    given = dict(choice)
+    return given.pop("name", ""), given
+
+
+def _find_mistakes(choice: Any, *, trusted: bool, depth: int) -> Iterator[str]:
+    if not isinstance(choice, (str, Mapping)):
+        yield f'{short_repr(choice, 80)} is no grader: give a name, as "contains", or a table with a name'
+        return
+    name, given = _split_choice(cast("str | Mapping[str, Any]", choice))
+    if not isinstance(name, str) or not name:
+        yield 'the grader has no name: add name = "contains"'
+    elif ":" in name or name == "command":
+        if not trusted:
+            yield f"the grader {name!r} runs code: read the file, and then use --trust, or trusted=True in a program"
+        if ":" in name and (unknown := [key for key in given if key != "as"]):
+            yield f"{name!r} takes no parameters, and has {', '.join(unknown)}: write a function without them"
+    if name in NAMES_AND_PARAMETERS:
+        yield from _find_parameter_mistakes(name, given, trusted=trusted, depth=depth)
+    elif isinstance(name, str) and name and ":" not in name:
+        meant = argument_checks.suggest_name(name, NAMES_AND_PARAMETERS)
+        yield f"there is no grader {name!r}: {meant}use {', '.join(NAMES_AND_PARAMETERS)}, or a function as module:name"
+
+
+def _find_parameter_mistakes(name: str, given: dict[str, Any], *, trusted: bool, depth: int) -> Iterator[str]:
+    known = (*NAMES_AND_PARAMETERS[name], "as")
+    for key in given:
+        if key not in known:
+            meant = argument_checks.suggest_name(key, known)
+            yield f"the grader {name!r} has no parameter {key!r}: {meant}use {', '.join(known)}"
+    if (required := REQUIRED.get(name)) and required not in given:
+        yield f"the grader {name!r} needs {required}: write {{name = {_quote(name)}, {required} = …}}"
+        return
+    if not isinstance(given.get("as", ""), str):
+        yield f"as is {short_repr(given['as'], 80)}: give a text"
+    if name in {"all_of", "any_of"}:
+        parts: Any = given["graders"]
+        if not isinstance(parts, (list, tuple)) or not parts or depth >= _MAX_DEPTH:
+            yield f"graders of {name!r}: give a list with at least one grader, nested at most {_MAX_DEPTH} deep"
+            return
+        for part in cast("list[Any]", parts):
+            yield from _find_mistakes(part, trusted=trusted, depth=depth + 1)
+    elif name not in {"model", "command"} and not [key for key in given if key not in known]:
+        try:
+            _build_named(name, {key: each for key, each in given.items() if key != "as"}, GraderContext())
+        except ConfigError as error:
+            yield str(error)
+
+
+def _build_named(name: str, given: dict[str, Any], context: GraderContext) -> Grader:
+    match name:
+        case "contains":
+            texts: Any = given.pop("texts", ())
+            return contains(*([texts] if isinstance(texts, str) else texts), **given)
+        case "equals":
+            return equals(given.pop("expected", None), **given)
+        case "matches":
+            return matches(**given)
+        case "schema":
+            return schema_grader(given["schema"])
+        case "model":
+            return _build_model_grader(given, context)
+        case "command":
+            return command_grader(given.pop("command"), **given)
+        case _:
+            parts = [build_grader(each, context) for each in given["graders"]]
+            return all_of(*parts) if name == "all_of" else any_of(*parts)
+
+
+def _build_model_grader(given: dict[str, Any], context: GraderContext) -> Grader:
+    model = given.pop("model", None) or context.model
+    if not model:
+        raise ConfigError(
+            'the grader "model" has no model: name one with --grader-model, or write {name = "model", model = "…"}'
+        )
+    return model_grader(model, budget=context.budget, **given)
+
+
+def _import_grader(place: str) -> Grader:
+    found = import_named(place)
+    try:
+        return to_grader(found)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{place!r} is {short_repr(found, 80)}, and no grader: name a function of the evidence"
+        ) from error
+
+
+class _RenamedGrader:
+    """A grader under another name, which its grades have too."""
+
+    def __init__(self, grader: Grader, name: str) -> None:
+        self._grader = grader
+        self.name = name
+
+    async def grade(self, evidence: Any) -> Any:
+        from msgspec.structs import replace
+
+        return replace(await self._grader.grade(evidence), grader=self.name)
+
+
+def _quote(text: str) -> str:
+    return f'"{text}"'

@@ -1,0 +1,102 @@
+"""Graders by name with parameters."""
+
+import sys
+
+import pytest
+
+from perdure import Budget, ConfigError
+from perdure.evaluating.named_graders import GraderContext, build_grader, find_grader_mistakes
+from perdure.grading import Evidence
+from perdure.testing import ScriptedModel
+
+NO_CONTEXT = GraderContext()
+
+
+async def judge(choice, answer="Paris is it", expected=None, context=NO_CONTEXT):
+    return await build_grader(choice, context).grade(Evidence(goal="g", answer=answer, expected=expected))
+
+
+@pytest.mark.parametrize(
+    ("choice", "passes", "fails"),
+    [
+        ("contains", "It is Paris.", "It is Rome."),
+        ({"name": "contains", "texts": "PARIS", "ignore_case": True}, "Paris", "Rome"),
+        ({"name": "contains", "texts": ["a", "b"]}, "a and b", "only b... no: only x"),
+        ("equals", " Paris ", "It is Paris"),
+        ({"name": "equals", "expected": "x"}, "x", "y"),
+        ({"name": "matches", "pattern": "^[A-Z]"}, "Paris", "paris"),
+        ({"name": "schema", "schema": {"type": "object", "required": ["a"]}}, '{"a": 1}', '{"b": 1}'),
+        ({"name": "all_of", "graders": ["contains", {"name": "matches", "pattern": "it"}]}, "Paris, it is", "Paris"),
+        ({"name": "any_of", "graders": ["equals", {"name": "matches", "pattern": "^R"}]}, "Rome", "Oslo"),
+    ],
+)
+async def test_a_grader_by_name_judges(choice, passes, fails):
+    assert (await judge(choice, passes, "Paris")).passed
+    assert not (await judge(choice, fails, "Paris")).passed
+
+
+async def test_a_grader_can_be_given_another_name():
+    grade = await judge({"name": "contains", "as": "names the city"}, expected="Paris")
+    assert (grade.grader, grade.passed) == ("names the city", True)
+
+
+async def test_a_function_or_a_grader_is_used_as_it_is():
+    grader = build_grader(lambda _: 0.5, NO_CONTEXT)
+    assert (await grader.grade(Evidence())).score == 0.5
+    assert build_grader(grader, NO_CONTEXT) is grader
+
+
+async def test_a_grader_is_imported_from_a_module(tmp_path, monkeypatch):
+    (tmp_path / "my_judges.py").write_text("def is_short(evidence):\n    return len(evidence.answer) < 5\nnumber = 3\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert (await judge("my_judges:is_short", "ok")).passed
+    with pytest.raises(ConfigError, match="and no grader"):
+        build_grader("my_judges:number", NO_CONTEXT)
+    with pytest.raises(ConfigError, match="is_short"):
+        build_grader("my_judges:is_shor", NO_CONTEXT)
+
+
+async def test_a_program_grades_by_its_exit_code(tmp_path):
+    command = {"name": "command", "command": ["grep", "-q", "Paris"], "cwd": str(tmp_path)}
+    assert (await judge(command)).passed
+    assert not (await judge(command, "Rome")).passed
+
+
+async def test_a_model_grades_with_the_model_and_the_budget_of_the_evaluation():
+    model = ScriptedModel('{"passed": true, "score": 0.9, "feedback": ""}')
+    budget = Budget(token_budget=100_000)
+    grade = await judge({"name": "model", "criteria": "It is polite."}, context=GraderContext(model, budget))
+    assert (grade.passed, grade.score) == (True, 0.9)
+    assert "It is polite." in model.requests[0].messages[-1].text
+    assert budget.spent_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ("contain", "did you mean 'contains'?"),
+        ({"texts": "x"}, "the grader has no name"),
+        ({"name": 3}, "the grader has no name"),
+        ({"name": "contains", "text": "x"}, "did you mean 'texts'?"),
+        ({"name": "contains", "as": 3}, "give a text"),
+        ({"name": "all_of", "graders": []}, "at least one grader"),
+        ({"name": "all_of", "graders": ["nope"]}, "there is no grader 'nope'"),
+        ({"name": "mine:judge", "level": 3}, "takes no parameters"),
+        ({"name": "schema", "schema": {"type": "nonsense"}}, "JSON Schema"),
+        ("model", "--grader-model"),
+    ],
+)
+def test_a_wrong_grader_is_named(choice, message):
+    with pytest.raises(ConfigError) as caught:
+        build_grader(choice, NO_CONTEXT)
+    assert message in str(caught.value)
+
+
+def test_mistakes_have_their_place_in_the_list():
+    found = list(find_grader_mistakes(["contains", 3, {"name": "command", "command": "true"}], trusted=False))
+    assert [place for place, _ in found] == [1, 2]
+    deep: object = "equals"
+    for _ in range(12):
+        deep = {"name": "any_of", "graders": [deep]}
+    assert "at most 8 deep" in next(find_grader_mistakes([deep], trusted=False))[1]
