@@ -19,6 +19,7 @@ from . import (
     files,
     long_run,
     mcp_calls,
+    memory,
     parts,
     programs,
     runs,
@@ -46,6 +47,7 @@ GROUPS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
     "commands": commands.figures,
     "programs": programs.figures,
     "mcp": mcp_calls.figures,
+    "memory": memory.figures,
     "http": race.figures,
     "versions": versions.figures,
 }

@@ -84,15 +84,18 @@ def memory(
     entities: bool = False,
     episodes: bool = False,
     pinned_characters: int = 2_000,
+    closes_memory: bool | None = None,
 ) -> Extension:
     """Let the model remember, recall and forget across sessions, and send it the pinned memories with each request.
 
     Args:
         memory: A `LongTermMemory`, whose user and project are the only ones that the tools reach; or the path of a file
-            for one without a user or a project, which is closed after each run, or with the agent.
+            for one without a user or a project.
         entities: True for the tool `remember_entity`: properties of persons, places and things.
         episodes: True for the tool `remember_episode`: events with their time and participants.
         pinned_characters: Length of the pinned memories in a request; 0 for none.
+        closes_memory: True to close the file with the agent, or after each run of one that is not entered. By default
+            for a path; the next use opens it again.
     """
     from .memory.long_term_memory import LongTermMemory  # at first use: it loads SQLite
     from .memory.memory_tools import MemoryTools
@@ -101,6 +104,7 @@ def memory(
     argument_checks.require_bool("memory", "episodes", episodes)
     argument_checks.require_int("memory", "pinned_characters", pinned_characters)
     opened = memory if isinstance(memory, LongTermMemory) else LongTermMemory(memory)
+    closes = opened is not memory if closes_memory is None else closes_memory
     made = MemoryTools(opened, pinned_characters=pinned_characters)
     return Extension(
         name="memory",
@@ -108,7 +112,7 @@ def memory(
         tools=made.build_tools(entities=entities, episodes=episodes),
         between_turns=[made.load_pinned] if pinned_characters else [],
         reminders=[made.get_pinned_text] if pinned_characters else [],
-        lifespan=None if opened is memory else lambda _agent: aclosing(opened),
+        lifespan=(lambda _agent: aclosing(opened)) if closes else None,
     )
 
 

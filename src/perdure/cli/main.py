@@ -24,6 +24,7 @@ from .doctor import doctor
 from .files import files
 from .init import init
 from .mcp import mcp
+from .memory import memory
 from .models import models
 from .permissions import permissions
 from .probe import probe
@@ -141,7 +142,7 @@ def program() -> None:
 for command in (
     *(chat, run, resume, attend, replay, trace, sessions, files, search, doctor),
     *(questions, answer, inbox, resolve, steer, cancel, permissions),
-    *(models, probe, skills, mcp, config, review, init, completion),
+    *(models, probe, skills, mcp, memory, config, review, init, completion),
     *(backup, restore),
 ):
     program.add_command(command)

@@ -3,13 +3,15 @@
 import math
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import gt, mul
 from typing import Final, Protocol, runtime_checkable
 
 from perdure.core.error import ConfigError, ModelError
 
 MAX_DIMENSIONS: Final = 16_384
+_sum_products: Callable[[Iterable[float], Iterable[float]], float] | None = getattr(math, "sumprod", None)
+"""Quicker than a sum, and there from Python 3.12 on."""
 _DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 
 
@@ -23,7 +25,7 @@ class Embedder(Protocol):
 
 
 def get_embedder_name(embedder: Embedder) -> str:
-    """Return the name under which vectors are stored: its `name`, else its class. Vectors of others are not compared."""
+    """Return the name under which vectors are stored: its `name`, or else its class."""
     name = getattr(embedder, "name", None)
     return name if isinstance(name, str) and name else f"{type(embedder).__module__}.{type(embedder).__qualname__}"
 
@@ -49,7 +51,7 @@ async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> list["array[f
 
 def _normalize(vector: Sequence[float]) -> "array[float]":
     numbers = array("f", vector)
-    length = math.sqrt(sum(map(mul, numbers, numbers)))
+    length = math.sqrt(compute_similarity(numbers, numbers))
     if not math.isfinite(length):
         raise ModelError("the embedder returned a vector with numbers that are not finite")
     return array("f", [each / length for each in numbers]) if length else numbers
@@ -67,7 +69,9 @@ def unpack_vector(data: bytes) -> tuple[float, ...]:
 
 def compute_similarity(one: Sequence[float], other: Sequence[float]) -> float:
     """Return the cosine similarity of two vectors of length 1; 0 if they have different dimensions."""
-    return sum(map(mul, one, other)) if len(one) == len(other) else 0.0
+    if len(one) != len(other):
+        return 0.0
+    return sum(map(mul, one, other)) if _sum_products is None else _sum_products(one, other)
 
 
 def compute_centre(vectors: Sequence[Sequence[float]]) -> "array[float]":

@@ -26,8 +26,8 @@ class BufferMemory:
     """Shape that sends the newest messages: at most `max_messages`, and about `max_tokens` if that is given.
 
     System text and summaries do not count. If the cut is within a turn, the user's message that opened the turn is one
-    of those sent; a tool result is never sent without its call, so one pair is always sent. With `step`, messages are left out in groups of that many, so that the provider's prompt cache is missed only once
-    per group.
+    of those sent; a tool result is never sent without its call, so one pair is always sent. With `step`, messages are
+    left out in groups of that many, so that the provider's prompt cache is missed only once per group.
     """
 
     def __init__(self, max_messages: int = BUFFER_MESSAGES, *, max_tokens: int | None = None, step: int = 1) -> None:
@@ -60,9 +60,7 @@ class WindowMemory:
     groups of that many, so that the provider's prompt cache is missed only once per group.
     """
 
-    def __init__(
-        self, max_turns: int = WINDOW_TURNS, *, max_tokens: int | None = WINDOW_TOKENS, step: int = 1
-    ) -> None:
+    def __init__(self, max_turns: int = WINDOW_TURNS, *, max_tokens: int | None = WINDOW_TOKENS, step: int = 1) -> None:
         argument_checks.require_int("WindowMemory", "max_turns", max_turns, 1)
         argument_checks.require_int("WindowMemory", "step", step, 1)
         if max_tokens is not None:

@@ -7,20 +7,18 @@ else, and reads there and in the scopes of `also_read`. What a model says cannot
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
-from msgspec import Struct
 
 from perdure.core import argument_checks
 from perdure.core.clock import SYSTEM_CLOCK, Clock, new_id
-from perdure.core.error import ConfigError, PerdureError
-from perdure.core.message import merge_labels
-from perdure.core.provenance import IMPORTED_LABEL
+from perdure.core.error import ConfigError
 from perdure.stores.sqlite.apsw_types import Connection
 
 from .embedder import Embedder, check_embedder, embed_texts, get_embedder_name
 from .memory_database import MemoryDatabase, add_scope, find_scope
+from .memory_lines import MemoryImportReport, parse_memory_line
 from .memory_record import (
     KINDS,
     MemoryHit,
@@ -31,6 +29,7 @@ from .memory_record import (
     build_indexed_text,
     build_record,
     check_tags,
+    merge_entity,
 )
 from .memory_rows import (
     MemoryFilter,
@@ -39,8 +38,8 @@ from .memory_rows import (
     find_memory,
     insert_memory,
     is_taken,
-    list_memories,
     list_pinned,
+    list_rows,
     pin_memory,
     read_rows,
     replace_memory,
@@ -56,19 +55,15 @@ HALF_LIFE_SECONDS: Final = 30 * 86_400.0
 """Time after which the recency of a memory is halved."""
 MAX_RECALLED: Final = 100
 MAX_LISTED: Final = 1_000
-EMBEDDED_AT_ONCE: Final = 16
+EMBEDDED_AT_ONCE: Final = 128
 """Memories that are embedded with one request."""
+EMBEDDED_WITH_NEW: Final = 8
+"""Memories that are embedded when one is stored: the new one, and earlier ones that have no vector yet."""
+MAX_ROW: Final = 2**63 - 1
 IMPORTED_AT_ONCE: Final = 500
 """Memories that are imported in one transaction."""
 
 _log = logging.getLogger("perdure.memory")
-
-
-class ImportReport(Struct, frozen=True):
-    """Numbers of memories that an import has added, and that were there already."""
-
-    added: int
-    known: int
 
 
 class LongTermMemory:
@@ -121,7 +116,7 @@ class LongTermMemory:
         """Close the file."""
         await self._database.aclose()
 
-    async def __aenter__(self) -> "LongTermMemory":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
@@ -183,7 +178,7 @@ class LongTermMemory:
         def merge(connection: Connection) -> MemoryRecord:
             scope = add_scope(connection, self.scope)
             known = find_entity(connection, [scope], build_entity_key(record) or "")
-            merged = _merge_entity(known, record, has_text=bool(text))
+            merged = merge_entity(known, record, has_text=bool(text))
             replace_memory(connection, scope, merged)
             return merged
 
@@ -260,7 +255,7 @@ class LongTermMemory:
         key = build_entity_key(self._build({"text": name or "?", "kind": "entity", "name": name, "type": type})) or ""
         return await self._database.run(lambda connection: find_entity(connection, self._list_scopes(connection), key))
 
-    async def list(
+    async def list_memories(
         self,
         *,
         tags: Sequence[str] = (),
@@ -269,18 +264,18 @@ class LongTermMemory:
         until: float | None = None,
         limit: int = 100,
         offset: int = 0,
-    ) -> "list[MemoryRecord]":
+    ) -> list[MemoryRecord]:
         """Return memories, the latest first; for episodes the time at which they happened counts."""
-        argument_checks.require_int("list", "limit", limit, 1)
-        argument_checks.require_int("list", "offset", offset)
-        condition = _build_filter("list", tags, kind, since, until)
+        argument_checks.require_int("list_memories", "limit", limit, 1)
+        argument_checks.require_int("list_memories", "offset", offset)
+        condition = _build_filter("list_memories", tags, kind, since, until)
         return await self._database.run(
-            lambda connection: list_memories(
+            lambda connection: list_rows(
                 connection, self._list_scopes(connection), condition, min(limit, MAX_LISTED), offset
             )
         )
 
-    async def list_pinned(self) -> "list[MemoryRecord]":
+    async def list_pinned(self) -> list[MemoryRecord]:
         """Return the pinned memories, in the order in which they were stored."""
         return await self._database.run(lambda connection: list_pinned(connection, self._list_scopes(connection)))
 
@@ -297,7 +292,7 @@ class LongTermMemory:
                 return
             offset += len(page)
 
-    async def import_lines(self, lines: Iterable[bytes | str], *, trusted: bool = False) -> ImportReport:
+    async def import_lines(self, lines: Iterable[bytes | str], *, trusted: bool = False) -> MemoryImportReport:
         """Add memories that `export` wrote; those with a known id are left as they are.
 
         Unless the lines are `trusted`, such as a backup of your own, the memories get the label `imported`, and are not
@@ -307,24 +302,25 @@ class LongTermMemory:
         added = known = 0
         for number, line in enumerate(lines, 1):
             if line.strip():
-                batch.append(_parse_line(line, number, trusted=trusted))
+                batch.append(parse_memory_line(line, number, trusted=trusted))
             if len(batch) == IMPORTED_AT_ONCE:
                 count = await self._import_batch(batch)
                 added, known, batch = added + count, known + len(batch) - count, []
         count = await self._import_batch(batch)
-        return ImportReport(added + count, known + len(batch) - count)
+        return MemoryImportReport(added + count, known + len(batch) - count)
 
     async def embed_missing(self, limit: int = 10_000) -> int:
         """Embed memories that have no vector of this embedder yet, the latest first; return how many were embedded.
 
         Needed after an import, after a change of the embedder, and if it was down. Raises its errors.
         """
-        done = 0
-        while self.embedder is not None and done < limit:
-            count = await self._embed_batch(min(EMBEDDED_AT_ONCE, limit - done))
-            done += count
+        argument_checks.require_int("embed_missing", "limit", limit, 1)
+        done, before = 0, MAX_ROW
+        while done < limit:
+            count, before = await self._embed_batch(min(EMBEDDED_AT_ONCE, limit - done), before)
             if not count:
                 break
+            done += count
         return done
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -348,29 +344,30 @@ class LongTermMemory:
         if self.embedder is None:
             return
         try:
-            await self._embed_batch(EMBEDDED_AT_ONCE)
+            await self._embed_batch(EMBEDDED_WITH_NEW)
         except Exception as error:  # noqa: BLE001 - the memory is stored, and found by its words
             _log.warning("memory %s has no vector yet: %s: %s", record.id, type(error).__name__, error)
 
-    async def _embed_batch(self, limit: int) -> int:
+    async def _embed_batch(self, limit: int, before: int = MAX_ROW) -> tuple[int, int]:
+        """Embed memories without a vector, from row `before` down; return how many, and the row of the last."""
         embedder = self.embedder
         if embedder is None:
-            return 0
+            return 0, before
         name = get_embedder_name(embedder)
 
-        def find(connection: Connection) -> "list[MemoryRecord]":
+        def find(connection: Connection) -> list[tuple[int, bytes]]:
             scope = find_scope(connection, self.scope)
-            encoded = [] if scope is None else list_without_vector(connection, scope, name, limit)
-            return [msgspec.json.decode(each, type=MemoryRecord) for each in encoded]
+            return [] if scope is None else list_without_vector(connection, scope, name, before, limit)
 
-        records = await self._database.run(find)
+        rows = await self._database.run(find)
+        records = [msgspec.json.decode(encoded, type=MemoryRecord) for _, encoded in rows]
         vectors = await embed_texts(embedder, [build_indexed_text(each) for each in records])
         pairs = [(record.id, vector) for record, vector in zip(records, vectors, strict=True)]
         if pairs:
             await self._database.write(
                 lambda connection: store_vectors(connection, add_scope(connection, self.scope), name, pairs)
             )
-        return len(pairs)
+        return len(pairs), rows[-1][0] if rows else before
 
     async def _embed_query(self, query: str) -> Sequence[float] | None:
         """Return the vector of a query; None if the embedder fails: then words alone are searched."""
@@ -382,7 +379,7 @@ class LongTermMemory:
             _log.warning("the query is searched by its words alone: %s: %s", type(error).__name__, error)
             return None
 
-    def _list_scopes(self, connection: Connection) -> "list[int]":
+    def _list_scopes(self, connection: Connection) -> list[int]:
         found = [find_scope(connection, each) for each in dict.fromkeys((self.scope, *self.also_read))]
         return [each for each in found if each is not None]
 
@@ -393,7 +390,7 @@ class LongTermMemory:
         query: str,
         vector: Sequence[float] | None,
         condition: MemoryFilter,
-    ) -> "list[MemoryHit]":
+    ) -> list[MemoryHit]:
         relevance = search_text(connection, scope, query, condition)
         if vector is not None and self.embedder is not None:
             similar = self._search_vectors(connection, scope, vector, condition, relevance)
@@ -401,7 +398,7 @@ class LongTermMemory:
                 row: (relevance.get(row, 0.0) + max(similar.get(row, 0.0), 0.0)) / 2
                 for row in relevance.keys() | similar.keys()
             }
-        best = sorted(relevance, key=relevance.__getitem__, reverse=True)[:MAX_RECALLED * 2]
+        best = sorted(relevance, key=relevance.__getitem__, reverse=True)[: MAX_RECALLED * 2]
         now = self._clock.now()
         return [self._score(record, relevance[row], now) for row, record in read_rows(connection, best).items()]
 
@@ -419,9 +416,8 @@ class LongTermMemory:
         among: set[int] | None = None
         if not condition.is_empty:
             conditions, values = condition.build_conditions()
-            rows = connection.execute(
-                f"SELECT id FROM memory WHERE scope = {scope}{conditions}", values  # noqa: S608 - a number
-            ).fetchall()
+            statement = f"SELECT id FROM memory WHERE scope = ?{conditions}"  # noqa: S608 - our own conditions
+            rows = connection.execute(statement, (scope, *values)).fetchall()
             among = {row for (row,) in rows}
         found = self._indexes[scope].search(connection, vector, among, also)
         return found if among is None else {row: each for row, each in found.items() if row in among}
@@ -432,10 +428,10 @@ class LongTermMemory:
         return MemoryHit(record, (1 - weight) * relevance + weight * recency, relevance)
 
     def _build_page_reader(self, offset: int) -> "Callable[[Connection], list[MemoryRecord]]":
-        def read(connection: Connection) -> "list[MemoryRecord]":
+        def read(connection: Connection) -> list[MemoryRecord]:
             scope = find_scope(connection, self.scope)
             scopes = [] if scope is None else [scope]
-            return list_memories(connection, scopes, MemoryFilter(), MAX_LISTED, offset)
+            return list_rows(connection, scopes, MemoryFilter(), MAX_LISTED, offset)
 
         return read
 
@@ -460,40 +456,9 @@ class LongTermMemory:
         return await self._database.write(insert) if records else 0
 
 
-def _merge_entity(known: MemoryRecord | None, new: MemoryRecord, *, has_text: bool) -> MemoryRecord:
-    """Return an entity with what is new merged into what is known."""
-    before = {} if known is None else known.properties
-    properties = {name: value for name, value in (before | new.properties).items() if value is not None}
-    if known is None:
-        return msgspec.structs.replace(new, properties=properties)
-    return msgspec.structs.replace(
-        new,
-        id=known.id,
-        text=new.text if has_text else known.text,
-        properties=properties,
-        tags=check_tags((*known.tags, *new.tags)),
-        labels=merge_labels(known.labels, new.labels),
-        sources=tuple(dict.fromkeys((*known.sources, *new.sources))),
-        pinned=known.pinned and not new.is_untrusted,
-    )
-
-
-def _build_filter(
-    call: str, tags: Sequence[str], kind: str, since: float | None, until: float | None
-) -> MemoryFilter:
+def _build_filter(call: str, tags: Sequence[str], kind: str, since: float | None, until: float | None) -> MemoryFilter:
     argument_checks.require_one_of(call, "kind", kind, ("", *KINDS))
     for name, value in (("since", since), ("until", until)):
         if value is not None:
             argument_checks.require_number(call, name, value)
     return MemoryFilter(check_tags(tags), kind, since, until)
-
-
-def _parse_line(line: bytes | str, number: int, *, trusted: bool) -> MemoryRecord:
-    try:
-        fields = msgspec.json.decode(line, type=dict[str, Any])
-        record = build_record(fields)
-    except (msgspec.DecodeError, UnicodeDecodeError, PerdureError) as error:
-        raise ConfigError(f"line {number} is no memory: {error}; nothing was added from there on") from error
-    if trusted:
-        return msgspec.structs.replace(record, pinned=record.pinned and not record.is_untrusted)
-    return msgspec.structs.replace(record, pinned=False, labels=merge_labels(record.labels, (IMPORTED_LABEL,)))

@@ -84,6 +84,11 @@ CREATE TABLE centre(
 """
 
 
+def get_default_memory_path() -> str:
+    """Return the file of memories in `~/.perdure`, or in the folder that PERDURE_HOME names."""
+    return os.path.join(os.path.expanduser(os.environ.get("PERDURE_HOME") or "~/.perdure"), "memory.db")  # noqa: PTH111, PTH118
+
+
 class _OpenFile:
     """A connection, opened at its first use, and the thread that uses it."""
 

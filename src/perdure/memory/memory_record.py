@@ -5,11 +5,12 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.core.jsonable import replace_surrogates, to_jsonable
-from perdure.core.message import check_labels
+from perdure.core.message import check_labels, merge_labels
 from perdure.core.provenance import IMPORTED_LABEL, UNTRUSTED_LABEL
 
 MemoryKind: TypeAlias = Literal["fact", "entity", "episode"]
@@ -88,7 +89,7 @@ class MemoryHit(Struct, frozen=True):
 
 
 def build_record(fields: Mapping[str, Any]) -> MemoryRecord:
-    """Build a memory from untyped fields, with clean text. Raises `ConfigError` if one is missing, wrong or too long."""
+    """Build a memory from untyped fields, with clean text. Raises `ConfigError` if one is missing or wrong."""
     try:
         record = msgspec.convert(dict(fields), MemoryRecord)
     except msgspec.ValidationError as error:
@@ -101,7 +102,7 @@ def build_record(fields: Mapping[str, Any]) -> MemoryRecord:
         raise ConfigError("remember(text=''): give the text to remember")
     properties = to_jsonable(record.properties)
     _check_length("properties", msgspec.json.encode(properties).decode(), MAX_TEXT_CHARACTERS)
-    return msgspec.structs.replace(
+    return replace(
         record,
         text=text,
         name=_clean_line(record.name),
@@ -127,6 +128,24 @@ def check_tags(tags: Sequence[str]) -> tuple[str, ...]:
 def build_entity_key(record: MemoryRecord) -> str | None:
     """Return the identity of an entity: its type and name, whatever their case; None for other memories."""
     return f"{record.type.casefold()}\n{record.name.casefold()}" if record.kind == "entity" else None
+
+
+def merge_entity(known: MemoryRecord | None, new: MemoryRecord, *, has_text: bool) -> MemoryRecord:
+    """Return an entity with what is new merged into what is known."""
+    before = {} if known is None else known.properties
+    properties = {name: value for name, value in (before | new.properties).items() if value is not None}
+    if known is None:
+        return replace(new, properties=properties)
+    return replace(
+        new,
+        id=known.id,
+        text=new.text if has_text else known.text,
+        properties=properties,
+        tags=check_tags((*known.tags, *new.tags)),
+        labels=merge_labels(known.labels, new.labels),
+        sources=tuple(dict.fromkeys((*known.sources, *new.sources))),
+        pinned=known.pinned and not new.is_untrusted,
+    )
 
 
 def build_indexed_text(record: MemoryRecord) -> str:

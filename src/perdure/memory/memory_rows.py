@@ -57,9 +57,7 @@ def insert_memory(connection: Connection, scope: int, record: MemoryRecord, key:
     A `key` is used once: a second insert with it changes nothing, even if the memory was forgotten meanwhile.
     """
     if key:
-        name: str | None = connection.execute(
-            "SELECT name FROM used_key WHERE (scope, key) = (?, ?)", (scope, key)
-        ).get
+        name: str | None = connection.execute("SELECT name FROM used_key WHERE (scope, key) = (?, ?)", (scope, key)).get
         if name is not None:
             stored = find_memory(connection, [scope], name)
             return (record if stored is None else stored.record), False
@@ -83,7 +81,7 @@ def _insert_row(connection: Connection, scope: int, record: MemoryRecord) -> Non
     ).get
     connection.executemany("INSERT INTO tag VALUES(?, ?)", [(tag, row) for tag in record.tags])
     connection.execute(
-        f"INSERT INTO search_{scope}(rowid, text, tags) VALUES(?, ?, ?)",  # noqa: S608 - the scope is a number
+        f"INSERT INTO search_{scope}(rowid, text, tags) VALUES(?, ?, ?)",
         (row, build_indexed_text(record), " ".join(record.tags)),
     )
 
@@ -100,7 +98,7 @@ def delete_memory(connection: Connection, scope: int, name: str) -> bool:
     if stored is None:
         return False
     connection.execute(
-        f"INSERT INTO search_{scope}(search_{scope}, rowid, text, tags) VALUES('delete', ?, ?, ?)",  # noqa: S608
+        f"INSERT INTO search_{scope}(search_{scope}, rowid, text, tags) VALUES('delete', ?, ?, ?)",
         (stored.row, build_indexed_text(stored.record), " ".join(stored.record.tags)),
     )
     connection.execute("DELETE FROM memory WHERE id = ?", (stored.row,))
@@ -115,18 +113,16 @@ def mark_changed(connection: Connection, scope: int) -> None:
 
 def find_memory(connection: Connection, scopes: Sequence[int], name: str) -> StoredMemory | None:
     """Return the memory with this id if it is in one of the scopes."""
-    rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM memory WHERE name = ? AND scope IN ({_join(scopes)})", (name,)  # noqa: S608 - numbers
-    ).fetchall()
+    statement = f"SELECT {_COLUMNS} FROM memory WHERE name = ? AND scope IN ({_join(scopes)})"  # noqa: S608 - numbers
+    rows = connection.execute(statement, (name,)).fetchall()
     return _decode_row(*rows[0]) if rows else None
 
 
 def find_entity(connection: Connection, scopes: Sequence[int], key: str) -> MemoryRecord | None:
     """Return the entity of this type and name, in the first of the scopes that has it."""
     for scope in scopes:
-        rows = connection.execute(
-            f"SELECT {_COLUMNS} FROM memory WHERE scope = ? AND entity = ?", (scope, key)  # noqa: S608
-        ).fetchall()
+        statement = f"SELECT {_COLUMNS} FROM memory WHERE scope = ? AND entity = ?"  # noqa: S608 - our own columns
+        rows = connection.execute(statement, (scope, key)).fetchall()
         if rows:
             return _decode_row(*rows[0]).record
     return None
@@ -162,7 +158,7 @@ def list_pinned(connection: Connection, scopes: Sequence[int]) -> list[MemoryRec
     return [_decode_row(*row).record for row in rows]
 
 
-def list_memories(
+def list_rows(
     connection: Connection, scopes: Sequence[int], condition: MemoryFilter, limit: int, offset: int
 ) -> list[MemoryRecord]:
     """Return memories of these scopes, the latest first."""

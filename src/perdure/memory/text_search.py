@@ -72,9 +72,7 @@ def _rank_matches(
     return {row: score / best if best > 0 else 1.0 for row, score in found}
 
 
-def _find_latest(
-    connection: Connection, scope: int, words: Sequence[str], condition: MemoryFilter
-) -> dict[int, float]:
+def _find_latest(connection: Connection, scope: int, words: Sequence[str], condition: MemoryFilter) -> dict[int, float]:
     """Return the latest memories with all these words, or with the rarest: all are too common to rank by."""
     conditions, values = condition.build_conditions()
     table = f"search_{scope}"

@@ -113,9 +113,7 @@ class VectorIndex:
 
 def read_centre(connection: Connection, scope: int, embedder: str) -> Sequence[float] | None:
     """Return the mean that bits of this embedder refer to in a scope; None until there are many vectors."""
-    data: Any = connection.execute(
-        "SELECT vector FROM centre WHERE (scope, embedder) = (?, ?)", (scope, embedder)
-    ).get
+    data: Any = connection.execute("SELECT vector FROM centre WHERE (scope, embedder) = (?, ?)", (scope, embedder)).get
     return None if data is None else unpack_vector(data)
 
 
@@ -168,11 +166,17 @@ def _pack_bits(vector: Sequence[float], centre: Sequence[float] | None) -> bytes
     return compute_bits(vector, centre).to_bytes((len(vector) + 7) // 8)
 
 
-def list_without_vector(connection: Connection, scope: int, embedder: str, limit: int) -> list[bytes]:
-    """Return the encoded records of memories that have no vector of this embedder, the latest first."""
-    rows = connection.execute(
-        "SELECT record FROM memory LEFT JOIN vector ON vector.memory = memory.id "
-        "WHERE memory.scope = ? AND (vector.embedder IS NULL OR vector.embedder <> ?) ORDER BY memory.id DESC LIMIT ?",
-        (scope, embedder, limit),
-    ).fetchall()
-    return [record for (record,) in rows]
+def list_without_vector(
+    connection: Connection, scope: int, embedder: str, before: int, limit: int
+) -> list[tuple[int, bytes]]:
+    """Return rows and encoded records of memories that have no vector of this embedder, from row `before` down."""
+    # With `+` SQLite walks the rows backwards, and does not sort all of the scope.
+    return [
+        (row, record)
+        for row, record in connection.execute(
+            "SELECT memory.id, record FROM memory LEFT JOIN vector ON vector.memory = memory.id "
+            "WHERE +memory.scope = ? AND memory.id < ? AND (vector.embedder IS NULL OR vector.embedder <> ?) "
+            "ORDER BY memory.id DESC LIMIT ?",
+            (scope, before, embedder, limit),
+        ).fetchall()
+    ]
