@@ -45,6 +45,7 @@ FOLDERS: Mapping[str, Sequence[str]] = {
         "logs",
         "mcp",
         "mcp_server",
+        "memory",
         "reviewing",
         "testing",
         "tracing",

@@ -33,6 +33,7 @@ from .memory_record import (
 )
 from .memory_rows import (
     MemoryFilter,
+    StoredMemory,
     delete_memory,
     find_entity,
     find_memory,
@@ -40,6 +41,7 @@ from .memory_rows import (
     is_taken,
     list_pinned,
     list_rows,
+    list_rows_after,
     pin_memory,
     read_rows,
     replace_memory,
@@ -282,15 +284,14 @@ class LongTermMemory:
     # -- transfer ------------------------------------------------------------------------------------------------------
 
     async def export(self) -> AsyncIterator[bytes]:
-        """Yield the memories of this scope, the latest first, each as a line of JSON."""
-        offset = 0
-        while True:
-            page = await self._database.run(self._build_page_reader(offset))
-            for record in page:
-                yield msgspec.json.encode(record) + b"\n"
-            if len(page) < MAX_LISTED:
+        """Yield the memories of this scope in the order in which they were stored, each as a line of JSON."""
+        page: list[StoredMemory] = []
+        while not page or len(page) == MAX_LISTED:
+            page = await self._read_page(page[-1].row if page else 0)
+            for stored in page:
+                yield msgspec.json.encode(stored.record) + b"\n"
+            if not page:
                 return
-            offset += len(page)
 
     async def import_lines(self, lines: Iterable[bytes | str], *, trusted: bool = False) -> MemoryImportReport:
         """Add memories that `export` wrote; those with a known id are left as they are.
@@ -427,13 +428,12 @@ class LongTermMemory:
         weight = self._recency_weight
         return MemoryHit(record, (1 - weight) * relevance + weight * recency, relevance)
 
-    def _build_page_reader(self, offset: int) -> "Callable[[Connection], list[MemoryRecord]]":
-        def read(connection: Connection) -> list[MemoryRecord]:
+    async def _read_page(self, after: int) -> list[StoredMemory]:
+        def read(connection: Connection) -> list[StoredMemory]:
             scope = find_scope(connection, self.scope)
-            scopes = [] if scope is None else [scope]
-            return list_rows(connection, scopes, MemoryFilter(), MAX_LISTED, offset)
+            return [] if scope is None else list_rows_after(connection, scope, after, MAX_LISTED)
 
-        return read
+        return await self._database.run(read)
 
     async def _import_batch(self, records: "Sequence[MemoryRecord]") -> int:
         """Insert memories that are new; return how many were. An id that another scope has is replaced by a new one."""

@@ -171,6 +171,12 @@ def list_rows(
     return [_decode_row(*row).record for row in rows]
 
 
+def list_rows_after(connection: Connection, scope: int, row: int, limit: int) -> list[StoredMemory]:
+    """Return memories of a scope with higher row numbers, in the order in which they were stored."""
+    statement = f"SELECT {_COLUMNS} FROM memory WHERE +scope = ? AND id > ? ORDER BY id LIMIT ?"  # noqa: S608 - columns
+    return [_decode_row(*found) for found in connection.execute(statement, (scope, row, limit)).fetchall()]
+
+
 def read_rows(connection: Connection, rows: Sequence[int]) -> Mapping[int, MemoryRecord]:
     """Return memories by the numbers of their rows."""
     found = connection.execute(f"SELECT {_COLUMNS} FROM memory WHERE id IN ({_join(rows)})").fetchall()  # noqa: S608
