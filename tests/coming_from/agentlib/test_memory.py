@@ -1,4 +1,4 @@
-"""The stored conversation, as AgentLIB's reference describes `MemoryProvider` and its entries."""
+"""Memory: the stored conversation, and shapes of it, as AgentLIB's reference describes `MemoryProvider` and its entries."""
 
 import time
 
