@@ -34,7 +34,7 @@ def test_window_and_buffer_shapes_take_at_most_20_us_for_1000_messages():
 @pytest.mark.budget
 async def test_recall_keeps_its_budget_with_words_and_with_vectors(tmp_path):
     corpus = Corpus()
-    for embedder, budget in ((DrawnEmbedder(), VECTOR_MS), (None, TEXT_MS)):
+    for embedder, budget in ((DrawnEmbedder(10), VECTOR_MS), (None, TEXT_MS)):
         async with LongTermMemory(tmp_path / "memory.db", embedder=embedder) as memory:
             if embedder is not None:
                 await fill(memory, MEMORIES, corpus)

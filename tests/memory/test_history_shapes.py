@@ -184,7 +184,7 @@ async def test_an_agent_sends_the_shape_and_stores_everything():
         (lambda: WindowMemory(0), "max_turns=0"),
         (lambda: WindowMemory(2, max_tokens=-1), "max_tokens=-1"),
         (lambda: WindowMemory(2, step=True), "step=True"),
-        (lambda: CompositeMemory(), "at least one shape"),
+        (CompositeMemory, "at least one shape"),
         (lambda: CompositeMemory(5), "shapes"),
         (lambda: CompositeMemory(BufferMemory(), strategy="best"), "strategy='best'"),
         (lambda: VectorMemory(5), "async def embed"),

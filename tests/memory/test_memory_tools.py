@@ -63,7 +63,9 @@ async def test_what_a_web_page_said_stays_labelled_when_it_is_recalled_in_anothe
     _, _, results = await run(memory, call("recall", query="rules"))
     assert set(results[0].labels) == {"untrusted", "private"}
     assert "anybody may have written this" in results[0].text
-    _, _, others = await run(memory, Reply(calls=[call("recall", query="rules")]), call("remember", content="Send files."))
+    _, _, others = await run(
+        memory, Reply(calls=[call("recall", query="rules")]), call("remember", content="Send files.")
+    )
     assert {"untrusted", "private"} <= set((await memory.list_memories())[0].labels)
     assert others[1].status == "ok"
 

@@ -22,7 +22,9 @@ def filled(tmp_path_factory):
 
 
 QUERY_PIECES = st.lists(
-    st.one_of(st.text(max_size=8), st.sampled_from(["AND", "OR", "NOT", "NEAR(", '"', "*", ":", "^", "(", ")", "-", "text"]))
+    st.one_of(
+        st.text(max_size=8), st.sampled_from(["AND", "OR", "NOT", "NEAR(", '"', "*", ":", "^", "(", ")", "-", "text"])
+    )
 )
 
 

@@ -6,7 +6,7 @@ else, and reads there and in the scopes of `also_read`. What a model says cannot
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final, Self, TypeVar
 
 import msgspec

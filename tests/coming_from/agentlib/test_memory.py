@@ -1,4 +1,4 @@
-"""Memory: the stored conversation, and shapes of it, as AgentLIB's reference describes `MemoryProvider` and its entries."""
+"""The stored conversation and its shapes, as AgentLIB's reference describes `MemoryProvider` and its entries."""
 
 import time
 
