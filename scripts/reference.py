@@ -109,6 +109,20 @@ USER_PAGES = (
         (),
     ),
     Page(
+        "memory.md",
+        "Memory",
+        "Shapes of a conversation, and memory across sessions. See [how-to/memory](../how-to/memory.md).",
+        (
+            "perdure.memory.history_shapes",
+            "perdure.memory.vector_memory",
+            "perdure.memory.embedder",
+            "perdure.memory.long_term_memory",
+            "perdure.memory.memory_record",
+            "perdure.memory.memory_lines",
+        ),
+        (),
+    ),
+    Page(
         "interaction.md",
         "Questions and displays",
         "What a tool can show to people and ask them. See [how-to/ask-people](../how-to/ask-people.md).",
@@ -159,6 +173,7 @@ USER_PAGES = (
             "perdure.extensions.large_results",
             "perdure.extensions.short_results",
             "perdure.extensions.history",
+            "perdure.extensions.memory",
             "perdure.extensions.notebook",
             "perdure.extensions.code_mode",
             "perdure.extensions.tool_search",

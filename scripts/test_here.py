@@ -48,6 +48,7 @@ FOLDERS: Mapping[str, Sequence[str]] = {
         "logs",
         "mcp",
         "mcp_server",
+        "memory",
         "reviewing",
         "scheduling",
         "testing",

@@ -209,6 +209,7 @@ RESTRICTED = {
     "permissions.allow": '[permissions]\nallow = ["*"]',
     "skills": 'skills = ["skills"]',
     "extensions.imports": '[extensions]\nimports = ["a:b"]',
+    "memory": '[memory]\nuser = "ann"',
     "vault": '[vault]\nenvironment = "SHIP_"',
     "instructions_file": 'instructions_file = "../secret"',
     "prompts.directory": '[prompts]\ndirectory = "/etc"\ndefault = "v1"',
@@ -362,6 +363,15 @@ async def test_an_agent_can_be_given_bundles_secrets_and_files(write, folder, mo
     assert agent.vault is not None
     found = [agent.vault.resolve(name) for name in ("RADIO", "engine")]
     assert [await each if inspect.isawaitable(each) else each for each in found] == ["hush-hush-1", "hush-hush-2"]
+
+
+async def test_an_agent_can_be_given_a_memory(write, folder):
+    text = '[memory]\nfile = "memory.db"\nuser = "ann"\nentities = true\nepisodes = true'
+    agent = load_config(write(f'model = "demo"\n{text}'), trusted=True).agent()
+    names = [each.name for each in agent.extensions[0].tools]
+    assert names == ["remember", "recall", "forget", "remember_entity", "remember_episode"]
+    await agent.run("hello")
+    assert (folder / "memory.db").exists()
 
 
 @pytest.mark.packages("pydantic_monty")

@@ -34,7 +34,7 @@ from .configuring.restricted_settings import (
 from .configuring.schedules import build_schedule
 from .configuring.schema import config_schema
 from .configuring.source_file import SourceFile
-from .configuring.table_classes import CompactionTable, ConfigFile
+from .configuring.table_classes import CompactionTable, ConfigFile, MemoryTable
 from .configuring.trusted_files import TrustedFiles, ask_trust
 from .configuring.validation import convert_config
 from .context.agent_role import Role
@@ -52,7 +52,7 @@ from .core.permission import Permissions, later
 from .core.stop_conditions import Limits
 from .core.tool import Tool
 from .credentials import EnvironmentVault, FileVault, KeyringVault, Vault, first_of
-from .extensions import code_mode, history, large_results, notebook, short_results, tool_search
+from .extensions import code_mode, history, large_results, memory, notebook, short_results, tool_search
 from .files.file_head import is_path_below
 from .mcp.server_settings import McpServer
 from .models import open_model
@@ -223,6 +223,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
         made += [short_results()] if table.short_results else []
         made += [history()] if table.history else []
         made += [notebook()] if table.notebook else []
+        made += [] if self.tables.memory is None else [self._build_memory_extension(self.tables.memory)]
         for place, name in enumerate(table.imports):
             with self._errors_at(("extensions", "imports", place)):
                 made.append(import_extension(name, self._read_source))
@@ -235,6 +236,16 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
             with self._errors_at(("extensions", "code_mode")):
                 made.append(code_mode())
         return made
+
+    def _build_memory_extension(self, table: MemoryTable) -> Extension:
+        """Build the extension with the long-term memory that the file describes. The memory file is opened by a run."""
+        from .memory.long_term_memory import LongTermMemory  # at first use: most files have no memory
+        from .memory.memory_database import get_default_memory_path
+
+        with self._errors_at(("memory",)):
+            path = _resolve_path(self.folder, table.file) if table.file else get_default_memory_path()
+            opened = LongTermMemory(path, user=table.user, project=table.project)
+            return memory(opened, entities=table.entities, episodes=table.episodes, closes_memory=True)
 
     def build_mcp_extension(self) -> Extension | None:
         """Build the extension with the tools of the file's MCP servers; None if it names none.

@@ -27,6 +27,7 @@ from .files import files
 from .goal import goal
 from .init import init
 from .mcp import mcp
+from .memory import memory
 from .models import models
 from .permissions import permissions
 from .probe import probe
@@ -139,7 +140,7 @@ def program() -> None:
 for command in (
     *(chat, run, resume, goal, attend, replay, trace, sessions, files, search, doctor),
     *(questions, answer, inbox, resolve, steer, cancel, permissions, schedule),
-    *(models, probe, skills, mcp, config, review, eval_command, init, completion),
+    *(models, probe, skills, mcp, memory, config, review, eval_command, init, completion),
     *(backup, restore),
 ):
     program.add_command(command)

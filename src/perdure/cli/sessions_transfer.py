@@ -74,7 +74,7 @@ def import_(file: str, *, name: str | None, trusted: bool, as_json: bool, store:
 
     from perdure.session_transfer import import_session
 
-    data = sys.stdin.buffer.read() if file == STREAM else _read_file(file)
+    data = sys.stdin.buffer.read() if file == STREAM else read_file(file)
 
     async def make(opened: "Store") -> "tuple[ImportReport, dict[str, Any]]":
         report = await import_session(opened, data, session_id=name, trusted=trusted, by=_get_user_name())
@@ -144,7 +144,8 @@ def _print_json(data: bytes) -> None:
     TerminalOutput(raw=True).write("\n".join([to_ascii_json(line) for line in data.splitlines()]) + "\n")
 
 
-def _read_file(path: str) -> bytes:
+def read_file(path: str) -> bytes:
+    """Return the content of a file that the user names. Raises `ConfigError` if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read()

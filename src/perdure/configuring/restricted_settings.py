@@ -41,6 +41,7 @@ def list_restricted_settings(file: ConfigFile, folder: str) -> Iterator[Restrict
         ("compaction", "model"): (summary_model, _describe_model(summary_model)),
         ("settings", "extra_body"): (file.settings.extra_body, "adds unchecked fields to requests"),
         ("permissions", "allow"): (file.permissions and file.permissions.allow, "allows calls without a question"),
+        ("memory",): (file.memory is not None, "reads and changes what was remembered elsewhere"),
         ("vault",): (file.vault is not None, "hands out secrets"),
         ("skills",): (named_skills, "trusts skills"),
         ("schedule",): (file.schedule, "runs prompts that nobody has typed"),

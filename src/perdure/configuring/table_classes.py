@@ -119,6 +119,21 @@ class ExtensionsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Other extensions: `"package.module:name"` or `"./file.py:name"`, an extension or a function that returns one."""
 
 
+class MemoryTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`[memory]`: lets the model remember, recall and forget across sessions, for one user, one project or both."""
+
+    file: str = ""
+    """SQLite file of the memories. By default `memory.db` in `~/.perdure`."""
+    user: str = ""
+    """User whose memories these are; empty for none."""
+    project: str = ""
+    """Project that the memories are about; empty for none."""
+    entities: bool = False
+    """True to let the model store properties of persons, places and things."""
+    episodes: bool = False
+    """True to let the model store events with their time and participants."""
+
+
 class VaultTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[vault]`: sources of secrets that tools receive and the model does not. The first that has a secret is used."""
 
@@ -256,6 +271,8 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """True if `@file` in a message attaches a file of the working folder."""
     extensions: ExtensionsTable = ExtensionsTable()
     """Extensions that add abilities to the agent."""
+    memory: MemoryTable | None = None
+    """Memory across sessions. Without this table there is none."""
     vault: VaultTable | None = None
     """Sources of secrets that tools receive and the model does not."""
     mcp: McpTable = McpTable()

@@ -1,12 +1,31 @@
-"""The stored conversation, as AgentLIB's reference describes `MemoryProvider` and its entries."""
+"""The stored conversation and its shapes, as AgentLIB's reference describes `MemoryProvider` and its entries."""
 
 import time
 
-from perdure import Agent, Text, ToolCall, ToolResult, Usage, assistant, tool_message, user
+from perdure import (
+    Agent,
+    BufferMemory,
+    Compaction,
+    CompositeMemory,
+    LongTermMemory,
+    Text,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+    Usage,
+    VectorMemory,
+    WindowMemory,
+    assistant,
+    tool,
+    tool_message,
+    user,
+)
 from perdure.events import MessageAdded, RunStarted
-from perdure.testing import Reply, ScriptedModel
+from perdure.extensions import memory as memory_extension
+from perdure.testing import Reply, ScriptedModel, call
 from tests.coming_from.outcomes import present
 from tests.coming_from.shows import shows
+from tests.memory.embedders import WordEmbedder
 
 
 def replying(*texts: str) -> ScriptedModel:
@@ -86,3 +105,70 @@ async def test_reading_is_limited_to_some_messages_or_one_session(disk_store):
     hits = await session.search("oslo", limit=1)
     assert present(await session.find_message(hits[0])).message.text.startswith("Rain in Oslo")
     assert [each.text for each in (await session.messages())[-1:]] == ["Rain in Oslo."]
+
+
+@shows("agentlib", "MemoryProvider", "MemoryProvider.type", "MemoryReadOptions.query")
+async def test_a_memory_provider_is_a_shape_of_what_is_sent():
+    shapes = {
+        "BufferMemory": BufferMemory(3),
+        "WindowMemory": WindowMemory(2, max_tokens=4_000),
+        "VectorMemory": VectorMemory(WordEmbedder(), 1),
+        "CompositeMemory": CompositeMemory(VectorMemory(WordEmbedder(), 1), WindowMemory(2), strategy="merge"),
+    }
+    for name, shape in shapes.items():
+        model = replying("Red ones.", "Blue.", "It is.")
+        session = Agent(model, history_processor=shape, instructions="Be brief.").session(name)
+        for text in ("Which apples do I like?", "What colour is the sky?", "Is an apple red?"):
+            await session.run(text)
+        sent = [each.text for each in model.requests[-1].messages]
+        assert type(shape).__name__ == name
+        assert sent[-1] == "Is an apple red?"
+        assert model.requests[-1].instructions.startswith("Be brief.")  # and not after the history
+        assert len(sent) < 5 or name == "CompositeMemory"
+        if name in {"VectorMemory", "CompositeMemory"}:
+            assert "Red ones." in sent
+        assert len(await session.messages()) == 6  # nothing is lost, and nothing is stored twice
+
+
+@shows("agentlib", "MemoryProvider")
+async def test_a_summary_is_made_with_the_one_before_it_and_stored():
+    summaries = ScriptedModel("Summary one.", "Summary two, with one.")
+    compaction = Compaction(model=summaries, at_tokens=300, keep_recent_tokens=80)
+    model = ScriptedModel(*["word " * 120] * 6)
+    session = Agent(model, compaction=compaction, history_processor=BufferMemory(20)).session("long")
+    for number in range(6):
+        await session.run(f"question {number}")
+    assert len(summaries.requests) == 2
+    assert "Summary one." in summaries.requests[1].messages[0].text
+    assert "Summary two" in model.requests[-1].messages[0].text
+    assert len(await session.messages()) == 12
+
+
+@shows(
+    "agentlib",
+    "ExecutionContext.memory",
+    "MemoryMetadata.tags",
+    "MemoryReadOptions.tags",
+    "MemoryWriteOptions.tags",
+)
+async def test_memories_have_tags_and_tools_reach_the_memory(tmp_path):
+    @tool(effect="read")
+    async def count_memories(context: ToolContext[LongTermMemory]) -> int:
+        """Count."""
+        return len(await context.deps.list_memories())
+
+    async with LongTermMemory(tmp_path / "memory.db", user="ada") as memory:
+        await memory.remember("Ada likes tea.", tags=["drinks"])
+        model = ScriptedModel(
+            call("remember", content="Ada likes figs.", tags=["food"]),
+            call("recall", query="ada", tags=["food"]),
+            call("count_memories"),
+            "Done.",
+        )
+        agent = Agent(model, tools=[count_memories], extensions=[memory_extension(memory)], deps=memory)
+        outcome = await agent.run("Remember it.")
+        results = [each.text for message in outcome.new_messages for each in message.tool_results]
+        assert "figs" in results[1]
+        assert "tea" not in results[1]
+        assert results[2] == "2"
+        assert [each.tags for each in await memory.list_memories(tags=["food"])] == [("food",)]

@@ -1,0 +1,223 @@
+"""The SQLite file of long-term memories: its tables, its connection, and the thread that uses it.
+
+It has the habits of the SQLite store: a write-ahead log that is synced at every commit, checks of a file that another
+program wrote, and deleted rows that are overwritten. Each scope has its own full-text index, so that no query can reach
+the words of another.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar, cast
+
+import apsw
+
+from perdure.core.error import StoreError
+from perdure.core.store import wait_despite_cancel
+from perdure.stores.private_paths import check_file_path, create_file, resolve_store_path
+from perdure.stores.sqlite.apsw_types import Connection
+from perdure.stores.sqlite.database_file import (
+    BUSY_SECONDS,
+    close_and_checkpoint,
+    retry_while_busy,
+    run_in_transaction,
+    sync_wal,
+    to_store_error,
+)
+
+from .memory_record import MemoryScope
+
+T = TypeVar("T")
+
+APPLICATION_ID: Final = 0x50644D65
+"""Number in the header of the file: `PdMe`."""
+FORMAT: Final = 1
+MIN_FILE_BYTES: Final = 512
+"""Bytes of a page, and so of a database."""
+
+_PRAGMAS: Final = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+PRAGMA fullfsync = ON;
+PRAGMA checkpoint_fullfsync = ON;
+PRAGMA foreign_keys = ON;
+PRAGMA trusted_schema = OFF;
+PRAGMA cell_size_check = ON;
+PRAGMA secure_delete = ON;
+PRAGMA cache_size = -32768;
+PRAGMA journal_size_limit = 67108864;
+"""
+_STAMP: Final = """
+SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
+FROM pragma_application_id, pragma_user_version"""
+_TABLES: Final = f"""
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {FORMAT};
+CREATE TABLE scope(
+    id INTEGER PRIMARY KEY, user TEXT NOT NULL, project TEXT NOT NULL,
+    changes INTEGER NOT NULL DEFAULT 0, UNIQUE(user, project)
+) STRICT;
+CREATE TABLE memory(
+    id INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL REFERENCES scope, name TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL, at REAL NOT NULL, pinned INTEGER NOT NULL, entity TEXT, record BLOB NOT NULL
+) STRICT;
+CREATE INDEX memory_by_time ON memory(scope, at);
+CREATE INDEX memory_pinned ON memory(scope, id) WHERE pinned;
+CREATE UNIQUE INDEX memory_entity ON memory(scope, entity) WHERE entity IS NOT NULL;
+CREATE TABLE tag(
+    tag TEXT NOT NULL, memory INTEGER NOT NULL REFERENCES memory ON DELETE CASCADE, PRIMARY KEY(tag, memory)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tag_by_memory ON tag(memory);
+CREATE TABLE used_key(
+    scope INTEGER NOT NULL REFERENCES scope, key TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY(scope, key)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE vector(
+    memory INTEGER PRIMARY KEY REFERENCES memory ON DELETE CASCADE, scope INTEGER NOT NULL, embedder TEXT NOT NULL,
+    bits BLOB, vector BLOB NOT NULL
+) STRICT;
+CREATE INDEX vector_by_scope ON vector(scope, embedder);
+CREATE TABLE centre(
+    scope INTEGER NOT NULL REFERENCES scope, embedder TEXT NOT NULL, vector BLOB NOT NULL,
+    PRIMARY KEY(scope, embedder)
+) STRICT, WITHOUT ROWID;
+"""
+
+
+def get_default_memory_path() -> str:
+    """Return the file of memories in `~/.perdure`, or in the folder that PERDURE_HOME names."""
+    return os.path.join(os.path.expanduser(os.environ.get("PERDURE_HOME") or "~/.perdure"), "memory.db")  # noqa: PTH111, PTH118
+
+
+class _OpenFile:
+    """A connection, opened at its first use, and the thread that uses it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.thread = ThreadPoolExecutor(1, "perdure-memory")
+        self._connection: Connection | None = None
+
+    def connect(self) -> Connection:
+        """Return the connection; called on the thread."""
+        if self._connection is None:
+            self._connection = open_memory_file(self.path)
+        return self._connection
+
+    def close(self) -> None:
+        """Close the connection; called on the thread."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            close_and_checkpoint(connection)
+
+
+class MemoryDatabase:
+    """The file of long-term memories, opened at first use and used on a thread of its own."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = resolve_store_path(path)
+        self._file: _OpenFile | None = None
+
+    async def run(self, job: Callable[[Connection], T]) -> T:
+        """Run a job on the thread of the file. Raises `StoreError` if SQLite fails."""
+        return await self._submit(job)
+
+    async def write(self, job: Callable[[Connection], T]) -> T:
+        """Run a job in a transaction, which is on the disk when this returns. A cancel waits until it is."""
+        return await self._submit(lambda connection: run_in_transaction(connection, job))
+
+    async def erase(self, job: Callable[[Connection], T]) -> T:
+        """Run a job that deletes memories, in a transaction, and remove their bytes from the write-ahead log too."""
+
+        def work(connection: Connection) -> T:
+            result = run_in_transaction(connection, job)
+            retry_while_busy(lambda: connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
+            sync_wal(self.path, None)
+            return result
+
+        return await self._submit(work)
+
+    async def aclose(self) -> None:
+        """Close the file; the next use opens it again."""
+        file, self._file = self._file, None
+        if file is not None:
+            closing = asyncio.get_running_loop().run_in_executor(file.thread, file.close)
+            cancelled = await wait_despite_cancel([closing])
+            file.thread.shutdown(wait=False)
+            closing.result()
+            if cancelled:
+                raise asyncio.CancelledError
+
+    async def _submit(self, job: Callable[[Connection], T]) -> T:
+        file = self._file = self._file or _OpenFile(self.path)
+        future = asyncio.get_running_loop().run_in_executor(file.thread, lambda: job(file.connect()))
+        cancelled = await wait_despite_cancel([future])
+        try:
+            result = future.result()
+        except apsw.Error as error:
+            raise to_store_error(error, self.path) from error
+        if cancelled:
+            raise asyncio.CancelledError
+        return result
+
+
+def open_memory_file(path: str) -> Connection:
+    """Open the file of long-term memories, and create it if needed. Raises `ConfigError` or `StoreError`."""
+    check_file_path(path)
+    try:
+        create_file(path)
+    except OSError as error:
+        raise StoreError(f"the memory {path!r} cannot be made: {error.strerror}; choose another path") from error
+    if 0 < os.stat(path).st_size < MIN_FILE_BYTES:  # noqa: PTH116 - as in the stores; SQLite would overwrite it
+        raise StoreError(f"{path!r} is no file of memories, and has been left as it is: choose another path")
+    connection = cast("Connection", apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE))
+    try:
+        connection.set_busy_timeout(BUSY_SECONDS * 1000)
+        _check_format(connection, path)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # a forked child must not delete the log
+        retry_while_busy(lambda: connection.execute(_PRAGMAS).fetchall())
+
+        def create_tables(connection: Connection) -> None:
+            if not _check_format(connection, path):  # another process may have been quicker
+                connection.execute(_TABLES)
+
+        run_in_transaction(connection, create_tables)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_format(connection: Connection, path: str) -> bool:
+    """Return True if the tables are there. Raises `StoreError` for a file of another program or a newer version."""
+    application, version, parts = connection.execute(_STAMP).get
+    if (application, version, parts) == (0, 0, 0):
+        return False
+    if application != APPLICATION_ID:
+        raise StoreError(f"{path!r} is no file of memories, and has been left as it is: choose another path")
+    if version != FORMAT:
+        raise StoreError(f"{path!r} has format {version}, and this version knows {FORMAT}: upgrade perdure")
+    return True
+
+
+def find_scope(connection: Connection, scope: MemoryScope) -> int | None:
+    """Return the number of a scope in the file; None if nothing was ever stored in it."""
+    found: Any = connection.execute("SELECT id FROM scope WHERE (user, project) = (?, ?)", (scope.user, scope.project))
+    number: int | None = found.get
+    return number
+
+
+def add_scope(connection: Connection, scope: MemoryScope) -> int:
+    """Return the number of a scope in the file; create the scope and its full-text index if needed."""
+    number = find_scope(connection, scope)
+    if number is None:
+        added = connection.execute(
+            "INSERT INTO scope(user, project) VALUES(?, ?) RETURNING id", (scope.user, scope.project)
+        )
+        number = int(added.get)
+        connection.execute(
+            f"CREATE VIRTUAL TABLE search_{number} USING fts5(text, tags, content='', "
+            "tokenize='porter unicode61 remove_diacritics 2')"
+        )
+        connection.execute(f"INSERT INTO search_{number}(search_{number}, rank) VALUES('secure-delete', 1)")
+    return number

@@ -1,0 +1,34 @@
+"""Memories as lines of JSON, as they are exported and imported."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from perdure.core.error import ConfigError, PerdureError
+from perdure.core.message import merge_labels
+from perdure.core.provenance import IMPORTED_LABEL
+
+from .memory_record import MemoryRecord, build_record
+
+
+class MemoryImportReport(Struct, frozen=True):
+    """Numbers of memories that an import has added, and that were there already."""
+
+    added: int
+    known: int
+
+
+def parse_memory_line(line: bytes | str, number: int, *, trusted: bool) -> MemoryRecord:
+    """Parse a line of an export. Raises `ConfigError` with the number of the line if it is no memory.
+
+    Unless it is trusted, it gets the label `imported`, and is not pinned.
+    """
+    try:
+        fields = msgspec.json.decode(line, type=dict[str, Any])
+        record = build_record(fields)
+    except (msgspec.DecodeError, UnicodeDecodeError, PerdureError) as error:
+        raise ConfigError(f"line {number} is no memory: {error}; nothing was added from there on") from error
+    if trusted:
+        return msgspec.structs.replace(record, pinned=record.pinned and not record.is_untrusted)
+    return msgspec.structs.replace(record, pinned=False, labels=merge_labels(record.labels, (IMPORTED_LABEL,)))

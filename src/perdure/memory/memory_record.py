@@ -1,0 +1,172 @@
+"""Values of long-term memory: a record with its provenance, the scope that it belongs to, and a hit of a search."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure.core import argument_checks
+from perdure.core.error import ConfigError
+from perdure.core.jsonable import replace_surrogates, to_jsonable
+from perdure.core.message import check_labels, merge_labels
+from perdure.core.provenance import IMPORTED_LABEL, UNTRUSTED_LABEL
+
+MemoryKind: TypeAlias = Literal["fact", "entity", "episode"]
+KINDS: Final = ("fact", "entity", "episode")
+
+MAX_TEXT_CHARACTERS: Final = 8_000
+"""Characters of a memory; longer texts belong into files."""
+MAX_TAGS: Final = 16
+MAX_TAG_CHARACTERS: Final = 64
+MAX_PARTICIPANTS: Final = 32
+MAX_NAME_CHARACTERS: Final = 200
+UNTRUSTED_LABELS: Final = frozenset({UNTRUSTED_LABEL, IMPORTED_LABEL})
+"""Labels of text that anybody may have written."""
+
+
+class MemoryScope(Struct, frozen=True, kw_only=True):
+    """Owner of memories: a user, a project, a user in a project, or neither. No search leaves its scopes."""
+
+    user: str = ""
+    project: str = ""
+
+    def __post_init__(self) -> None:
+        for name, value in (("user", self.user), ("project", self.project)):
+            argument_checks.require_text("MemoryScope", name, value)
+            argument_checks.require_one_line("MemoryScope", name, value)
+
+
+class MemoryRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A memory: its text, and where it comes from."""
+
+    id: str
+    """Id of the memory, unique in its file."""
+    text: str
+    """The text that is searched and recalled."""
+    kind: MemoryKind = "fact"
+    """`fact`, `entity` (what is known of one person or thing) or `episode` (something that happened)."""
+    created_at: float
+    """Time at which it was stored, in seconds since 1970."""
+    tags: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    """Labels such as `untrusted` of what the model had seen when it was stored. Recalled text has them again."""
+    sources: tuple[str, ...] = ()
+    """Where it comes from: `session:ID`, `run:ID`, `model:NAME`, `person:NAME`, …"""
+    pinned: bool = False
+    """True if it is in every request."""
+    name: str = ""
+    """Name of an entity."""
+    type: str = ""
+    """Type of an entity, such as `person`."""
+    properties: dict[str, Any] = {}
+    """Properties of an entity, or of an episode."""
+    occurred_at: float | None = None
+    """Time of an episode, in seconds since 1970."""
+    participants: tuple[str, ...] = ()
+    """Names of those who took part in an episode."""
+
+    @property
+    def is_untrusted(self) -> bool:
+        """True if it was stored after the model had seen text that anybody may have written."""
+        return not UNTRUSTED_LABELS.isdisjoint(self.labels)
+
+    @property
+    def at(self) -> float:
+        """The time that counts for recency: when it happened, or else when it was stored."""
+        return self.created_at if self.occurred_at is None else self.occurred_at
+
+
+class MemoryHit(Struct, frozen=True):
+    """A memory that a search has found."""
+
+    memory: MemoryRecord
+    score: float
+    """Relevance and recency, weighted: from 0 to 1."""
+    relevance: float
+    """How well it matches the query, from 0 to 1."""
+
+
+def build_record(fields: Mapping[str, Any]) -> MemoryRecord:
+    """Build a memory from untyped fields, with clean text. Raises `ConfigError` if one is missing or wrong."""
+    try:
+        record = msgspec.convert(dict(fields), MemoryRecord)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"this is no memory: {error}") from error
+    argument_checks.require_text("remember", "id", record.id, non_empty=True)
+    text = replace_surrogates(record.text).replace("\0", "").strip()
+    _check_length("text", text, MAX_TEXT_CHARACTERS)
+    _check_length("name", record.name, MAX_NAME_CHARACTERS)
+    if not text:
+        raise ConfigError("remember(text=''): give the text to remember")
+    properties = to_jsonable(record.properties)
+    _check_length("properties", msgspec.json.encode(properties).decode(), MAX_TEXT_CHARACTERS)
+    return replace(
+        record,
+        text=text,
+        name=_clean_line(record.name),
+        type=_clean_line(record.type),
+        tags=check_tags(record.tags),
+        labels=check_labels(record.labels),
+        sources=tuple(dict.fromkeys(map(_clean_line, record.sources))),
+        participants=_check_participants(record.participants),
+        properties=properties,
+    )
+
+
+def check_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """Return tags in lower case, without duplicates. Raises `ConfigError` if they are too many, too long or empty."""
+    if not isinstance(tags, (tuple, list)) or not all(isinstance(each, str) for each in tags):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"tags={tags!r}: give a list of words, such as ['coffee']")
+    clean = tuple(dict.fromkeys([_clean_line(each).casefold() for each in tags]))
+    if len(clean) > MAX_TAGS or not all(0 < len(each) <= MAX_TAG_CHARACTERS for each in clean):
+        raise ConfigError(f"tags={tags!r}: give at most {MAX_TAGS} tags of 1 to {MAX_TAG_CHARACTERS} characters")
+    return clean
+
+
+def build_entity_key(record: MemoryRecord) -> str | None:
+    """Return the identity of an entity: its type and name, whatever their case; None for other memories."""
+    return f"{record.type.casefold()}\n{record.name.casefold()}" if record.kind == "entity" else None
+
+
+def merge_entity(known: MemoryRecord | None, new: MemoryRecord, *, has_text: bool) -> MemoryRecord:
+    """Return an entity with what is new merged into what is known."""
+    before = {} if known is None else known.properties
+    properties = {name: value for name, value in (before | new.properties).items() if value is not None}
+    if known is None:
+        return replace(new, properties=properties)
+    return replace(
+        new,
+        id=known.id,
+        text=new.text if has_text else known.text,
+        properties=properties,
+        tags=check_tags((*known.tags, *new.tags)),
+        labels=merge_labels(known.labels, new.labels),
+        sources=tuple(dict.fromkeys((*known.sources, *new.sources))),
+        pinned=known.pinned and not new.is_untrusted,
+    )
+
+
+def build_indexed_text(record: MemoryRecord) -> str:
+    """Return the text of a memory that is searched: its own, with names and the values of properties."""
+    values = [str(value) for value in record.properties.values()]
+    return "\n".join([each for each in (record.text, record.name, record.type, *record.participants, *values) if each])
+
+
+def _check_participants(names: Sequence[str]) -> tuple[str, ...]:
+    clean = tuple(dict.fromkeys([name for each in names if (name := _clean_line(each))]))
+    if len(clean) > MAX_PARTICIPANTS or any(len(each) > MAX_NAME_CHARACTERS for each in clean):
+        raise ConfigError(
+            f"participants={names!r}: give at most {MAX_PARTICIPANTS} names of {MAX_NAME_CHARACTERS} characters"
+        )
+    return clean
+
+
+def _check_length(name: str, text: str, most: int) -> None:
+    if len(text) > most:
+        raise ConfigError(f"remember({name}=…) has {len(text):,} characters, and {most:,} are the most: shorten it")
+
+
+def _clean_line(text: str) -> str:
+    return " ".join(replace_surrogates(text).replace("\0", "").split())

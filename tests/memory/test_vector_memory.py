@@ -1,0 +1,84 @@
+"""`VectorMemory`: the earlier messages that are relevant to the current turn."""
+
+import pytest
+
+from perdure import ModelError, VectorMemory, assistant, user
+from perdure.memory import vector_memory
+from tests.memory.embedders import WordEmbedder
+from tests.memory.transcripts import build
+
+
+def texts(messages):
+    return [each.text or f"<{each.role}>" for each in messages]
+
+
+TALK = [
+    user("red apples are sweet"),
+    assistant("they are red"),
+    user("the sky is blue"),
+    assistant("it is"),
+    user("which apples?"),
+]
+
+
+async def test_relevant_messages_are_sent_with_the_current_turn():
+    sent = await VectorMemory(WordEmbedder(), 1)(TALK)
+    assert texts(sent) == ["red apples are sweet", "which apples?"]
+
+
+async def test_an_answer_comes_with_its_question():
+    talk = [user("tell me"), assistant("red apples"), user("no"), assistant("well"), user("apples")]
+    assert texts(await VectorMemory(WordEmbedder(), 1)(talk)) == ["tell me", "red apples", "apples"]
+
+
+async def test_a_result_comes_with_its_call_and_its_question():
+    talk = [*build(["user", "calls"]), assistant("well"), user("hm"), assistant("so"), user("result call_1_1")]
+    sent = await VectorMemory(WordEmbedder(), 1)(talk)
+    assert texts(sent) == ["question 0", "<assistant>", "<tool>", "result call_1_1"]
+
+
+async def test_messages_below_the_least_similarity_are_left_out():
+    assert texts(await VectorMemory(WordEmbedder(), 8, min_similarity=0.9)(TALK)) == ["which apples?"]
+
+
+async def test_each_text_is_embedded_once():
+    embedder = WordEmbedder()
+    shape = VectorMemory(embedder)
+    await shape(TALK)
+    await shape([*TALK, assistant("all"), user("and pears?")])
+    assert sorted(embedder.texts) == sorted({*[each.text for each in TALK], "all", "and pears?"})
+
+
+async def test_few_vectors_are_kept(monkeypatch):
+    monkeypatch.setattr(vector_memory, "MAX_CACHED_VECTORS", 2)
+    embedder = WordEmbedder()
+    shape = VectorMemory(embedder, 1)
+    for _ in range(2):
+        assert texts(await shape(TALK)) == ["red apples are sweet", "which apples?"]
+    assert len(embedder.texts) > len(TALK)
+
+
+async def test_without_earlier_turns_or_words_nothing_is_embedded():
+    embedder = WordEmbedder()
+    assert await VectorMemory(embedder)(TALK[:2]) == TALK[:2]
+    assert texts(await VectorMemory(embedder)([*TALK[:2], user(" ")])) == [" "]
+    assert embedder.texts == []
+
+
+@pytest.mark.parametrize(
+    ("vectors", "said"),
+    [
+        ([], "0 vectors for 5 texts"),
+        ([[1.0]] * 4 + [[1.0, 2.0]], "vectors of [1, 2] numbers"),
+        ([[]] * 5, "vectors of [0] numbers"),
+        ([[float("nan")]] * 5, "not finite"),
+    ],
+)
+async def test_an_embedder_that_returns_nonsense_is_named(vectors, said):
+    class Broken:
+        async def embed(self, texts):
+            return vectors
+
+    with pytest.raises(ModelError) as error:
+        await VectorMemory(Broken())(TALK)
+    assert said in str(error.value)
