@@ -59,10 +59,19 @@ def name_json_type(annotation: str) -> str:
         plain = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "None": "null", "Any": "any"}
         arrays = {"tuple", "list", "Sequence", "frozenset"}
         strings = {"Literal", "SlotStatus", "RestoreStatus", "Policy", "Scope", "TargetKind", "InboxStatus", "Covers"}
+        strings |= {"GoalStatus", "RecordKind", "FiringStatus", "MemoryKind"}
         kinds.append(plain.get(head) or ("array" if head in arrays else "string" if head in strings else "object"))
     return " or ".join(dict.fromkeys(kinds))
 
 
+GOAL = describe_class(
+    "perdure.goals.goal_record.GoalRecord",
+    objective="string. The objective.",
+    scores="array. The score of each iteration, from 0 to 1.",
+    exit_code="integer. The exit code of the status.",
+)
+MEMORY = describe_class("perdure.memory.memory_record.MemoryRecord")
+FIRING = describe_class("perdure.scheduling.firing_record.Firing")
 SESSION = describe_class("perdure.core.store.SessionInfo")
 RESTORED = describe_class("perdure.file_history.RestoredFile")
 EVENT = {"kind": "string. The kind of event; its fields are in [Events](events.md)."}
@@ -92,6 +101,13 @@ STORED_SERVER = {**NAMED, "path": "string. The file with its settings."}
 OUTPUTS: Mapping[str, Output] = {
     "run": Output("A line for each event.", [EVENT], is_open=True),
     "resume": Output("A line for each event.", [EVENT], is_open=True),
+    "goal start": Output("One line: the goal.", [GOAL]),
+    "goal resume": Output("One line: the goal.", [GOAL]),
+    "goal list": Output("A line for each goal, the most recently changed first.", [GOAL]),
+    "goal show": Output("One line: the goal.", [GOAL]),
+    "goal stop": Output(
+        "One line.", [{"goal_id": "string. The goal.", "stopped": "boolean. False if it was not being pursued."}]
+    ),
     "attend": Output(
         "A line for each run that ends.",
         [{
@@ -224,6 +240,17 @@ OUTPUTS: Mapping[str, Output] = {
         }],
     ),
     "permissions revoke": Output("One line.", [{**GRANT, "revoked": "boolean. True."}]),
+    "schedule list": Output(
+        "A line for each schedule.",
+        [describe_class("perdure.scheduling.stored_schedules.ScheduleStatus", timing="string. The timing in words.")],
+    ),
+    "schedule add": Output("One line.", [{"name": "string. The schedule."}]),
+    "schedule remove": Output("One line.", [{"name": "string. The schedule."}]),
+    "schedule history": Output("A line for each firing, the newest first.", [FIRING]),
+    "schedule run-now": Output("One line: the firing.", [FIRING]),
+    "schedule serve": Output(
+        "A line for each record, as it is stored.", [describe_class("perdure.scheduling.firing_record.FiringRecord")]
+    ),
     "models": Output(
         "A line for each provider; with PROVIDER, for each of its models.",
         [
@@ -288,6 +315,22 @@ OUTPUTS: Mapping[str, Output] = {
         "One line.", [{**NAMED, "logged_in": "boolean. False.", "was_logged_in": "boolean. True if there was a login."}]
     ),
     "mcp approve": Output("A line for each change.", [CHANGE]),
+    "memory list": Output("A line for each memory.", [MEMORY]),
+    "memory search": Output(
+        "A line for each hit, the best first.", [describe_class("perdure.memory.memory_record.MemoryHit")]
+    ),
+    "memory add": Output("One line: the memory.", [MEMORY]),
+    "memory forget": Output(
+        "One line.",
+        [{"forgotten": "array. Ids of the memories that were deleted.", "unknown": "array. Ids that there are not."}],
+    ),
+    "memory pin": Output("One line: the memory.", [MEMORY]),
+    "memory unpin": Output("One line: the memory.", [MEMORY]),
+    "memory export": Output(
+        "One line, with `--output`. Without it, the export itself: a line for each memory.",
+        [{"file": "string. The file.", "memories": "integer. Number of memories in it."}, MEMORY],
+    ),
+    "memory import": Output("One line.", [describe_class("perdure.memory.memory_lines.MemoryImportReport")]),
     "config check": Output(
         "One line.",
         [{
@@ -314,6 +357,7 @@ OUTPUTS: Mapping[str, Output] = {
         }],
     ),
     "review": Output("One line.", [describe_class("perdure.reviewing.review.Review")]),
+    "eval": Output("One line: the report.", [describe_class("perdure.evaluating.evaluation_report.EvaluationReport")]),
     "init": Output(
         "A line for each file.", [{"path": "string. The file.", "status": "string. `created` or `kept`."}]
     ),

@@ -54,7 +54,8 @@ async def reply(request):
     if not request.messages[-1].tool_results:
         return call("note", text=prompt)
     if prompt == "stop" and Path("block").exists():
-        print("BLOCKED", flush=True)
+        if not Path("block").read_text():
+            print("BLOCKED", flush=True)
         await asyncio.sleep(600)
     return prompt if prompt != Path("wrong").read_text() else "wrong"
 
@@ -186,7 +187,7 @@ def test_graders_cases_and_repetitions_can_be_chosen(perdure, folder):
 
 
 def test_limits_and_deps_come_from_the_command_line(perdure, folder):
-    (folder / "block").touch()
+    (folder / "block").write_text("quietly")
     result = evaluate(perdure, "--case", "stop", "--limit-seconds", "0.05", "--deps", "agents:build", "--json")
     found = json.loads(result.stdout.splitlines()[-1])["results"][0]
     assert (found["verdict"], found["status"], found["reason"]) == ("error", "limit", "timeout")

@@ -12,6 +12,7 @@ from perdure.core.clock import SYSTEM_CLOCK
 from perdure.core.event import ErrorRaised, ToolFinished, ToolStarted
 from perdure.core.fanout import Fanout
 from perdure.core.fold import State
+from perdure.core.log_repair import READ_IS_REPEATABLE
 from perdure.core.message import Status, ToolCall, ToolResult
 from perdure.core.model_and_tool_wrappers import after
 from perdure.core.run import Run
@@ -21,7 +22,7 @@ from perdure.core.store import Log
 from perdure.core.tool import Tool
 from perdure.core.tool_execution import PreparedCall, run_call
 from perdure.core.toolbox import Toolbox
-from perdure.core.unsuccessful_results import READ_IS_REPEATABLE, describe_error
+from perdure.core.unsuccessful_results import describe_error
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
 from tests.doubles import SECONDS, Held, deaf_tool, log_of, of, rounds

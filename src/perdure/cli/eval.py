@@ -34,14 +34,6 @@ def eval_command(context: click.Context, /, dataset: str, **options: Any) -> Non
     folder; tool calls that would be asked about are denied. A case that fails, times out or exhausts a budget is a
     result. After an interruption, or a crash, --resume goes on: what is finished is not run again.
 
-    \b
-    perdure eval cases.toml                                    with the agent of this folder
-    perdure eval cases.toml --agent shop.agents:support -m anthropic -m openai
-    perdure eval cases.jsonl --grader contains --repeat 3 --html report.html
-    perdure eval cases.toml --resume                           after an interruption
-    perdure eval cases.toml --tag refunds --baseline none --json > report.json
-    perdure eval cases.toml --grader '{name = "model", criteria = "It is polite."}' --grader-model openai
-
     A case in TOML has a prompt, and may have expected, graders, tags, limits, deps, output, repeat and id:
 
     \b

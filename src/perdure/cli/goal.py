@@ -60,13 +60,7 @@ def _add_approval_options(command: Any) -> Any:
 
 @click.group()
 def goal() -> None:
-    r"""Pursue a goal until a checker has found every item of its checklist done.
-
-    \b
-    perdure goal start "All tests pass" --coding --yolo --grade-command "pytest -q"
-    perdure goal resume
-    perdure goal show goal-9f2c41aa
-    """
+    """Pursue a goal until a checker has found every item of its checklist done."""
 
 
 @goal.command()
@@ -96,11 +90,6 @@ def start(context: click.Context, /, objective: str, **options: Any) -> None:
     Tool calls that need an approval pause the goal until perdure answer and perdure goal resume; --allow, --yes and
     --yolo allow them. With --worktree, nothing in your working folder changes: review the branch goal/ID, and merge it.
 
-    \b
-    perdure goal start "The README explains every option" --coding --yes
-    perdure goal start "All tests pass" --worktree --yolo --grade-command "pytest -q"
-    perdure goal start "The report is written" --budget-cost 2 --budget-seconds 3600
-
     Exit codes: 0 achieved, 1 errored, 2 blocked, 3 max_iterations, 4 budget_limited, 5 paused, 130 after Ctrl-C.
     """
     from .goal_command import GoalCommand, run_goal_command
@@ -126,10 +115,6 @@ def resume(context: click.Context, /, goal_id: str | None, **options: Any) -> No
     counted anew, and a budget that is used up has to be raised. Approvals have to be given again. The beginning of an
     id is enough.
 
-    \b
-    perdure goal resume
-    perdure goal resume goal-9f2c --budget-tokens 2000000 --yolo
-
     Exit codes are those of perdure goal start.
     """
     from .agent_assembly import resolve_store
@@ -149,12 +134,7 @@ def resume(context: click.Context, /, goal_id: str | None, **options: Any) -> No
 @click.option("--json", "as_json", is_flag=True, help="Print each goal as a line of JSON.")
 @store_option
 def list_(*, limit: int, as_json: bool, store: str | None) -> None:
-    r"""List goals, the most recently changed first, with their status, items and scores.
-
-    \b
-    perdure goal list
-    perdure goal list --json
-    """
+    """List goals, the most recently changed first, with their status, items and scores."""
     from perdure.goals import list_goals
 
     screen = TerminalOutput()
@@ -173,12 +153,7 @@ def list_(*, limit: int, as_json: bool, store: str | None) -> None:
 @_json_option
 @store_option
 def show(*, goal_id: str, svg: str | None, as_json: bool, store: str | None) -> None:
-    r"""Show goal ID: its checklist with evidence, its iterations, and a plot of its scores.
-
-    \b
-    perdure goal show goal-9f2c41aa
-    perdure goal show goal-9f2c --svg scores.svg
-    """
+    """Show goal ID: its checklist with evidence, its iterations, and a plot of its scores."""
     from perdure.goals import draw_score_plot
 
     record = run_with_store(store, lambda opened: _find_goal(opened, goal_id))
@@ -196,11 +171,7 @@ def show(*, goal_id: str, svg: str | None, as_json: bool, store: str | None) -> 
 @_json_option
 @store_option
 def stop(*, goal_id: str, as_json: bool, store: str | None) -> None:
-    r"""Stop goal ID, also if another process pursues it. It is paused, and can be resumed.
-
-    \b
-    perdure goal stop goal-9f2c41aa
-    """
+    """Stop goal ID, also if another process pursues it. It is paused, and can be resumed."""
     import msgspec
 
     from perdure.goals import stop_goal

@@ -1,4 +1,3 @@
-# ruff: noqa: D301 - the backspace is what click looks for: the lines below it are kept as they are
 """`perdure memory`: list, search, add, pin, forget, export and import what agents remember across sessions."""
 
 import sys
@@ -44,12 +43,6 @@ def memory(context: click.Context) -> None:
 
     An agent has a memory if its perdure.toml has a table [memory]. Memories belong to a user, a project, both or
     neither; --user and --project say which.
-
-    \b
-    perdure memory list
-    perdure memory search coffee --user ann
-    perdure memory add "Ann drinks her coffee black." --user ann --tag coffee
-    perdure memory export --user ann --output ann.jsonl
     """
     if context.invoked_subcommand is None:
         TerminalOutput().write(context.get_help() + "\n")
@@ -66,12 +59,7 @@ def memory(context: click.Context) -> None:
 def list_memories(
     *, tags: tuple[str, ...], kind: str | None, pinned: bool, limit: int, offset: int, as_json: bool, **place: Any
 ) -> None:
-    """List memories, the latest first.
-
-    \b
-    perdure memory list --tag coffee
-    perdure memory list --user ann --pinned --json
-    """
+    """List memories, the latest first."""
 
     async def find(opened: "LongTermMemory") -> "list[MemoryRecord]":
         if pinned:
@@ -94,12 +82,7 @@ def list_memories(
 def search(
     query: tuple[str, ...], *, tags: tuple[str, ...], kind: str | None, limit: int, as_json: bool, **place: Any
 ) -> None:
-    """Search memories as an agent recalls them: by words and by age. QUERY is text without operators.
-
-    \b
-    perdure memory search what coffee does ann drink
-    perdure memory search deploy --project shop --json
-    """
+    """Search memories as an agent recalls them: by words and by age. QUERY is text without operators."""
     import msgspec
 
     hits = _use_memory(place, lambda opened: opened.recall(" ".join(query), limit=limit, tags=tags, kind=kind or ""))
@@ -117,12 +100,7 @@ def search(
 @_json_option
 @_scope_options
 def add(text: tuple[str, ...], *, tags: tuple[str, ...], pinned: bool, as_json: bool, **place: Any) -> None:
-    """Add TEXT as a memory of your own, and print its id.
-
-    \b
-    perdure memory add "We deploy on Fridays only after noon." --project shop --tag deploy
-    perdure memory add "Answer in French." --user ann --pin
-    """
+    """Add TEXT as a memory of your own, and print its id."""
 
     async def store(opened: "LongTermMemory") -> "MemoryRecord":
         stored = await opened.remember(" ".join(text), tags=tags, sources=("person",))
@@ -140,11 +118,7 @@ def add(text: tuple[str, ...], *, tags: tuple[str, ...], pinned: bool, as_json: 
 @click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
 @_scope_options
 def forget(ids: tuple[str, ...], *, as_json: bool, **place: Any) -> None:
-    """Delete memories, and their bytes in the file.
-
-    \b
-    perdure memory forget mem_0123456789abcdef --user ann
-    """
+    """Delete memories, and their bytes in the file."""
     import msgspec
 
     async def delete(opened: "LongTermMemory") -> list[str]:
@@ -165,11 +139,7 @@ def forget(ids: tuple[str, ...], *, as_json: bool, **place: Any) -> None:
 @_json_option
 @_scope_options
 def pin(memory_id: str, *, as_json: bool, **place: Any) -> None:
-    """Pin a memory, so that it is in every request of agents that have this memory.
-
-    \b
-    perdure memory pin mem_0123456789abcdef
-    """
+    """Pin a memory, so that it is in every request of agents that have this memory."""
     _change_pin(memory_id, place, pinned=True, as_json=as_json)
 
 
@@ -178,11 +148,7 @@ def pin(memory_id: str, *, as_json: bool, **place: Any) -> None:
 @_json_option
 @_scope_options
 def unpin(memory_id: str, *, as_json: bool, **place: Any) -> None:
-    """Unpin a memory: it is kept, and sent only when it is recalled.
-
-    \b
-    perdure memory unpin mem_0123456789abcdef
-    """
+    """Unpin a memory: it is kept, and sent only when it is recalled."""
     _change_pin(memory_id, place, pinned=False, as_json=as_json)
 
 
@@ -192,11 +158,7 @@ def unpin(memory_id: str, *, as_json: bool, **place: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON, with --output.")
 @_scope_options
 def export(*, output: str, force: bool, as_json: bool, **place: Any) -> None:
-    """Export all memories as lines of JSON for `perdure memory import`.
-
-    \b
-    perdure memory export --user ann --output ann.jsonl
-    """
+    """Export all memories as lines of JSON for `perdure memory import`."""
     import msgspec
 
     async def collect(opened: "LongTermMemory") -> list[bytes]:
@@ -225,9 +187,6 @@ def import_(file_to_import: str, *, trusted: bool, as_json: bool, **place: Any) 
 
     Those that are there already are left as they are. Imported memories have the label `imported`: they count as text
     that anybody may have written, and cannot be pinned.
-
-    \b
-    perdure memory import ann.jsonl --user ann --trusted
     """
     import msgspec
 

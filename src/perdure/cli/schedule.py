@@ -1,4 +1,3 @@
-# ruff: noqa: D301 - the backspace is what click looks for: the lines below it are kept as they are
 """`perdure schedule`: list, add and remove schedules, serve them, run one now, and show what became of each firing."""
 
 import asyncio
@@ -68,12 +67,6 @@ def schedule(context: click.Context) -> None:
 
     Schedules are in perdure.toml, as [[schedule]], or were added to the store. perdure schedule serve runs them, and
     several of these processes may serve one store. Nobody is asked: calls that need approval are denied.
-
-    \b
-    perdure schedule add news --cron '0 9 * * 1-5' --timezone Europe/Berlin --prompt 'Sum up the news.'
-    perdure schedule serve
-    perdure schedule run-now news
-    perdure schedule history news
     """
     if context.invoked_subcommand is None:
         TerminalOutput().write(context.get_help() + "\n")
@@ -83,12 +76,7 @@ def schedule(context: click.Context) -> None:
 @_json_option
 @_add_store_options
 def list_schedules(*, as_json: bool, **options: Any) -> None:
-    """List the schedules, when each is due next, and how its last firing ended.
-
-    \b
-    perdure schedule list
-    perdure schedule list --json
-    """
+    """List the schedules, when each is due next, and how its last firing ended."""
 
     async def collect(scheduler: "Scheduler") -> "list[ScheduleStatus]":
         return await scheduler.list_status()
@@ -125,13 +113,7 @@ def list_schedules(*, as_json: bool, **options: Any) -> None:
 @_json_option
 @_add_store_options
 def add(name: str, *, as_json: bool, timeout: float, late: float | None, **options: Any) -> None:
-    """Add schedule NAME to the store, in place of an older one. Without a time it runs only when it is triggered.
-
-    \b
-    perdure schedule add news --every 1h --prompt 'Sum up the news.'
-    perdure schedule add report --cron '0 9 * * mon-fri' --timezone Europe/Berlin --skill report
-    perdure schedule add mail --prompt 'Answer this mail.'
-    """
+    """Add schedule NAME to the store, in place of an older one. Without a time it runs only when it is triggered."""
     from perdure.configuring.schedules import build_schedule
     from perdure.configuring.table_classes import ScheduleTable
 
@@ -152,11 +134,7 @@ def add(name: str, *, as_json: bool, timeout: float, late: float | None, **optio
 @_json_option
 @_add_store_options
 def remove(name: str, *, as_json: bool, **options: Any) -> None:
-    """Remove schedule NAME from the store. Its history and its sessions stay.
-
-    \b
-    perdure schedule remove news
-    """
+    """Remove schedule NAME from the store. Its history and its sessions stay."""
 
     async def work(scheduler: "Scheduler") -> bool:
         return await scheduler.remove(name)
@@ -172,12 +150,7 @@ def remove(name: str, *, as_json: bool, **options: Any) -> None:
 @_json_option
 @_add_store_options
 def history(name: str, *, limit: int, as_json: bool, **options: Any) -> None:
-    """List the firings of schedule NAME, or of all, the newest first: how each ended, and what was denied.
-
-    \b
-    perdure schedule history
-    perdure schedule history news --limit 5 --json
-    """
+    """List the firings of schedule NAME, or of all, the newest first: how each ended, and what was denied."""
 
     async def collect(scheduler: "Scheduler") -> "list[Firing]":
         found = await scheduler.history(name, limit=limit)
@@ -210,10 +183,6 @@ def run_now(context: click.Context, /, name: str, text: str | None, **options: A
     """Trigger schedule NAME, with INPUT added to its prompt, and wait until the run is over.
 
     It runs in this process, unless another one serves the store and is quicker. The exit code is 1 if it fails.
-
-    \b
-    perdure schedule run-now news
-    perdure schedule run-now mail "$(cat mail.txt)" --no-wait
     """
     no_wait, yes, as_json = options.pop("no_wait"), options.pop("yes"), options.pop("as_json")
 
@@ -253,11 +222,6 @@ def serve(context: click.Context, /, *, once: bool, most_at_once: int, quiet: bo
     A run that another process has left, because it was killed, is continued. Firings that no process has served in time
     are missed, and not made up for. A due time is skipped while the run before it is not over. SIGTERM leaves the runs
     in progress for the next process.
-
-    \b
-    perdure schedule serve
-    perdure schedule serve --once --json
-    perdure schedule serve --allow 'bash(git *)'
     """
     yes, as_json = options.pop("yes"), options.pop("as_json")
     wish, screen = take_agent_options(options), TerminalOutput(quiet=quiet)
