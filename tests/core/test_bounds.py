@@ -1,0 +1,50 @@
+"""What may be so long is taken as it is at that length, and one character less; one more is too long."""
+
+from collections.abc import Callable
+
+import pytest
+
+from perdure.core import content_limit
+from perdure.core.content_limit import check_content_size, limit_reply, limit_result
+from perdure.core.error import ConfigError
+from perdure.core.jsonable import MAX_ERROR_CHARACTERS, error_message
+from perdure.core.message import Message, Text, ToolResult
+
+MOST = 50
+
+
+def is_kept_of_an_error(length: int) -> bool:
+    text = "x" * length
+    return error_message(ValueError(text)) == text
+
+
+def is_taken_from_a_caller(length: int) -> bool:
+    try:
+        check_content_size([Text("x" * (length - 1)), Text("y")], "the prompt")
+    except ConfigError:
+        return False
+    return True
+
+
+def is_stored_as_a_reply(length: int) -> bool:
+    reply = Message("assistant", (Text("x" * (length - 1)), Text("y")))
+    return limit_reply(reply) == reply
+
+
+def is_stored_as_a_result(length: int) -> bool:
+    result = ToolResult("c", "look", (Text("x" * length),))
+    return limit_result(result) == result
+
+
+@pytest.mark.parametrize(
+    ("most", "is_taken"),
+    [
+        (MAX_ERROR_CHARACTERS, is_kept_of_an_error),
+        (MOST, is_taken_from_a_caller),
+        (MOST, is_stored_as_a_reply),
+        (MOST, is_stored_as_a_result),
+    ],
+)
+def test_a_length_is_allowed_up_to_its_bound(monkeypatch, most: int, is_taken: Callable[[int], bool]):
+    monkeypatch.setattr(content_limit, "MAX_CONTENT_CHARACTERS", MOST)
+    assert [is_taken(most - 1), is_taken(most), is_taken(most + 1)] == [True, True, False]
