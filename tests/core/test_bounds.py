@@ -7,7 +7,7 @@ import pytest
 from perdure.core import content_limit
 from perdure.core.content_limit import check_content_size, limit_reply, limit_result
 from perdure.core.error import ConfigError
-from perdure.core.jsonable import MAX_ERROR_CHARACTERS, error_message
+from perdure.core.jsonable import MAX_ERROR_CHARACTERS, error_message, short_repr, to_jsonable
 from perdure.core.message import Message, Text, ToolResult
 
 MOST = 50
@@ -48,3 +48,14 @@ def is_stored_as_a_result(length: int) -> bool:
 def test_a_length_is_allowed_up_to_its_bound(monkeypatch, most: int, is_taken: Callable[[int], bool]):
     monkeypatch.setattr(content_limit, "MAX_CONTENT_CHARACTERS", MOST)
     assert [is_taken(most - 1), is_taken(most), is_taken(most + 1)] == [True, True, False]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_whole_number_is_one_up_to_the_largest_that_a_log_can_have(sign):
+    largest = 2**63 - 1
+    numbers = [sign * (largest - 1), sign * largest, sign * (largest + 1)]
+    assert to_jsonable(numbers) == [*numbers[:2], str(numbers[2])]
+
+
+def test_a_repr_is_shown_whole_up_to_its_length():
+    assert [short_repr("x" * length, 10) for length in (7, 8, 9)] == ["'xxxxxxx'", "'xxxxxxxx'", "'xxxxxxxx…"]
