@@ -8,7 +8,7 @@ from perdure.core import content_limit
 from perdure.core.content_limit import check_content_size, limit_reply, limit_result
 from perdure.core.error import ConfigError
 from perdure.core.jsonable import MAX_ERROR_CHARACTERS, error_message, short_repr, to_jsonable
-from perdure.core.message import Message, Text, ToolResult
+from perdure.core.message import MAX_TOKENS, Message, Text, ToolResult, is_cost
 
 MOST = 50
 
@@ -59,3 +59,26 @@ def test_a_whole_number_is_one_up_to_the_largest_that_a_log_can_have(sign):
 
 def test_a_repr_is_shown_whole_up_to_its_length():
     assert [short_repr("x" * length, 10) for length in (7, 8, 9)] == ["'xxxxxxx'", "'xxxxxxxx'", "'xxxxxxxx…"]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (-1, False),
+        (-1e-9, False),
+        (0, True),
+        (0.0, True),
+        (1e-9, True),
+        (MAX_TOKENS - 1, True),
+        (MAX_TOKENS, True),
+        (float(MAX_TOKENS), True),
+        (MAX_TOKENS + 1, False),
+        (float("inf"), False),
+        (float("nan"), False),
+        (True, False),
+        (None, False),
+        ("1", False),
+    ],
+)
+def test_a_cost_is_a_number_within_its_bounds(value, expected):
+    assert is_cost(value) is expected
