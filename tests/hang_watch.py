@@ -11,8 +11,8 @@ import time
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 
-HUNG_SECONDS = 75.0
-"""After so long the stacks of all threads are printed; a test may take a minute."""
+HUNG_SECONDS = 260.0
+"""After so long the stacks of all threads are printed; a test may take four minutes."""
 AGAIN_SECONDS = 5.0
 """The watch is started anew no more often than this."""
 

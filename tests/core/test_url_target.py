@@ -57,6 +57,17 @@ def test_what_is_no_address_has_no_target(given):
         UrlTarget.of(given)
 
 
+@pytest.mark.parametrize("port", [1, 2, 65534, 65535])
+def test_a_port_is_a_number_within_its_bounds(port):
+    assert UrlTarget.of(f"http://a.example:{port}/").port == port
+
+
+@pytest.mark.parametrize("port", ["0", "00", "65536", "-1", "+1", "8x", "٣"])
+def test_another_number_is_no_port(port):
+    with pytest.raises(ValueError, match="is not a port"):
+        UrlTarget.of(f"http://a.example:{port}/")
+
+
 def test_a_target_comes_from_an_argument():
     assert UrlTarget.of_argument("page")({"page": "https://a.example/x"}).path == "/x"
 

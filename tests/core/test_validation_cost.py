@@ -102,7 +102,8 @@ def test_long_chains_of_references_are_refused_since_the_validator_recurses():
         return {**ref("c0"), "$defs": {**links, f"c{length}": {}}}
 
     assert cost(chain(MAX_REFERENCE_CHAIN - 2)).errors_per_value == MAX_REFERENCE_CHAIN
-    assert f"more than {MAX_REFERENCE_CHAIN} parts are applied" in reason(chain(10_000))
+    for length in (MAX_REFERENCE_CHAIN - 1, 10_000):
+        assert f"more than {MAX_REFERENCE_CHAIN} parts are applied" in reason(chain(length))
 
 
 def test_very_many_parts_are_refused():

@@ -317,6 +317,13 @@ def test_the_choice_of_a_tool_is_said(choice: str | None, said_as: Any) -> None:
     assert "tool_choice" not in body_of([user("Hello")], settings={"tool_choice": choice})
 
 
+@pytest.mark.parametrize(("top_p", "is_sent"), [(0.94, False), (0.95, True), (0.96, True)])
+def test_a_model_that_thinks_gets_only_a_top_p_that_it_takes(top_p: float, is_sent: bool) -> None:
+    settings = {"max_output_tokens": 4000, "reasoning_tokens": 2048, "top_p": top_p}
+    assert ("top_p" in body_of([user("Hello")], CLAUDE, settings=settings)) is is_sent
+    assert body_of([user("Hello")], settings={"top_p": top_p})["top_p"] == top_p
+
+
 def test_one_of_temperature_and_top_p_is_said() -> None:
     assert body_of([user("Hello")], settings={"temperature": 1.4, "top_p": 0.9})["temperature"] == 1.0
     assert body_of([user("Hello")], settings={"top_p": 0.9})["top_p"] == 0.9

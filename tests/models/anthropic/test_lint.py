@@ -105,6 +105,13 @@ def test_thinking_may_take_exactly_the_least_and_must_leave_room(budget: int, mo
     assert bool(found) is bool(complaint)
 
 
+@pytest.mark.parametrize(("top_p", "complaint"), [(0.94, "top_p=0.94 with thinking"), (0.95, ""), (0.96, "")])
+def test_thinking_takes_a_top_p_from_its_least_on(top_p: float, complaint: str) -> None:
+    found = lint(HELLO, thinking={"type": "adaptive"}, top_p=top_p)
+    assert complaint in found
+    assert bool(found) is bool(complaint)
+
+
 def test_exactly_four_blocks_may_have_a_cache_marker() -> None:
     marked = [text("a", cache_control={"type": "ephemeral"}) for _ in range(5)]
     assert lint(said(*marked[:4], role="user")) == ""
