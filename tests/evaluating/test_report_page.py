@@ -5,6 +5,7 @@ import shutil
 from html.parser import HTMLParser
 
 import pytest
+from msgspec.structs import replace
 
 from perdure.evaluating import build_report_page
 from perdure.evaluating.report_page import LARGE, MAX_TEXT_WHEN_LARGE
@@ -35,7 +36,9 @@ def hostile():
         results += [failed(text, text, text=text, feedback=text), error]
         prompts[text] = text
     before = [result(each.case_id, each.agent) for each in results]
-    return report(*results, before=before, past=[before], name=HOSTILE[1], prompts=prompts, tags=tuple(HOSTILE))
+    made = report(*results, before=before, past=[before], name=HOSTILE[1], prompts=prompts, tags=tuple(HOSTILE))
+    cases = tuple([replace(case, expected={case.id: [case.id]}) for case in made.cases])
+    return replace(made, cases=cases, evaluation_id=HOSTILE[4])
 
 
 class Tags(HTMLParser):
