@@ -9,6 +9,8 @@ from perdure import (
     Compaction,
     ConfigError,
     Extension,
+    Goal,
+    Grade,
     McpCatalogue,
     McpServer,
     McpServers,
@@ -19,6 +21,7 @@ from perdure import (
     Prompts,
     Rewrite,
     Role,
+    SessionNotFound,
     ShortCircuit,
     Skill,
     Skills,
@@ -29,9 +32,12 @@ from perdure import (
     load_roles,
     load_skills,
     orchestrator,
+    pursue_goal,
+    resume_goal,
     subagent,
     tool,
     tools_of,
+    until,
 )
 from perdure.testing import ScriptedModel
 
@@ -103,6 +109,35 @@ SESSION_ROWS = [
 ]
 
 PARTS_TABLE = {
+    "Evidence": Never("a value that graders are given"),
+    "Grade": [
+        bad(lambda: Grade(passed=1), "passed=1", "True or False"),
+        bad(lambda: Grade(passed=True, score=2), "score=2", "from 0 to 1"),
+        bad(lambda: Grade(passed=True, feedback=None), "feedback=None", "text"),
+    ],
+    "Goal": [
+        bad(lambda: Goal(""), "objective=''", "non-empty text"),
+        bad(lambda: Goal("x", max_iterations=0), "max_iterations=0", "1 or more"),
+        bad(lambda: Goal("x", token_budget=0.5), "token_budget=0.5", "whole number"),
+        bad(lambda: Goal("x", max_cost_usd=0), "max_cost_usd=0", "above zero"),
+        bad(lambda: Goal("x", items=["a"] * 9), "items=", "at most 8"),
+        bad(lambda: Goal("x", budget=3), "'budget'", "'token_budget'"),
+    ],
+    "pursue_goal": [
+        bad(lambda: pursue_goal(5, Agent(MODEL)), "goal=5", "Goal("),
+        bad(lambda: pursue_goal("x", MODEL), "maker=", "Agent("),
+        bad(lambda: pursue_goal("x", Agent(MODEL), grader="pytest"), "'pytest'", "give a function"),
+        bad(lambda: pursue_goal("x", Agent(MODEL), goal_id="mine"), "goal_id='mine'", "'goal-'"),
+    ],
+    "resume_goal": [
+        bad(lambda: resume_goal("", Agent(MODEL)), "goal_id=''", "non-empty text"),
+        bad(lambda: resume_goal("goal-x", Agent(MODEL)), "'goal-x'", "perdure goal list", error=SessionNotFound),
+    ],
+    "until": [
+        bad(lambda: until("pytest"), "'pytest'", "give a function"),
+        bad(lambda: until(bool, max_rounds=0), "max_rounds=0", "1 or more"),
+        bad(lambda: until(lambda _: True, max_rounds=0), "max_rounds=0", "1 or more"),
+    ],
     "McpServer": [
         bad(lambda: McpServer(name="a b", command="x"), "name='a b'", "letters"),
         bad(lambda: McpServer(name="a"), "command=''", "non-empty text"),

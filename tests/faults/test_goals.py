@@ -73,7 +73,7 @@ async def read_record(folder: Path):
         await store.aclose()
 
 
-@pytest.mark.parametrize("fault", ["loop.effect_done=kill@2", "store.append.after_commit=kill@14"])
+@pytest.mark.parametrize("fault", ["loop.effect_done=kill@2"])
 async def test_a_goal_whose_process_was_killed_goes_on_in_another(tmp_path, fault):
     assert await kill_and_resume(tmp_path / "trial", fault)
 

@@ -1,31 +1,18 @@
 """`perdure goal`: pursue a goal with a maker and a checker, resume it, list goals, show one, and stop one."""
 
-import sys
-import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from .goal_text import encode_record, format_goal_row, format_record
 from .perdure_home import resolve_store_spec, run_with_store, store_option
 from .run import add_agent_options, take_agent_options
 from .session_choice import MIN_PREFIX
-from .terminal_output import TerminalOutput, escape_controls, line_width, to_ascii_json, to_one_line
+from .terminal_output import TerminalOutput, escape_controls, to_ascii_json
 
 if TYPE_CHECKING:
     from perdure.core.store import Store
     from perdure.goals import GoalRecord
-
-EXIT_CODES: Final = {
-    "achieved": 0,
-    "errored": 1,
-    "blocked": 2,
-    "max_iterations": 3,
-    "budget_limited": 4,
-    "paused": 5,
-    "running": 5,
-}
-"""The exit codes of `perdure goal start` and `resume`, by the status of the goal."""
-_STATUS_WIDTH: Final = 14
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
 
@@ -140,7 +127,7 @@ def list_(*, limit: int, as_json: bool, store: str | None) -> None:
     screen = TerminalOutput()
     found = run_with_store(store, list_goals)
     for record in found[:limit]:
-        screen.write(encode_record(record) if as_json else _format_row(record))
+        screen.write(encode_record(record) if as_json else format_goal_row(record))
     if not found and not as_json:
         screen.note('there is no goal; perdure goal start "…" begins one')
     elif len(found) > limit and not as_json:
@@ -215,49 +202,3 @@ async def _find_goal(store: "Store", given: str | None, *, unfinished: bool = Fa
         named = "there is no goal that can be resumed" if given is None else f"there is no goal {given!r}"
         raise SessionNotFound(f"{named} in {resolve_store_spec(None)}; perdure goal list lists those that are there")
     return fitting[0]
-
-
-def encode_record(record: "GoalRecord") -> str:
-    """Return a goal as a line of JSON."""
-    import msgspec
-
-    data = {
-        **msgspec.to_builtins(record),
-        "objective": record.objective,
-        "scores": record.scores,
-        "exit_code": EXIT_CODES[record.status],
-    }
-    return to_ascii_json(msgspec.json.encode(data)) + "\n"
-
-
-def _format_row(record: "GoalRecord") -> str:
-    """Return a goal as a line of a list."""
-    from perdure.goals import draw_sparkline
-
-    done = f"{len(record.items) - len(record.open_items)}/{len(record.items)}"
-    changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.updated_at))
-    plot = draw_sparkline(record.scores)
-    row = f"{record.goal_id}  {changed}  {record.status:{_STATUS_WIDTH}}  {done:>5}  {plot} {record.objective}"
-    return to_one_line(row, line_width(sys.stdout)) + "\n"
-
-
-def format_record(record: "GoalRecord") -> str:
-    """Return a goal as text: status, checklist with evidence, iterations and scores."""
-    from perdure.goals import draw_sparkline
-
-    reason = f" ({record.reason})" if record.reason else ""
-    lines = [f"{record.goal_id}: {record.status}{reason}", record.objective, ""]
-    for item in record.items:
-        state = "" if item.done or not item.progress else f" ({item.progress} %)"
-        lines.append(f"[{'x' if item.done else ' '}] {item.id}. {item.title}{state}")
-        lines += [f"       {item.evidence}"] if item.evidence else []
-    if record.scores:
-        lines += ["", f"scores  {draw_sparkline(record.scores)}  {' '.join([f'{each:.2f}' for each in record.scores])}"]
-    cost = "" if record.cost_usd is None else f", ${record.cost_usd:.4f}"
-    used = f"{record.usage.total_tokens:,} tokens{cost}, {record.seconds:.0f} s"
-    lines += ["", f"{len(record.iterations)} iterations, {used}"]
-    if record.branch:
-        lines.append(f"branch {record.branch} in {record.workdir}")
-    if record.summary:
-        lines += ["", record.summary]
-    return "\n".join(lines) + "\n"

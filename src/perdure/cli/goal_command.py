@@ -28,7 +28,7 @@ from perdure.stores import open_store
 
 from .agent_assembly import AgentParts, check_sandbox_for_yolo, collect_agent_parts, resolve_store
 from .find_config import read_config
-from .goal import EXIT_CODES, encode_record, format_record
+from .goal_text import EXIT_CODES, encode_record, format_record
 from .project_context import describe_missing_sandbox
 from .run_options import AgentOptions
 from .signals import SignalHandler
