@@ -32,9 +32,9 @@ async def read(page: str) -> str:
     return f"page {page}"
 
 
-def ask(number: int = 1, **options: Any) -> PrivateTask:
-    """Return a task with tools."""
-    return PrivateTask(**{"name": f"aside:{number}", "prompt": "Look.", "max_turns": 5, "offers_tools": True} | options)
+def ask(number: int = 1, *, max_turns: int = 5, offers_tools: bool = True) -> PrivateTask:
+    """Return a task."""
+    return PrivateTask(name=f"aside:{number}", prompt="Look.", max_turns=max_turns, offers_tools=offers_tools)
 
 
 def asking(*tasks: PrivateTask, answers: list[PrivateAnswer] | None = None) -> Any:

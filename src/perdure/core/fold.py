@@ -164,10 +164,8 @@ class State:
         """The request of that run whose reply was neither stored nor discarded yet, and that no estimate counts."""
         self.aside_requests: dict[int, ModelRequested] = {}
         """Requests beside the conversation whose reply was neither stored nor discarded yet, by turn."""
-        self._past_totals = RunTotals()
-        self._uncounted_runs: list[UncountedRun] = []
+        self._past_totals, self._uncounted_runs, self._pending_usage = RunTotals(), list[UncountedRun](), list[Usage]()
         self._usage = self._children_usage = self._reported_usage = NO_USAGE  # reported: with a cost of the provider
-        self._pending_usage: list[Usage] = []
         self.children_usd = 0.0
         """Cost of the finished children of that run."""
         self.price_usd: tuple[float | None, ...] = ()
