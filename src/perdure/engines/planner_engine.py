@@ -56,8 +56,8 @@ def planner(
 
     Args:
         max_tasks: The most tasks of one plan.
-        max_parallel_tasks: The most tasks at the same time; one if `Limits(max_tool_calls=…)` is set, whose count
-            would not be exact otherwise.
+        max_parallel_tasks: The most tasks at the same time; one if a tool of the agent must not run beside others
+            (`parallel=False`), or if `Limits(max_tool_calls=…)` is set, whose count would not be exact otherwise.
         max_task_turns: Replies of the model for each task. They count towards the limits of the run as well, of which
             one turn is left for the answer.
         max_replans: How often what is left is planned again.
