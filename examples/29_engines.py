@@ -1,4 +1,4 @@
-"""Engines: a plan whose tasks run at the same time, a process that dies in the middle, and an answer that is reviewed."""
+"""Engines: a plan whose tasks run at the same time, a process that ends in the middle, and a reviewed answer."""
 
 import asyncio
 import tempfile

@@ -354,6 +354,7 @@ _CONTENDED = "tests/faults/test_contended_appends.py::test_"
 _LIMITS = "tests/core/test_loop_limits.py::test_"
 _RUN_MODEL = "tests/core/test_aside_model_requests.py::test_"
 _DIRECT = "tests/core/test_direct_calls.py::test_"
+_ENGINES = "tests/engines/test_engines.py::test_"
 _ADDED = "tests/core/test_added_tools.py::test_"
 _PERMIT = "tests/core/test_loop_permission.py::test_"
 _RUN = "tests/core/test_run.py::test_"
@@ -809,6 +810,11 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _DIRECT + "the_limit_of_tool_calls_holds_for_engines",
         _DIRECT + "what_was_done_before_a_crash_is_not_done_again",
         _DIRECT + "a_call_that_a_crash_cut_off_is_unknown_and_not_repeated",
+        _ENGINES + "a_model_that_misbehaves_leads_to_an_outcome",
+        _ENGINES + "no_engine_passes_the_limit_of_turns",
+        "tests/engines/test_resume.py::test_a_run_that_is_resumed_from_anywhere_repeats_no_effect_and_gives_the_same_answer",
+        "tests/engines/test_planner_engine.py::test_a_shutdown_in_the_middle_of_a_plan_repeats_no_effect",
+        "tests/faults/test_engines.py::test_an_engine_that_is_killed_after_an_append_repeats_no_effect",
     ),
     "run:added-tools": (
         _ADDED + "an_added_tool_is_there_after_a_question",

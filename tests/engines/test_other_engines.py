@@ -95,9 +95,7 @@ async def test_a_stop_condition_of_the_agent_still_applies() -> None:
 
 async def test_the_finish_tool_stays_after_a_handoff() -> None:
     other = Agent(ScriptedModel(call("finish", result="Handed over.")), name="other")
-    model = ScriptedModel(call("handoff_to_other"))
-    names = [each.name for each in Agent(model, handoffs=[other]).toolbox]
-    model = ScriptedModel(call(names[-1], message="Go on."))
+    model = ScriptedModel(call("hand_over_to_other", message="Go on."))
     outcome = await Agent(model, handoffs=[other], engine="autonomous").run("Do it")
     assert (outcome.status, outcome.text) == ("done", "Handed over."), outcome.error
 

@@ -54,12 +54,20 @@ async def test_tasks_that_do_not_need_one_another_run_at_the_same_time() -> None
 
 
 @pytest.mark.parametrize(
-    ("limits", "parallel"), [(Limits(), 4), (Limits(max_parallel_tools=2), 2), (Limits(max_tool_calls=9), 1)]
+    ("limits", "together", "parallel"),
+    [
+        (Limits(), True, 4),
+        (Limits(max_parallel_tools=2), True, 2),
+        (Limits(max_tool_calls=9), True, 1),
+        (Limits(), False, 1),
+    ],
 )
-async def test_no_more_tasks_run_at_the_same_time_than_are_allowed(limits: Limits, parallel: int) -> None:
+async def test_no_more_tasks_run_at_the_same_time_than_are_allowed(
+    limits: Limits, together: bool, parallel: int
+) -> None:
     running, most = 0, 0
 
-    @tool(effect="read")
+    @tool(effect="read", parallel=together)
     async def work() -> str:
         """Work."""
         nonlocal running, most

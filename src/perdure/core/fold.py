@@ -7,7 +7,6 @@ cannot differ. It depends on nothing but the events: no clock, no randomness, no
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from .event import (
@@ -48,9 +47,9 @@ from .event import (
 )
 from .lost_entries import mark_lost_entries
 from .message import NO_USAGE, SENT_ORIGINS, Message, ToolCall, ToolResult, Usage, merge_labels
-from .past_run_totals import RunTotals, UncountedRun, add_run_cost
+from .past_run_totals import RunTotals, RunWithInputId, UncountedRun, add_run_cost, estimate_usage
 from .program_call_id import find_program_call_id
-from .provenance import list_message_sources
+from .provenance import list_message_labels, list_message_sources
 from .transcript import MessagesSnapshot, Transcript
 
 if TYPE_CHECKING:
@@ -64,23 +63,6 @@ FOR_AGENT = "for"
 
 CRASH_REASONS = frozenset({"interrupted", "crash_loop", "log_damaged"})
 """Reasons of runs that were ended in the log after their process had died."""
-
-
-def _estimated_usage(request: ModelRequested) -> Usage:
-    tokens = request.estimated_tokens
-    return Usage(tokens, precision="estimated") if tokens else NO_USAGE
-
-
-class RunWithInputId(Struct, frozen=True):
-    """A run whose caller gave an `input_id`: when the input is sent again, its outcome is returned."""
-
-    run_id: str
-    first_message_index: int
-    """Index of its first message in the transcript."""
-    end_message_index: int = 0
-    """Index after its last message in the transcript."""
-    run_ended_event: RunEnded | None = None
-    """The event that ended it; `None` while it has not ended."""
 
 
 class State:
@@ -102,6 +84,7 @@ class State:
         "children_usd",
         "decisions",
         "direct_results",
+        "engine_steps",
         "first_message_index",
         "first_run_id",
         "has_lost_entries",
@@ -118,14 +101,12 @@ class State:
         "open_children",
         "parent",
         "path",
-        "plans",
         "price_usd",
         "questions_by_id",
         "reached_limit",
         "recoveries",
         "remembered_decisions",
         "results",
-        "reviews",
         "run",
         "run_ended_event",
         "runs_by_input_id",
@@ -183,10 +164,8 @@ class State:
         """The request of that run whose reply was neither stored nor discarded yet, and that no estimate counts."""
         self.aside_requests: dict[int, ModelRequested] = {}
         """Requests beside the conversation whose reply was neither stored nor discarded yet, by turn."""
-        self._past_totals = RunTotals()
-        self._uncounted_runs: list[UncountedRun] = []
+        self._past_totals, self._uncounted_runs, self._pending_usage = RunTotals(), list[UncountedRun](), list[Usage]()
         self._usage = self._children_usage = self._reported_usage = NO_USAGE  # reported: with a cost of the provider
-        self._pending_usage: list[Usage] = []
         self.children_usd = 0.0
         """Cost of the finished children of that run."""
         self.price_usd: tuple[float | None, ...] = ()
@@ -226,10 +205,8 @@ class State:
         """True if entries of that run were lost to damage: its calls may have begun, and its reply may be missing."""
         self.may_have_lost_runs = False
         """True if whole runs may have been lost to damage, with the ids of their inputs."""
-        self.plans: list[PlanMade] = []
-        """Plans that the engine of that run has made."""
-        self.reviews: list[AnswerReviewed] = []
-        """Reviews of answers of that run."""
+        self.engine_steps: list[PlanMade | AnswerReviewed] = []
+        """Plans that the engine of that run has made, and reviews of its answers."""
         self.reached_limit = ""
         """Name of the limit that keeps that run from continuing; empty if there is none."""
         self.inbox: dict[str, InboxAdded] = {}
@@ -326,7 +303,7 @@ class State:
     @property
     def own_unanswered_usage(self) -> Usage:
         """Estimated input tokens of the requests of this run, without subagents, that have no reply."""
-        return sum([_estimated_usage(each) for each in self.unanswered_requests], NO_USAGE)
+        return sum([estimate_usage(each) for each in self.unanswered_requests], NO_USAGE)
 
     @property
     def unanswered_requests(self) -> list[ModelRequested]:
@@ -468,8 +445,7 @@ class State:
             self.aside_requests.clear()
         if self.direct_results:
             self.direct_results.clear()
-        if self.plans or self.reviews:
-            self.plans, self.reviews = [], []
+        self.engine_steps = []
         if event.input_id:
             self.runs_by_input_id[event.input_id] = RunWithInputId(event.run_id, self.first_message_index)
         if self.parent is not None:
@@ -552,17 +528,13 @@ class State:
         """Count the estimated tokens of requests that a crash left without a reply: they may be billed."""
         for request in self.unanswered_requests:
             if request.estimated_tokens:
-                self._add_usage(_estimated_usage(request))
+                self._add_usage(estimate_usage(request))
         self.unanswered_request = None
         self.aside_requests.clear()
 
-    def apply_plan_made(self, event: PlanMade) -> None:
-        """Add a plan of the run."""
-        self.plans.append(event)
-
-    def apply_answer_reviewed(self, event: AnswerReviewed) -> None:
-        """Add a review of an answer."""
-        self.reviews.append(event)
+    def apply_engine_step(self, event: PlanMade | AnswerReviewed) -> None:
+        """Add a plan, or a review of an answer."""
+        self.engine_steps.append(event)
 
     def apply_limit_reached(self, event: LimitReached) -> None:
         """Record the limit because of which the run cannot continue."""
@@ -618,7 +590,7 @@ class State:
         self.view_turns = 0
         summary = event.summary
         if self.labels:
-            replaced = [_list_labels(each) for each in self.transcript.messages[: event.upto]]
+            replaced = [list_message_labels(each) for each in self.transcript.messages[: event.upto]]
             summary = replace(summary, labels=merge_labels(summary.labels, *replaced))
         self.transcript.compact(summary, event.upto)
         if event.usage is not None:
@@ -809,14 +781,9 @@ _CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
     GrantRevoked: State.apply_grant_revoked,
     SubagentStarted: State.apply_subagent_started,
     SubagentFinished: State.apply_subagent_finished,
-    PlanMade: State.apply_plan_made,
-    AnswerReviewed: State.apply_answer_reviewed,
+    PlanMade: State.apply_engine_step,
+    AnswerReviewed: State.apply_engine_step,
 }
-
-
-def _list_labels(message: Message) -> tuple[str, ...]:
-    """Return the labels of a message and of the results in it."""
-    return merge_labels(message.labels, *[result.labels for result in message.tool_results])
 
 
 def fold_entries(entries: Iterable[Entry]) -> State:

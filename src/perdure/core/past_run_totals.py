@@ -1,9 +1,21 @@
-"""Totals of the past runs of a session: tokens, turns and cost."""
+"""Past runs of a session: those whose input has an id, and the totals of all: tokens, turns and cost."""
 
 from msgspec import Struct
 
-from .event import RunEnded
+from .event import ModelRequested, RunEnded
 from .message import NO_USAGE, Usage
+
+
+class RunWithInputId(Struct, frozen=True):
+    """A run whose caller gave an `input_id`: when the input is sent again, its outcome is returned."""
+
+    run_id: str
+    first_message_index: int
+    """Index of its first message in the transcript."""
+    end_message_index: int = 0
+    """Index after its last message in the transcript."""
+    run_ended_event: RunEnded | None = None
+    """The event that ended it; `None` while it has not ended."""
 
 
 class RunTotals(Struct, frozen=True):
@@ -49,3 +61,9 @@ class UncountedRun(Struct, frozen=True, gc=False):
             past.turns + self.turns,
             add_run_cost(past.cost_usd, self.run_ended_event),
         )
+
+
+def estimate_usage(request: ModelRequested) -> Usage:
+    """Return the estimated tokens of a request without a reply."""
+    tokens = request.estimated_tokens
+    return Usage(tokens, precision="estimated") if tokens else NO_USAGE

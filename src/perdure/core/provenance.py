@@ -22,7 +22,7 @@ from .event import (
     SkillLoaded,
     ToolFinished,
 )
-from .message import SENT_ORIGINS, Message
+from .message import SENT_ORIGINS, Message, merge_labels
 
 IMPORTED_LABEL = "imported"
 """Label of all that came with an imported session."""
@@ -99,3 +99,8 @@ _SOURCES: dict[type[Event], str] = {
     InboxResolved: "inbox",
     SessionConfigured: "program:host",
 }
+
+
+def list_message_labels(message: Message) -> tuple[str, ...]:
+    """Return the labels of a message and of the results in it."""
+    return merge_labels(message.labels, *[result.labels for result in message.tool_results])

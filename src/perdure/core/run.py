@@ -154,9 +154,8 @@ class Run:
         self.run_id = place.run_id
         self.path = state.path
         self.parent = place.parent
-        """The run whose tool call this one carries out, or whose engine asks it privately, if there is one."""
+        """The run whose tool call this one carries out, or whose engine performs it, if `is_private`; else `None`."""
         self.is_private = place.is_private
-        """True for a private run of the engine above: its turns and tool calls count towards the limits there."""
         self.log = place.log
         self.state = state
         self.fanout = place.fanout
@@ -641,10 +640,9 @@ class Run:
         limits, state = self.options.limits, self.state
         if limits.max_turns is not None and state.turns >= limits.max_turns and not state.attempts:
             return "max_turns"
-        if self.is_private and self.parent is not None and (above := self.parent.find_reached_limit()):
-            return above
+        above = self.parent.find_reached_limit() if self.is_private and self.parent is not None else ""
         # `state.limit` is set once the model requests more calls than allowed; at exactly that many it may still answer
-        return self.find_spent_limit() or state.reached_limit
+        return above or self.find_spent_limit() or state.reached_limit
 
     def find_spent_limit(self) -> str:
         """Return the name of the token or cost limit that this run or a parent run has used up; empty if none.

@@ -1,4 +1,4 @@
-"""The `planner` engine: the model makes a plan, its tasks are carried out in private, and the model answers from them."""
+"""The `planner` engine: the model makes a plan, its tasks are done in private, and the model answers from them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,10 +21,10 @@ from .task_scheduler import TaskScheduler
 
 PLAN_PROMPT = (
     "Make a plan for the last message above; do not carry it out. Split the work into tasks that can be done one by "
-    "one or, where they do not need one another, at the same time. Whoever does a task sees this conversation, the task "
-    "and the results of the tasks that it depends on. At most {max_tasks} tasks; as few as needed, and an empty list if "
-    'the message can be answered at once.\n\n{tools}\n\nReply with JSON alone: [{{"id": "a", "description": "…", '
-    '"depends_on": []}}, …]'
+    "one or, where they do not need one another, at the same time. The worker of a task sees this conversation, the "
+    "task and the results of the tasks that it depends on. At most {max_tasks} tasks; as few as needed, and an empty "
+    "list if the message can be answered at once.\n\n{tools}\n\n"
+    'Reply with JSON alone: [{{"id": "a", "description": "…", "depends_on": []}}, …]'
 )
 REPLAN_PROMPT = (
     "The plan for the last message above did not work out as a whole:\n\n{report}\n\nMake a plan for what is left, in "
@@ -56,8 +56,8 @@ def planner(
 
     Args:
         max_tasks: The most tasks of one plan.
-        max_parallel_tasks: The most tasks at the same time; one if `Limits(max_tool_calls=…)` is set, whose count
-            would not be exact otherwise.
+        max_parallel_tasks: The most tasks at the same time; one if a tool of the agent must not run beside others
+            (`parallel=False`), or if `Limits(max_tool_calls=…)` is set, whose count would not be exact otherwise.
         max_task_turns: Replies of the model for each task. They count towards the limits of the run as well, of which
             one turn is left for the answer.
         max_replans: How often what is left is planned again.
@@ -109,8 +109,9 @@ class PlannerEngine:
 
     async def _make_plan(self, run: Run, board: TaskBoard, revision: int) -> PlanMade:
         """Return the plan of this number: from the log, or a new one of the model."""
-        if revision < len(run.state.plans):
-            return run.state.plans[revision]
+        plans = [each for each in run.state.engine_steps if isinstance(each, PlanMade)]
+        if revision < len(plans):
+            return plans[revision]
         answer = await run_privately(run, self._build_plan_task(run, board, revision))
         parsed = ParsedPlan(problems=(f"there is no plan: {answer.status} {answer.reason}".strip(),))
         if answer.is_done:

@@ -15,11 +15,12 @@ from msgspec.structs import replace
 from perdure.core.child_run_task import wait_for_child_run
 from perdure.core.error import UsageError
 from perdure.core.event import Event, MessageAdded, RunResumed, RunStarted
-from perdure.core.fold import RunWithInputId, State
+from perdure.core.fold import State
 from perdure.core.jsonable import replace_surrogates
 from perdure.core.loop import execute, react
 from perdure.core.message import Message, Text
 from perdure.core.outcome import Outcome
+from perdure.core.past_run_totals import RunWithInputId
 from perdure.core.run import Run
 from perdure.core.run_callbacks import RECALL_ATTRIBUTE, PrivateTask, Reminder
 from perdure.core.run_spec import RunSpec

@@ -90,7 +90,7 @@ class ReflectEngine:
 
     async def _review_answer(self, run: Run) -> AnswerReviewed | None:
         """Return the review of the last answer, from the log if it is there; `None` if there are enough of them."""
-        reviews, index = run.state.reviews, len(run.messages) - 1
+        reviews, index = _list_reviews(run), len(run.messages) - 1
         reviewed = [each for each in _list_reviewed_indexes(run) if each <= index]
         if index in reviewed[: len(reviews)]:
             return reviews[reviewed.index(index)]
@@ -129,6 +129,11 @@ class NotReviewed(Exception):
 _REVIEW_NAME = "review:"
 
 
+def _list_reviews(run: Run) -> list[AnswerReviewed]:
+    """Return the reviews of this run, in order."""
+    return [each for each in run.state.engine_steps if isinstance(each, AnswerReviewed)]
+
+
 def _list_reviewed_indexes(run: Run) -> list[int]:
     """Return the indexes of the messages of this run that were reviewed, in order."""
     prefix = f"{run.path}/{_REVIEW_NAME}" if run.path else _REVIEW_NAME
@@ -147,7 +152,7 @@ def _is_answered(run: Run, outcome: Outcome[Any]) -> bool:
 
 def _build_revision_reminder(run: Run) -> str | None:
     """Return the last review, for the requests until the answer is revised."""
-    reviews = run.state.reviews
+    reviews = _list_reviews(run)
     if not reviews or not reviews[-1].needs_revision:
         return None
     return REVISION_TEXT.format(assessment=reviews[-1].assessment)

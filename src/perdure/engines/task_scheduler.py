@@ -37,9 +37,8 @@ class TaskScheduler:
         limits = run.limits
         self._run = run
         self._board = board
-        self._max_parallel = (
-            1 if limits.max_tool_calls is not None else min(max_parallel_tasks, limits.max_parallel_tools)
-        )
+        one_by_one = limits.max_tool_calls is not None or not all(each.parallel for each in run.toolbox)
+        self._max_parallel = 1 if one_by_one else min(max_parallel_tasks, limits.max_parallel_tools)
         self._max_parallel_tools = max(1, limits.max_parallel_tools // self._max_parallel)
         self._max_task_turns = max_task_turns
         self._running: dict[asyncio.Task[PrivateAnswer], RunningTask] = {}

@@ -28,7 +28,7 @@ from perdure.core.event import (
     SkillLoaded,
 )
 from perdure.core.event_erasure import REDACTED
-from perdure.core.fold import RunWithInputId, State
+from perdure.core.fold import State
 from perdure.core.last_run_progress import GIVEN_BY_SETTING
 from perdure.core.log_repair import (
     ENDING_CRASH_LOOP,
@@ -41,6 +41,7 @@ from perdure.core.loop import execute, react
 from perdure.core.lost_entries import build_lost_entries_error, build_lost_input_error
 from perdure.core.model import Model
 from perdure.core.outcome import Outcome
+from perdure.core.past_run_totals import RunWithInputId
 from perdure.core.prompt_cache_misses import PrefixComparer
 from perdure.core.run import CancelMode, Engine, Run, SimulatedCrash
 from perdure.core.run_callbacks import find_shutdown_signal, get_engine_name, refuse_after_shutdown

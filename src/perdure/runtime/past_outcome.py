@@ -5,9 +5,9 @@ from typing import Any, cast
 
 from perdure.core.error import PerdureError
 from perdure.core.event import Entry, RunEnded
-from perdure.core.fold import RunWithInputId
 from perdure.core.message import Message
 from perdure.core.outcome import Outcome, OutcomeStatus
+from perdure.core.past_run_totals import RunWithInputId
 
 
 def build_error_outcome(session_id: str, error: Exception) -> Outcome[Any]:

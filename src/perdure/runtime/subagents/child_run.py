@@ -16,12 +16,13 @@ from msgspec.structs import replace
 from perdure.core.child_run_task import wait_for_child_run
 from perdure.core.error import ConfigError, ToolError
 from perdure.core.event import Event, MessageAdded, RunResumed, RunStarted, SubagentFinished, SubagentStarted
-from perdure.core.fold import RunWithInputId, State
+from perdure.core.fold import State
 from perdure.core.jsonable import error_message, replace_surrogates
 from perdure.core.log_repair import build_repair_events
 from perdure.core.loop import execute
 from perdure.core.message import Message, Text
 from perdure.core.outcome import Outcome
+from perdure.core.past_run_totals import RunWithInputId
 from perdure.core.run import Engine, Run
 from perdure.core.run_callbacks import get_engine_name
 from perdure.core.run_spec import RunPlace
