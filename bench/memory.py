@@ -22,6 +22,7 @@ MEMORIES = 100_000
 DIMENSIONS = 384
 TOPICS = 500
 QUERIES = 40
+QUICK_QUERIES = 4
 WORDS = 30_000
 TEXT_MS = 10.0
 VECTOR_MS = 50.0
@@ -85,7 +86,7 @@ async def recall_ms(folder: Path, count: int) -> tuple[tuple[float, float], tupl
     embedder = DrawnEmbedder(max(TOPICS * count // MEMORIES, 1))
     async with LongTermMemory(path, embedder=embedder) as memory:
         await fill(memory, count, corpus)
-        queries = [corpus.draw(6) for _ in range(QUERIES)]
+        queries = [corpus.draw(6) for _ in range(QUERIES if count == MEMORIES else QUICK_QUERIES)]
         await memory.recall(queries[0])
         vectors = await middle_ms([lambda query=query: memory.recall(query) for query in queries])  # type: ignore[misc]
     async with LongTermMemory(path) as memory:

@@ -34,7 +34,7 @@ from .configuring.restricted_settings import (
 from .configuring.schedules import build_schedule
 from .configuring.schema import config_schema
 from .configuring.source_file import SourceFile
-from .configuring.table_classes import CompactionTable, ConfigFile, MemoryTable
+from .configuring.table_classes import CompactionTable, ConfigFile
 from .configuring.trusted_files import TrustedFiles, ask_trust
 from .configuring.validation import convert_config
 from .context.agent_role import Role
@@ -223,7 +223,8 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
         made += [short_results()] if table.short_results else []
         made += [history()] if table.history else []
         made += [notebook()] if table.notebook else []
-        made += [] if self.tables.memory is None else [self._build_memory_extension(self.tables.memory)]
+        remembering = self.build_memory_extension()
+        made += [] if remembering is None else [remembering]
         for place, name in enumerate(table.imports):
             with self._errors_at(("extensions", "imports", place)):
                 made.append(import_extension(name, self._read_source))
@@ -237,8 +238,11 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
                 made.append(code_mode())
         return made
 
-    def _build_memory_extension(self, table: MemoryTable) -> Extension:
-        """Build the extension with the long-term memory that the file describes. The memory file is opened by a run."""
+    def build_memory_extension(self) -> Extension | None:
+        """Build the extension with the long-term memory that the file describes; None if it has no table `[memory]`."""
+        table = self.tables.memory
+        if table is None:
+            return None
         from .memory.long_term_memory import LongTermMemory  # at first use: most files have no memory
         from .memory.memory_database import get_default_memory_path
 

@@ -94,3 +94,16 @@ def test_help_has_examples(perdure):
     assert "perdure memory search coffee" in perdure("memory").stdout
     for name in ("list", "search", "add", "forget", "pin", "unpin", "export", "import"):
         assert f"perdure memory {name}" in perdure("memory", name, "--help").stdout
+
+
+@pytest.mark.parametrize("extensions", ["", "[extensions]\nhistory = true\n"])
+def test_an_agent_of_a_trusted_file_has_the_memory(perdure, tmp_path, extensions):
+    (tmp_path / "perdure.toml").write_text(f'model = "demo"\n{extensions}[memory]\nuser = "ann"\n')
+    trusted = perdure("config", "trust", "--yes", "perdure.toml")
+    assert trusted.exit_code == 0, trusted.stderr
+    assert perdure("memory", "add", "Answer in French.", "--user", "ann", "--pin").exit_code == 0
+    ran = perdure("run", "-q", "--session", "s", "--trace", str(tmp_path / "trace.jsonl"), "hello")
+    assert ran.exit_code == 0, ran.stderr
+    trace = (tmp_path / "trace.jsonl").read_text()
+    assert '"recall"' in trace
+    assert "You have a memory that lasts beyond this conversation" in trace

@@ -140,8 +140,9 @@ def _assemble(wish: "AgentOptions", config: "Config | None", workdir: str) -> Ag
         parts["skills"] = load_user_and_project_skills(here, notes)
     if config is not None:
         parts |= _options_from_file(wish, config, choice)
-        if not _has_setting(config, "extensions") and (servers := config.build_mcp_extension()) is not None:
-            parts["extensions"] = [*parts["extensions"], servers]
+        if not _has_setting(config, "extensions"):
+            named = (config.build_memory_extension(), config.build_mcp_extension())
+            parts["extensions"] = [*parts["extensions"], *[each for each in named if each is not None]]
     store = _store_of(wish, config)
     if has_coding:
         coding = try_to_load(lambda: build_coding_extension(here, store), "coding", notes)

@@ -76,7 +76,7 @@ CREATE TABLE vector(
     memory INTEGER PRIMARY KEY REFERENCES memory ON DELETE CASCADE, scope INTEGER NOT NULL, embedder TEXT NOT NULL,
     bits BLOB, vector BLOB NOT NULL
 ) STRICT;
-CREATE INDEX vector_by_scope ON vector(scope, embedder);
+CREATE INDEX vector_by_scope ON vector(scope, embedder, memory, bits);
 CREATE TABLE centre(
     scope INTEGER NOT NULL REFERENCES scope, embedder TEXT NOT NULL, vector BLOB NOT NULL,
     PRIMARY KEY(scope, embedder)
