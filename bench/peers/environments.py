@@ -32,7 +32,7 @@ def run(*command: str) -> None:
         raise InstallError(str(error)) from error
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
-        raise InstallError(lines[-1] if lines else f"exit code {done.returncode}")
+        raise InstallError(lines[-1].strip() if lines else f"exit code {done.returncode}")
 
 
 def install(peer: Peer) -> None:
