@@ -225,19 +225,21 @@ async def test_episodes_are_listed_by_the_time_at_which_they_happened(memory, cl
 
 
 async def test_no_operation_reaches_another_scope(path):
-    scopes = [{}, {"user": "ann"}, {"user": "bob"}, {"project": "ann"}, {"user": "ann", "project": "shop"}]
+    scopes = [("", ""), ("ann", ""), ("bob", ""), ("", "ann"), ("ann", "shop")]
     stored = {}
-    for number, scope in enumerate(scopes):
-        async with LongTermMemory(path, **scope, embedder=WordEmbedder()) as memory:
+    for number, (user, project) in enumerate(scopes):
+        async with LongTermMemory(path, user=user, project=project, embedder=WordEmbedder()) as memory:
             stored[number] = await memory.remember(f"a secret of scope {number}", tags=["all"])
             await memory.remember_entity("Thing", properties={"scope": number})
-    for number, scope in enumerate(scopes):
-        async with LongTermMemory(path, **scope, embedder=WordEmbedder()) as memory:
+    for number, (user, project) in enumerate(scopes):
+        async with LongTermMemory(path, user=user, project=project, embedder=WordEmbedder()) as memory:
             assert {hit.memory.id for hit in await memory.recall("secret scope", limit=50, kind="fact")} == {
                 stored[number].id
             }
             assert [each.id for each in await memory.list_memories(tags=["all"])] == [stored[number].id]
-            assert (await memory.get_entity("Thing")).properties == {"scope": number}
+            thing = await memory.get_entity("Thing")
+            assert thing is not None
+            assert thing.properties == {"scope": number}
             for other in stored.keys() - {number}:
                 assert await memory.get(stored[other].id) is None
                 assert not await memory.forget(stored[other].id)

@@ -20,6 +20,7 @@ from perdure import (
     tool_message,
     user,
 )
+from perdure.core.run_callbacks import HistoryProcessor
 from perdure.events import MessageAdded, RunStarted
 from perdure.extensions import memory as memory_extension
 from perdure.testing import Reply, ScriptedModel, call
@@ -109,7 +110,7 @@ async def test_reading_is_limited_to_some_messages_or_one_session(disk_store):
 
 @shows("agentlib", "MemoryProvider", "MemoryProvider.type", "MemoryReadOptions.query")
 async def test_a_memory_provider_is_a_shape_of_what_is_sent():
-    shapes = {
+    shapes: dict[str, HistoryProcessor] = {
         "BufferMemory": BufferMemory(3),
         "WindowMemory": WindowMemory(2, max_tokens=4_000),
         "VectorMemory": VectorMemory(WordEmbedder(), 1),
