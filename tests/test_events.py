@@ -1,7 +1,7 @@
 """`perdure.events`: the public place of every event."""
 
 import perdure.events
-from perdure.core.event import EVENTS, Entry, Event, ModelEvent
+from perdure.core.event import EVENTS, Entry, Event, ModelEvent, PlannedTask
 
 
 def test_every_event_is_public():
@@ -11,4 +11,5 @@ def test_every_event_is_public():
 def test_each_name_is_the_one_of_the_core():
     exported = {name: getattr(perdure.events, name) for name in perdure.events.__all__}
     own = {kind.__name__: kind for kind in EVENTS.values()}
-    assert exported == {**own, "Event": Event, "Entry": Entry, "ModelEvent": ModelEvent}
+    parts = {"Event": Event, "Entry": Entry, "ModelEvent": ModelEvent, "PlannedTask": PlannedTask}
+    assert exported == {**own, **parts}

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from hypothesis import strategies as st
 
 from perdure.core.approval_binding import ApprovalBinding
-from perdure.core.event import EVENTS, Event, Unknown
+from perdure.core.event import EVENTS, Event, PlannedTask, Unknown
 from perdure.core.message import (
     Audio,
     Citation,
@@ -86,6 +86,7 @@ _OF_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     int: tokens,
     Message: messages,
     NoneType: st.none(),
+    PlannedTask: st.builds(PlannedTask, texts, texts, st.lists(texts, max_size=3).map(tuple)),
     StopReason: st.sampled_from(StopReason),
     str: texts,
     ToolResult: results,

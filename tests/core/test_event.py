@@ -55,6 +55,8 @@ DURABLE = DURABLE_AND_CRITICAL | {
     "guardrail_tripped",
     "limit_reached",
     "auto_continued",
+    "plan_made",
+    "answer_reviewed",
     "skill_loaded",
     "subagent_started",
     "subagent_finished",

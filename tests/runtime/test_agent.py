@@ -109,7 +109,7 @@ def test_another_agent_is_checked_like_the_first():
     [
         ({"limits": 5}, "Agent\\(limits=5\\): give a Limits"),
         ({"settings": {}}, "Agent\\(settings={}\\): give a Settings"),
-        ({"engine": None}, "Agent\\(engine=None\\): give an async function of a Run"),
+        ({"engine": None}, "Agent\\(engine=None\\): give the name of an engine, or an async function of a Run"),
         ({"permission": True}, "Agent\\(permission=True\\): give a function"),
         ({"stop": "soon"}, "Agent\\(stop='soon'\\): give a function"),
         ({"history_processor": 5}, "Agent\\(history_processor=5\\): give a function"),
