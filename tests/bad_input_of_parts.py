@@ -4,16 +4,20 @@ from typing import Any, NamedTuple
 
 from perdure import (
     Agent,
+    BufferMemory,
     CatalogueEntry,
     Command,
     Compaction,
+    CompositeMemory,
     ConfigError,
     Extension,
     Goal,
     Grade,
+    LongTermMemory,
     McpCatalogue,
     McpServer,
     McpServers,
+    MemoryScope,
     Mentions,
     Middleware,
     PerdureError,
@@ -25,14 +29,21 @@ from perdure import (
     ShortCircuit,
     Skill,
     Skills,
+    VectorMemory,
+    WindowMemory,
     agent_of,
+    autonomous,
+    chain_of_thought,
     credentialed,
     delegation,
     load_config,
     load_roles,
     load_skills,
     orchestrator,
+    planner,
     pursue_goal,
+    reflect,
+    register_engine,
     resume_goal,
     subagent,
     tool,
@@ -109,6 +120,39 @@ SESSION_ROWS = [
 ]
 
 PARTS_TABLE = {
+    # -- engines -------------------------------------------------------------------------------------------------------
+    "register_engine": [
+        bad(lambda: register_engine("", print), "name=''", "non-empty text"),
+        bad(lambda: register_engine("mine", "react"), "factory='react'", "function"),
+        bad(lambda: register_engine("react", print), "name='react'", "choose a name"),
+    ],
+    "planner": [bad(lambda: planner(max_tasks=0), "max_tasks=0", "1 or more")],
+    "reflect": [
+        bad(lambda: reflect(max_reflections=0), "max_reflections=0", "1 or more"),
+        bad(lambda: reflect(acceptance_score="8"), "acceptance_score='8'", "number"),
+    ],
+    "autonomous": [bad(lambda: autonomous(finish_tool="a b"), "'a b'", "letters")],
+    "chain_of_thought": [bad(lambda: chain_of_thought(prompt=""), "prompt=''", "non-empty text")],
+    "passthrough": Never("it takes nothing"),
+    # -- memory --------------------------------------------------------------------------------------------------------
+    "BufferMemory": [bad(lambda: BufferMemory(0), "max_messages=0", "1 or more")],
+    "WindowMemory": [bad(lambda: WindowMemory(max_turns=0), "max_turns=0", "1 or more")],
+    "CompositeMemory": [
+        bad(lambda: CompositeMemory("x"), "shapes=('x',)", "functions"),
+        bad(lambda: CompositeMemory(BufferMemory(), strategy="last"), "strategy='last'", "'first'"),
+    ],
+    "VectorMemory": [bad(lambda: VectorMemory(print), "embedder=", "async def embed(texts)")],
+    "LongTermMemory": [
+        bad(lambda: LongTermMemory("m.db", user=5), "user=5", "text"),
+        bad(lambda: LongTermMemory("m.db", also_read="ann"), "also_read='ann'", "MemoryScope("),
+        bad(lambda: LongTermMemory("m.db", recency_weight=2), "recency_weight=2", "1"),
+    ],
+    "MemoryScope": [bad(lambda: MemoryScope(user="a\nb"), "user=", "line breaks")],
+    "Embedder": Never("a protocol, which embedders follow"),
+    "MemoryHit": Never("a value of ours: searches make it"),
+    "MemoryImportReport": Never("a value of ours: imports make it"),
+    "MemoryRecord": Never("a value of ours: stored memories are checked by `remember` and imports"),
+    # -- goals and graders ---------------------------------------------------------------------------------------------
     "Evidence": Never("a value that graders are given"),
     "Grade": [
         bad(lambda: Grade(passed=1), "passed=1", "True or False"),

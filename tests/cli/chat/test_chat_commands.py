@@ -27,5 +27,5 @@ def test_arguments_are_what_there_is_to_choose_from(monkeypatch, command, comple
     monkeypatch.setattr(chat_commands, "list_provider_statuses", lambda: statuses)
     roles = [SimpleNamespace(name="scout"), SimpleNamespace(name="writer")]
     commands = ChatCommands.__new__(ChatCommands)
-    commands._chat = SimpleNamespace(agent=SimpleNamespace(all_roles=lambda: roles))  # type: ignore[assignment]
+    commands._chat = SimpleNamespace(agent=SimpleNamespace(all_roles=lambda: roles))
     assert commands.list_arguments(command) == completions
