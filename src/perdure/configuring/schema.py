@@ -28,6 +28,7 @@ _TABLES: Final = (
     table_classes.VaultTable,
     table_classes.McpTable,
     table_classes.ServerTable,
+    table_classes.MemoryTable,
     table_classes.ScheduleTable,
     Limits,
     Settings,
