@@ -12,12 +12,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perdure.core.between_turns import run_between_turns
 from perdure.core.child_run_task import wait_for_child_run
 from perdure.core.error import UsageError
 from perdure.core.event import Event, MessageAdded, RunResumed, RunStarted
 from perdure.core.fold import State
 from perdure.core.jsonable import replace_surrogates
-from perdure.core.loop import execute, react
+from perdure.core.loop import deliver_due_messages, execute, react
 from perdure.core.message import Message, Text
 from perdure.core.outcome import Outcome
 from perdure.core.past_run_totals import RunWithInputId
@@ -30,6 +31,8 @@ from .private_run_parts import get_private_path
 
 ENGINE_ORIGIN = "engine"
 """Origin of messages that an engine writes."""
+TURNS_FOR_ANSWER = 1
+"""Turns of the run that private runs before the answer leave for it."""
 
 
 class PrivateAnswer(Struct, frozen=True):
@@ -69,15 +72,41 @@ async def run_privately(run: Run, task: PrivateTask) -> PrivateAnswer:
     state = run.state.get_child(path)
     past = state.runs_by_input_id.get(task.name)
     if past is not None and past.run_ended_event is not None:
-        return _read_answer(state, past)
-    if run.leaving_reason:
+        answer = _read_answer(state, past)
+    elif run.leaving_reason:
         raise RunSuspended
-    answer = await _carry_out(run, task, past)
-    if run.cancel_mode is not None:
-        raise EngineStopped(run.outcome("cancelled", "cancelled"))
+    else:
+        answer = await _carry_out(run, task, past)
+        if run.cancel_mode is not None:
+            raise EngineStopped(run.outcome("cancelled", "cancelled"))
     if (answer.status, answer.reason) == ("stopped", "stop_condition"):
         raise EngineStopped(run.outcome("stopped", "stop_condition"))
     return answer
+
+
+async def prepare_conversation(run: Run) -> None:
+    """Bring the conversation up to date, for an engine that asks in private before the first turn of its run.
+
+    Queued messages are added, such as those that woke the session, and a conversation that is too long is compacted, as
+    before a turn.
+    """
+    if run.state.turns or run.leaving_reason:
+        return
+    if run.mailbox.has_messages_due and not run.state.is_steered and not run.is_paused:
+        await deliver_due_messages(run)
+    await run_between_turns(run)
+
+
+def limit_private_turns(run: Run, name: str, most: int) -> int:
+    """Return the turns that a private run may take, at most `most`; 0 if the run has none left for it.
+
+    One turn of the run is left for its answer. Turns that the private run took before a crash count.
+    """
+    if run.limits.max_turns is None or find_private_answer(run, name) is not None:
+        return most
+    used = run.state.get_child(get_private_path(run, name)).turns
+    left = run.limits.max_turns - run.state.turns - TURNS_FOR_ANSWER
+    return max(0, min(most, used + left))
 
 
 def find_private_answer(run: Run, name: str) -> PrivateAnswer | None:

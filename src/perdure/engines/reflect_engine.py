@@ -182,7 +182,7 @@ def parse_review(text: str) -> Review | None:
     return Review(
         _describe_review(fields),
         needed if isinstance(needed, bool) else None,
-        None if score is None else min(max(float(score), 0.0), MAX_SCORE),
+        None if score is None else float(min(max(score, 0.0), MAX_SCORE)),  # an integer may be too large for a float
     )
 
 
