@@ -104,9 +104,9 @@ def limit_private_turns(run: Run, name: str, most: int) -> int:
     """
     if run.limits.max_turns is None or find_private_answer(run, name) is not None:
         return most
-    used = run.state.get_child(get_private_path(run, name)).turns
+    begun = run.state.children.get(get_private_path(run, name))
     left = run.limits.max_turns - run.state.turns - TURNS_FOR_ANSWER
-    return max(0, min(most, used + left))
+    return max(0, min(most, left + (0 if begun is None else begun.turns)))
 
 
 def find_private_answer(run: Run, name: str) -> PrivateAnswer | None:
