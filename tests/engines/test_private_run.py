@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from perdure import Compaction, Limits
+from perdure import Agent, Compaction, Limits, Permissions, ask, later, tool
 from perdure.core.event import Compacted, PlanMade, RunEnded
 from perdure.testing import Recorder, call
 from tests.doubles import log_of, of
-from tests.engines.roles import ENGINES, World, build_agent, find_part, play
+from tests.engines.roles import ENGINES, GOOD, POOR, World, build_agent, find_part, find_task, play
 from tests.replaying.replays import agreeing, agreeing_wherever_it_is_cut
 from tests.runtime.subagents.family import left_behind
 
@@ -72,7 +72,7 @@ async def test_a_conversation_that_is_too_long_is_compacted_before_the_engine_as
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("max_turns", [1, 2, 3])
 async def test_a_turn_is_kept_for_the_answer(engine: str, max_turns: int) -> None:
-    model = play(plan="I have none", thought=call("unknown"), answer="An answer.")
+    model = play(plan="I have none", thought=lambda _: call("unknown"), answer="An answer.")
     outcome = await build_agent(engine, model=model, limits=Limits(max_turns=max_turns)).run("Do it")
     if engine != "autonomous" or max_turns == 3:  # which asks the model twice to go on
         assert outcome.text
@@ -81,7 +81,7 @@ async def test_a_turn_is_kept_for_the_answer(engine: str, max_turns: int) -> Non
 
 async def test_a_turn_is_kept_for_the_answer_when_tasks_have_failed() -> None:
     seen = Recorder()
-    model = play(plan='["one"]', task=call("unknown"), replan="I have none")
+    model = play(plan='["one"]', task=lambda _: call("unknown"), replan="I have none")
     agent = build_agent("planner", model=model, limits=Limits(max_turns=4), watchers=[seen])
     outcome = await agent.run("Do it")
     assert outcome.text == "Both are noted."
@@ -104,3 +104,49 @@ async def test_a_run_that_a_stop_condition_has_stopped_in_private_stays_stopped_
         again = build_agent("planner", stop=stop, store=await left_behind(entries[:cut])).session("s")
         outcome = await again.run("Do it", input_id="once")
         assert (cut, outcome.status, outcome.reason) == (cut, "stopped", "stop_condition")
+
+
+@pytest.mark.parametrize("engine", ["planner", "chain_of_thought", "reflect"])
+async def test_what_was_found_in_private_is_not_sent_with_a_message_that_follows_the_answer(engine: str) -> None:
+    waiting = ["Also this"]
+
+    async def answer(words: str) -> str:
+        while waiting:
+            await session.follow_up(waiting.pop())
+        return words
+
+    model = play(
+        plan='["one"]',
+        task="a result",
+        answer=lambda _: "A draft." if engine == "reflect" else answer("An answer."),
+        report=lambda _: answer("A report."),
+        revision=lambda _: answer("A revision."),
+        review=lambda request: POOR if request.messages[-2].text == "A draft." else GOOD,
+    )
+    session = build_agent(engine, model=model).session("s")
+    outcome = await session.run("Do it")
+    assert outcome.status == "done"
+    [last] = [each for each in model.requests if each.messages[-1].text == "Also this"]
+    assert find_part(last) == "answer"
+
+
+async def test_a_question_in_a_task_names_the_source_of_what_another_task_has_read() -> None:
+    @tool(effect="read", labels=("untrusted",))
+    async def fetch(text: str) -> str:
+        """Read a page."""
+        return text
+
+    def work(request: Any) -> Any:
+        if request.messages[-1].role == "tool":
+            return "done"
+        return call("fetch", text="page") if find_task(request) == "read" else call("note", text="page")
+
+    plan = '[{"id": "a", "description": "read"}, {"id": "b", "description": "write", "depends_on": ["a"]}]'
+    agent = Agent(
+        play(plan=plan, task=work),
+        tools=[fetch, *World().tools()],
+        engine="planner",
+        permission=Permissions(ask("note", when="untrusted"), handler=later),
+    )
+    [question] = (await agent.session("s").run("Do it")).questions
+    assert "tool:fetch" in question.text

@@ -13,6 +13,7 @@ from .private_run import (
     EngineStopped,
     PrivateAnswer,
     add_reminder,
+    is_followed_up,
     limit_private_turns,
     prepare_conversation,
     run_privately,
@@ -59,7 +60,7 @@ class ChainOfThoughtEngine:
             if thought.is_new:
                 run.publish(run.stamp_event(ThinkingDelta(thought.text)))
             given = GIVEN_THOUGHT.format(thought=thought.text)
-            add_reminder(run, lambda _: given)
+            add_reminder(run, lambda run: None if is_followed_up(run) else given)
         return await react(run)
 
     async def _think(self, run: Run) -> PrivateAnswer | None:

@@ -15,7 +15,14 @@ from perdure.core.run_callbacks import OutputValidator, PrivateTask
 from perdure.core.tool import Tool
 
 from .plan import ParsedPlan, parse_plan
-from .private_run import EngineStopped, add_reminder, limit_private_turns, prepare_conversation, run_privately
+from .private_run import (
+    EngineStopped,
+    add_reminder,
+    is_followed_up,
+    limit_private_turns,
+    prepare_conversation,
+    run_privately,
+)
 from .task_board import TaskBoard
 from .task_scheduler import TaskScheduler
 
@@ -90,7 +97,7 @@ class PlannerEngine:
             return stop.outcome
         if board.tasks:
             report = RESULTS_TEXT.format(report=board.describe())
-            add_reminder(run, lambda _: report)
+            add_reminder(run, lambda run: None if is_followed_up(run) else report)
         outcome = await react(run)
         if outcome.status == "done" and board.is_cut_short:
             return replace(outcome, status="limit", reason="max_turns")

@@ -7,6 +7,7 @@ ended, or resumed where it was. Its turns and tool calls count towards the limit
 
 import asyncio
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
@@ -19,11 +20,12 @@ from perdure.core.event import Event, MessageAdded, RunResumed, RunStarted
 from perdure.core.fold import State
 from perdure.core.jsonable import replace_surrogates
 from perdure.core.loop import deliver_due_messages, execute, react
-from perdure.core.message import Message, Text
+from perdure.core.message import Message, Text, merge_labels
 from perdure.core.outcome import Outcome
 from perdure.core.past_run_totals import RunWithInputId
 from perdure.core.run import Run
 from perdure.core.run_callbacks import RECALL_ATTRIBUTE, PrivateTask, Reminder
+from perdure.core.run_mailbox import FOLLOW_UP_POST
 from perdure.core.run_spec import RunSpec
 from perdure.core.unsuccessful_results import RunSuspended
 
@@ -150,7 +152,7 @@ def _build_opening_events(run: Run, task: PrivateTask, child: Run, past: RunWith
         "user",
         (Text(replace_surrogates(task.prompt)),),
         origin=ENGINE_ORIGIN,
-        sources=(f"agent:{run.agent_name}",),
+        sources=merge_labels((f"agent:{run.agent_name}",), *run.state.labels.values()),
         labels=tuple(run.state.labels),  # of the conversation, which the private run sees
     )
     if past is not None:  # its prompt was lost
@@ -181,3 +183,12 @@ def change_spec(run: Run, **changes: Callable[[RunSpec], Any]) -> None:
 def add_reminder(run: Run, reminder: Reminder) -> None:
     """Add a text to the end of each request of a run, which is never stored."""
     change_spec(run, reminders=lambda spec: [*spec.reminders, reminder])
+
+
+def is_followed_up(run: Run, first: int | None = None) -> bool:
+    """Return True if the run has answered and goes on with a message that was queued until then.
+
+    `first` is the index of the first message that is considered; without it, it is that of the first one of the run.
+    """
+    messages = run.messages[run.state.first_message_index if first is None else first :]
+    return any(later.origin == FOLLOW_UP_POST and earlier.role == "assistant" for earlier, later in pairwise(messages))
