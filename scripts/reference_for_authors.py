@@ -22,6 +22,7 @@ AUTHOR_PAGES = (
         ("perdure.core.run",),
         (
             "perdure.core.run_callbacks.Engine",
+            "perdure.engines.private_run.prepare_conversation",
             "perdure.engines.private_run.run_privately",
             "perdure.core.run_callbacks.PrivateTask",
             "perdure.engines.private_run.PrivateAnswer",

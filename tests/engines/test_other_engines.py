@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Limits
+from perdure import Agent, ConfigError, Limits, extensions
 from perdure.core.error import ProviderDown
 from perdure.core.event import RunEnded, ThinkingDelta, ToolFinished
 from perdure.core.message import Status
@@ -98,6 +98,18 @@ async def test_the_finish_tool_stays_after_a_handoff() -> None:
     model = ScriptedModel(call("hand_over_to_other", message="Go on."))
     outcome = await Agent(model, handoffs=[other], engine="autonomous").run("Do it")
     assert (outcome.status, outcome.text) == ("done", "Handed over."), outcome.error
+
+
+@pytest.mark.parametrize("threshold", [0, 20])
+async def test_the_finish_tool_is_offered_beside_a_search_for_tools(threshold: int) -> None:
+    model = ScriptedModel(call("finish", result="All is done."))
+    search = extensions.tool_search(threshold=threshold)
+    outcome = await build_agent("autonomous", model=model, extensions=[search]).run("Do it")
+    assert (outcome.status, outcome.text) == ("done", "All is done.")
+    offered = {each.name: each for each in model.requests[0].tools}
+    assert "finish" in offered
+    assert ("load_tools" in offered) == (threshold == 0)
+    assert not any("finish" in each.description for each in offered.values() if each.name != "finish")
 
 
 async def test_passing_through_asks_once_and_offers_no_tools() -> None:

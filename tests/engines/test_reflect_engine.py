@@ -111,3 +111,10 @@ async def test_a_second_run_of_the_session_has_reviews_of_its_own() -> None:
 def test_a_review_without_a_word_is_none() -> None:
     assert parse_review('{"issues": []}') is None
     assert parse_review("nothing") is None
+
+
+@pytest.mark.parametrize(("given", "score"), [("9" * 400, 10.0), ("-" + "9" * 400, 0.0), ("7", 7.0)])
+def test_a_score_beyond_the_bounds_is_the_highest_or_the_lowest(given: str, score: float) -> None:
+    review = parse_review(f'{{"score": {given}, "needs_revision": true}}')
+    assert review is not None
+    assert (review.score, review.needs_revision) == (score, True)

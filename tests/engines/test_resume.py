@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Permissions, ask, later
+from perdure import Agent, ConfigError, Permissions, ask, engines, later, react
 from perdure.core.event import (
     AnswerReviewed,
     Entry,
@@ -18,6 +18,7 @@ from perdure.core.event import (
     ToolStarted,
 )
 from perdure.core.message import Status
+from perdure.runtime.driver import MAX_RECOVERIES
 from perdure.testing import call
 from tests.doubles import log_of, of
 from tests.engines.roles import ENGINES, World, build_agent, play
@@ -110,3 +111,24 @@ async def test_a_private_run_that_a_crash_cut_off_reports_its_call_as_unknown(en
     started = entries[cut - 1].event
     assert isinstance(started, ToolStarted)
     assert results[started.call_id] is Status.UNKNOWN
+
+
+async def test_a_run_whose_engine_is_not_registered_is_refused_and_can_be_resumed_once_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engines, "_factories", {"own": lambda: react})
+    world = World()
+    model = play(answer=ask_for_publication)
+    gate = Permissions(ask("publish"), handler=later)
+    session = build_agent("react", world, model=model, permission=gate).session("s")
+    [question] = (await session.run("Do it", engine="own")).questions
+    await session.answer(question.ask_id, True)
+    known = len(await session.store.read("s"))
+    monkeypatch.setattr(engines, "_factories", {})
+    for _ in range(MAX_RECOVERIES + 1):
+        with pytest.raises(ConfigError, match="there is no engine 'own'"):
+            await session.resume()
+    assert len(await session.store.read("s")) == known
+    monkeypatch.setattr(engines, "_factories", {"own": lambda: react})
+    assert (await session.resume()).text == "It is ok."
+    assert world.effects["published news"] == 1

@@ -13,6 +13,7 @@ from perdure.core.loop import handle_answer, react
 from perdure.core.message import Message, Status, Text
 from perdure.core.outcome import Outcome
 from perdure.core.run import Accepted, Engine, Retry, Run
+from perdure.core.run_callbacks import ToolSelector
 from perdure.core.run_spec import RunOptions, RunSpec
 from perdure.core.stop_conditions import Step, StopCondition, any_of
 from perdure.core.tool import Tool, tool_from_schema
@@ -64,6 +65,7 @@ class AutonomousEngine:
             run,
             toolbox=self._add_finish_tool,
             options=self._allow_finish_tool,
+            tool_selectors=self._keep_finish_tool,
             stop=self._add_stop_condition,
             output_validators=lambda spec: [*spec.output_validators, self._ask_to_go_on],
         )
@@ -86,6 +88,20 @@ class AutonomousEngine:
 
     def _add_finish_tool(self, spec: RunSpec) -> Toolbox:
         return spec.toolbox.with_tools([self._finish_tool])
+
+    def _keep_finish_tool(self, spec: RunSpec) -> Sequence[ToolSelector]:
+        """Return selectors that do not hide the finish tool, which the model always has to be able to call."""
+        if not spec.tool_selectors:
+            return ()
+        name = self._finish_tool.name
+
+        def leave_out(tools: Toolbox, _loaded: Sequence[str]) -> Toolbox:
+            return Toolbox([each for each in tools if each.name != name])
+
+        def add(tools: Toolbox, _loaded: Sequence[str]) -> Toolbox:
+            return tools.with_tools([self._finish_tool])
+
+        return [leave_out, *spec.tool_selectors, add]
 
     def _allow_finish_tool(self, spec: RunSpec) -> RunOptions[Any]:
         allowed = spec.options.limits.allowed_tools

@@ -9,7 +9,15 @@ from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run
 from perdure.core.run_callbacks import PrivateTask
 
-from .private_run import EngineStopped, add_reminder, run_privately
+from .private_run import (
+    EngineStopped,
+    PrivateAnswer,
+    add_reminder,
+    is_followed_up,
+    limit_private_turns,
+    prepare_conversation,
+    run_privately,
+)
 
 THOUGHT_PROMPT = (
     "Think about the last message step by step before you act on it: what is asked, what is known, what is missing, "
@@ -43,16 +51,22 @@ class ChainOfThoughtEngine:
 
     async def __call__(self, run: Run) -> Outcome[Any]:
         """Perform a run."""
-        task = PrivateTask(
-            name=f"thought:{run.state.first_message_index}", prompt=self._prompt, max_turns=_THOUGHT_TURNS
-        )
+        await prepare_conversation(run)
         try:
-            thought = await run_privately(run, task)
+            thought = await self._think(run)
         except EngineStopped as stop:
             return stop.outcome
-        if thought.is_done and thought.text:  # else the model answers without it
+        if thought is not None and thought.is_done and thought.text:  # else the model answers without it
             if thought.is_new:
                 run.publish(run.stamp_event(ThinkingDelta(thought.text)))
             given = GIVEN_THOUGHT.format(thought=thought.text)
-            add_reminder(run, lambda _: given)
+            add_reminder(run, lambda run: None if is_followed_up(run) else given)
         return await react(run)
+
+    async def _think(self, run: Run) -> PrivateAnswer | None:
+        """Return the thought of the model, from the log if it is there; `None` if the last turn is for the answer."""
+        name = f"thought:{run.state.first_message_index}"
+        max_turns = limit_private_turns(run, name, _THOUGHT_TURNS)
+        if not max_turns:
+            return None
+        return await run_privately(run, PrivateTask(name=name, prompt=self._prompt, max_turns=max_turns))

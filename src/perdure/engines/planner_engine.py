@@ -15,7 +15,14 @@ from perdure.core.run_callbacks import OutputValidator, PrivateTask
 from perdure.core.tool import Tool
 
 from .plan import ParsedPlan, parse_plan
-from .private_run import EngineStopped, add_reminder, run_privately
+from .private_run import (
+    EngineStopped,
+    add_reminder,
+    is_followed_up,
+    limit_private_turns,
+    prepare_conversation,
+    run_privately,
+)
 from .task_board import TaskBoard
 from .task_scheduler import TaskScheduler
 
@@ -83,13 +90,14 @@ class PlannerEngine:
     async def __call__(self, run: Run) -> Outcome[Any]:
         """Perform a run."""
         board = TaskBoard()
+        await prepare_conversation(run)
         try:
             await self._work_on_plans(run, board)
         except EngineStopped as stop:
             return stop.outcome
         if board.tasks:
             report = RESULTS_TEXT.format(report=board.describe())
-            add_reminder(run, lambda _: report)
+            add_reminder(run, lambda run: None if is_followed_up(run) else report)
         outcome = await react(run)
         if outcome.status == "done" and board.is_cut_short:
             return replace(outcome, status="limit", reason="max_turns")
@@ -112,23 +120,31 @@ class PlannerEngine:
         plans = [each for each in run.state.engine_steps if isinstance(each, PlanMade)]
         if revision < len(plans):
             return plans[revision]
-        answer = await run_privately(run, self._build_plan_task(run, board, revision))
-        parsed = ParsedPlan(problems=(f"there is no plan: {answer.status} {answer.reason}".strip(),))
-        if answer.is_done:
-            parsed = parse_plan(answer.text, self._max_tasks, board.done_ids)
+        parsed = await self._ask_for_plan(run, board, revision)
         made = PlanMade(parsed.tasks, revision, parsed.problems)
         await run.emit(run.stamp_event(made))
         return made
 
-    def _build_plan_task(self, run: Run, board: TaskBoard, revision: int) -> PrivateTask:
-        words = REPLAN_PROMPT if revision else PLAN_PROMPT
-        first, done = run.state.first_message_index, tuple(board.done_ids)
+    async def _ask_for_plan(self, run: Run, board: TaskBoard, revision: int) -> ParsedPlan:
+        """Ask the model for a plan, unless the last turn of the run is left, which is for the answer."""
+        name = f"plan:{run.state.first_message_index}:{revision}"
+        max_turns = limit_private_turns(run, name, _PLAN_TURNS)
+        if not max_turns:
+            return ParsedPlan(problems=("there is no plan: the last turn is for the answer",))
+        answer = await run_privately(run, self._build_plan_task(run, board, name, max_turns))
+        if answer.is_done:
+            return parse_plan(answer.text, self._max_tasks, board.done_ids)
+        return ParsedPlan(problems=(f"there is no plan: {answer.status} {answer.reason}".strip(),))
+
+    def _build_plan_task(self, run: Run, board: TaskBoard, name: str, max_turns: int) -> PrivateTask:
+        words = PLAN_PROMPT if not board.tasks else REPLAN_PROMPT
+        done = tuple(board.done_ids)
         return PrivateTask(
-            name=f"plan:{first}:{revision}",
+            name=name,
             prompt=words.format(
                 max_tasks=self._max_tasks, tools=describe_tools(tuple(run.offered_tools)), report=board.describe()
             ),
-            max_turns=_PLAN_TURNS,
+            max_turns=max_turns,
             output_validators=[make_plan_validator(self._max_tasks, done)],
         )
 

@@ -7,22 +7,25 @@ ended, or resumed where it was. Its turns and tool calls count towards the limit
 
 import asyncio
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perdure.core.between_turns import run_between_turns
 from perdure.core.child_run_task import wait_for_child_run
 from perdure.core.error import UsageError
 from perdure.core.event import Event, MessageAdded, RunResumed, RunStarted
 from perdure.core.fold import State
 from perdure.core.jsonable import replace_surrogates
-from perdure.core.loop import execute, react
-from perdure.core.message import Message, Text
+from perdure.core.loop import deliver_due_messages, execute, react
+from perdure.core.message import Message, Text, merge_labels
 from perdure.core.outcome import Outcome
 from perdure.core.past_run_totals import RunWithInputId
 from perdure.core.run import Run
 from perdure.core.run_callbacks import RECALL_ATTRIBUTE, PrivateTask, Reminder
+from perdure.core.run_mailbox import FOLLOW_UP_POST
 from perdure.core.run_spec import RunSpec
 from perdure.core.unsuccessful_results import RunSuspended
 
@@ -30,6 +33,8 @@ from .private_run_parts import get_private_path
 
 ENGINE_ORIGIN = "engine"
 """Origin of messages that an engine writes."""
+TURNS_FOR_ANSWER = 1
+"""Turns of the run that private runs before the answer leave for it."""
 
 
 class PrivateAnswer(Struct, frozen=True):
@@ -69,15 +74,41 @@ async def run_privately(run: Run, task: PrivateTask) -> PrivateAnswer:
     state = run.state.get_child(path)
     past = state.runs_by_input_id.get(task.name)
     if past is not None and past.run_ended_event is not None:
-        return _read_answer(state, past)
-    if run.leaving_reason:
+        answer = _read_answer(state, past)
+    elif run.leaving_reason:
         raise RunSuspended
-    answer = await _carry_out(run, task, past)
-    if run.cancel_mode is not None:
-        raise EngineStopped(run.outcome("cancelled", "cancelled"))
+    else:
+        answer = await _carry_out(run, task, past)
+        if run.cancel_mode is not None:
+            raise EngineStopped(run.outcome("cancelled", "cancelled"))
     if (answer.status, answer.reason) == ("stopped", "stop_condition"):
         raise EngineStopped(run.outcome("stopped", "stop_condition"))
     return answer
+
+
+async def prepare_conversation(run: Run) -> None:
+    """Bring the conversation up to date, for an engine that asks in private before the first turn of its run.
+
+    Queued messages are added, such as those that woke the session, and a conversation that is too long is compacted, as
+    before a turn.
+    """
+    if run.state.turns or run.leaving_reason:
+        return
+    if run.mailbox.has_messages_due and not run.state.is_steered and not run.is_paused:
+        await deliver_due_messages(run)
+    await run_between_turns(run)
+
+
+def limit_private_turns(run: Run, name: str, most: int) -> int:
+    """Return the turns that a private run may take, at most `most`; 0 if the run has none left for it.
+
+    One turn of the run is left for its answer. Turns that the private run took before a crash count.
+    """
+    if run.limits.max_turns is None or find_private_answer(run, name) is not None:
+        return most
+    begun = run.state.children.get(get_private_path(run, name))
+    left = run.limits.max_turns - run.state.turns - TURNS_FOR_ANSWER
+    return max(0, min(most, left + (0 if begun is None else begun.turns)))
 
 
 def find_private_answer(run: Run, name: str) -> PrivateAnswer | None:
@@ -121,7 +152,7 @@ def _build_opening_events(run: Run, task: PrivateTask, child: Run, past: RunWith
         "user",
         (Text(replace_surrogates(task.prompt)),),
         origin=ENGINE_ORIGIN,
-        sources=(f"agent:{run.agent_name}",),
+        sources=merge_labels((f"agent:{run.agent_name}",), *run.state.labels.values()),
         labels=tuple(run.state.labels),  # of the conversation, which the private run sees
     )
     if past is not None:  # its prompt was lost
@@ -152,3 +183,12 @@ def change_spec(run: Run, **changes: Callable[[RunSpec], Any]) -> None:
 def add_reminder(run: Run, reminder: Reminder) -> None:
     """Add a text to the end of each request of a run, which is never stored."""
     change_spec(run, reminders=lambda spec: [*spec.reminders, reminder])
+
+
+def is_followed_up(run: Run, first: int | None = None) -> bool:
+    """Return True if the run has answered and goes on with a message that was queued until then.
+
+    `first` is the index of the first message that is considered; without it, it is that of the first one of the run.
+    """
+    messages = run.messages[run.state.first_message_index if first is None else first :]
+    return any(later.origin == FOLLOW_UP_POST and earlier.role == "assistant" for earlier, later in pairwise(messages))

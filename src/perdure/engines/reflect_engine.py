@@ -14,7 +14,7 @@ from perdure.core.run import Accepted, Engine, Retry, Run
 from perdure.core.run_callbacks import PrivateTask
 
 from .json_in_reply import find_json, get_fields, get_items
-from .private_run import EngineStopped, PrivateAnswer, add_reminder, run_privately
+from .private_run import EngineStopped, PrivateAnswer, add_reminder, is_followed_up, run_privately
 
 REVIEW_PROMPT = (
     "Review the last answer above as a strict evaluator: is it correct, complete, and what was asked for? Do not "
@@ -155,6 +155,8 @@ def _build_revision_reminder(run: Run) -> str | None:
     reviews = _list_reviews(run)
     if not reviews or not reviews[-1].needs_revision:
         return None
+    if is_followed_up(run, _list_reviewed_indexes(run)[len(reviews) - 1]):
+        return None
     return REVISION_TEXT.format(assessment=reviews[-1].assessment)
 
 
@@ -182,7 +184,7 @@ def parse_review(text: str) -> Review | None:
     return Review(
         _describe_review(fields),
         needed if isinstance(needed, bool) else None,
-        None if score is None else min(max(float(score), 0.0), MAX_SCORE),
+        None if score is None else float(min(max(score, 0.0), MAX_SCORE)),  # an integer may be too large for a float
     )
 
 

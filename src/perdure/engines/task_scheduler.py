@@ -7,7 +7,7 @@ from perdure.core.run_callbacks import PrivateTask
 from perdure.core.store import wait_despite_cancel
 from perdure.core.unsuccessful_results import RunSuspended
 
-from .private_run import EngineStopped, PrivateAnswer, find_private_answer, run_privately
+from .private_run import TURNS_FOR_ANSWER, EngineStopped, PrivateAnswer, find_private_answer, run_privately
 from .private_run_parts import get_private_path
 from .task_board import PlacedTask, TaskBoard
 
@@ -16,8 +16,6 @@ TASK_PROMPT = (
     "{results}Reply with the result of the task, complete and with all that other tasks need of it."
 )
 GIVEN_RESULTS = "The results of the tasks that it depends on:\n\n{report}\n\n"
-_TURNS_FOR_ANSWER = 1
-"""Turns of the run that tasks leave for its answer."""
 
 
 class RunningTask:
@@ -87,7 +85,7 @@ class TaskScheduler:
         if run.limits.max_turns is None or find_private_answer(run, name) is not None:
             return self._max_task_turns
         promised = sum([each.max_turns - run.state.get_child(each.path).turns for each in self._running.values()])
-        left = run.limits.max_turns - run.state.turns - promised - _TURNS_FOR_ANSWER
+        left = run.limits.max_turns - run.state.turns - promised - TURNS_FOR_ANSWER
         if left < 1:
             return None
         used = run.state.get_child(get_private_path(run, name)).turns  # before a crash

@@ -513,6 +513,8 @@ class SessionDriver(ChannelUser):
         self.resumed_run_ids = {self._requested_run_id: before.run_id}
         self.run_id = before.run_id
         combined: RunOverrides = {**restore_overrides(before.options, options), **options}
+        if "engine" in combined:
+            open_engine(combined["engine"])  # an unknown name is refused before anything is stored
         return RunPlan(before.run_id, combined, (RunResumed(run_id=before.run_id),), is_resumed=True)
 
     def _build_opening_events(self, started: RunStarted) -> tuple[Event, ...]:

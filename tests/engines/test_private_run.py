@@ -1,0 +1,152 @@
+"""Private runs: what the conversation is before the first of them, which turns they leave, and how a stop lasts."""
+
+from typing import Any
+
+import pytest
+
+from perdure import Agent, Compaction, Limits, Permissions, ask, later, tool
+from perdure.core.event import Compacted, PlanMade, RunEnded
+from perdure.testing import Recorder, call
+from tests.doubles import log_of, of
+from tests.engines.roles import ENGINES, GOOD, POOR, World, build_agent, find_part, find_task, play
+from tests.replaying.replays import agreeing, agreeing_wherever_it_is_cut
+from tests.runtime.subagents.family import left_behind
+
+ASKING_FIRST = ("planner", "chain_of_thought")
+"""Engines that ask in private before the first turn of a run."""
+
+
+@pytest.mark.parametrize("engine", ASKING_FIRST)
+async def test_messages_that_wake_a_session_are_there_before_the_engine_asks_in_private(engine: str) -> None:
+    model = play(answer="An answer.")
+    agent = build_agent(engine, model=model)
+    session = agent.session("s")
+    await session.run("First")
+    await session.follow_up("Second")
+    before = len(model.requests)
+    outcome = await session.wake()
+    assert outcome is not None
+    assert outcome.status == "done"
+    asked = model.requests[before]
+    assert find_part(asked) in {"plan", "thought"}
+    assert [each.text for each in asked.messages if each.role == "user"][:2] == ["First", "Second"]
+    assert [each.text for each in outcome.new_messages if each.role == "user"] == ["Second"]
+    await agreeing(agent)
+
+
+@pytest.mark.parametrize("engine", ASKING_FIRST)
+async def test_a_run_that_messages_woke_is_resumed_from_anywhere(engine: str) -> None:
+    session = build_agent(engine).session("s")
+    await session.run("First")
+    known = len(await session.store.read("s"))
+    await session.follow_up("Second")
+    whole = await session.wake()
+    assert whole is not None
+    entries = await session.store.read("s")
+    told = next(seq for seq, each in enumerate(entries, 1) if seq > known and "Second" in str(each.event))
+    for cut in range(told, len(entries)):
+        world = World()
+        again = build_agent(engine, world, store=await left_behind(entries[:cut])).session("s")
+        outcome = await again.resume()
+        assert (cut, outcome.status, outcome.text) == (cut, whole.status, whole.text)
+        assert [each.text for each in outcome.messages if each.role == "user"] == ["First", "Second"], cut
+
+
+@pytest.mark.parametrize("engine", ASKING_FIRST)
+async def test_a_conversation_that_is_too_long_is_compacted_before_the_engine_asks_in_private(engine: str) -> None:
+    model = play(answer="An answer.")
+    agent = build_agent("react", model=model, compaction=Compaction(at_turns=3, keep_recent_messages=1))
+    session = agent.session("s")
+    for _ in range(3):
+        await session.run("words " * 400)
+    before = len(model.requests)
+    assert (await session.run("Do it", engine=engine)).status == "done"
+    asked = [each for each in model.requests[before:] if find_part(each) in {"plan", "task", "thought"}]
+    assert asked
+    assert all(each.messages[0].origin == "compaction" for each in asked)
+    assert len(of(await log_of(agent.store, "s"), Compacted)) == 1
+    await agreeing(agent)
+    await agreeing_wherever_it_is_cut(agent, first=12)  # from the second run on
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("max_turns", [1, 2, 3])
+async def test_a_turn_is_kept_for_the_answer(engine: str, max_turns: int) -> None:
+    model = play(plan="I have none", thought=lambda _: call("unknown"), answer="An answer.")
+    outcome = await build_agent(engine, model=model, limits=Limits(max_turns=max_turns)).run("Do it")
+    if engine != "autonomous" or max_turns == 3:  # which asks the model twice to go on
+        assert outcome.text
+    assert len(model.requests) == outcome.turns <= max_turns
+
+
+async def test_a_turn_is_kept_for_the_answer_when_tasks_have_failed() -> None:
+    seen = Recorder()
+    model = play(plan='["one"]', task=lambda _: call("unknown"), replan="I have none")
+    agent = build_agent("planner", model=model, limits=Limits(max_turns=4), watchers=[seen])
+    outcome = await agent.run("Do it")
+    assert outcome.text == "Both are noted."
+    assert len(model.requests) == outcome.turns == 4
+    assert "the last turn is for the answer" in seen.of(PlanMade)[-1].problems[0]
+
+
+async def test_a_run_that_a_stop_condition_has_stopped_in_private_stays_stopped_after_a_crash() -> None:
+    def stop(step: Any) -> bool:
+        return any(each.name == "note" for each in step.calls)
+
+    session = build_agent("planner", stop=stop).session("s")
+    whole = await session.run("Do it", input_id="once")
+    assert (whole.status, whole.reason) == ("stopped", "stop_condition")
+    entries = await session.store.read("s")
+    ended = next(
+        seq for seq, each in enumerate(entries, 1) if isinstance(each.event, RunEnded) and "task" in each.event.path
+    )
+    for cut in range(ended, len(entries)):
+        again = build_agent("planner", stop=stop, store=await left_behind(entries[:cut])).session("s")
+        outcome = await again.run("Do it", input_id="once")
+        assert (cut, outcome.status, outcome.reason) == (cut, "stopped", "stop_condition")
+
+
+@pytest.mark.parametrize("engine", ["planner", "chain_of_thought", "reflect"])
+async def test_what_was_found_in_private_is_not_sent_with_a_message_that_follows_the_answer(engine: str) -> None:
+    waiting = ["Also this"]
+
+    async def answer(words: str) -> str:
+        while waiting:
+            await session.follow_up(waiting.pop())
+        return words
+
+    model = play(
+        plan='["one"]',
+        task="a result",
+        answer=lambda _: "A draft." if engine == "reflect" else answer("An answer."),
+        report=lambda _: answer("A report."),
+        revision=lambda _: answer("A revision."),
+        review=lambda request: POOR if request.messages[-2].text == "A draft." else GOOD,
+    )
+    session = build_agent(engine, model=model).session("s")
+    outcome = await session.run("Do it")
+    assert outcome.status == "done"
+    [last] = [each for each in model.requests if each.messages[-1].text == "Also this"]
+    assert find_part(last) == "answer"
+
+
+async def test_a_question_in_a_task_names_the_source_of_what_another_task_has_read() -> None:
+    @tool(effect="read", labels=("untrusted",))
+    async def fetch(text: str) -> str:
+        """Read a page."""
+        return text
+
+    def work(request: Any) -> Any:
+        if request.messages[-1].role == "tool":
+            return "done"
+        return call("fetch", text="page") if find_task(request) == "read" else call("note", text="page")
+
+    plan = '[{"id": "a", "description": "read"}, {"id": "b", "description": "write", "depends_on": ["a"]}]'
+    agent = Agent(
+        play(plan=plan, task=work),
+        tools=[fetch, *World().tools()],
+        engine="planner",
+        permission=Permissions(ask("note", when="untrusted"), handler=later),
+    )
+    [question] = (await agent.session("s").run("Do it")).questions
+    assert "tool:fetch" in question.text
