@@ -240,7 +240,10 @@ def _print_memories(records: "list[MemoryRecord]", *, as_json: bool) -> None:
 
 
 def _format_memory(record: "MemoryRecord") -> str:
-    at = time.strftime("%Y-%m-%d", time.localtime(record.at))
+    try:
+        at = time.strftime("%Y-%m-%d", time.localtime(record.at))
+    except (ValueError, OverflowError, OSError):  # no date of this machine
+        at = "unknown   "
     marks = [*(["pinned"] if record.pinned else []), *record.labels, *[f"#{tag}" for tag in record.tags]]
     name = f"{record.name}: " if record.name and record.name != record.text else ""
     row = f"{record.id}  {at}  {' '.join([*marks, ''])}{name}{record.text}"

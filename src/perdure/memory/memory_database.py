@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar, cast
 
 import apsw
+import msgspec
 
 from perdure.core.error import StoreError
 from perdure.core.store import wait_despite_cancel
@@ -20,6 +21,7 @@ from perdure.stores.sqlite.apsw_types import Connection
 from perdure.stores.sqlite.database_file import (
     BUSY_SECONDS,
     close_and_checkpoint,
+    damaged_store_error,
     retry_while_busy,
     run_in_transaction,
     sync_wal,
@@ -155,6 +157,8 @@ class MemoryDatabase:
             result = future.result()
         except apsw.Error as error:
             raise to_store_error(error, self.path) from error
+        except msgspec.DecodeError as error:
+            raise damaged_store_error(self.path, f"a memory cannot be read: {error}") from error
         if cancelled:
             raise asyncio.CancelledError
         return result

@@ -118,6 +118,9 @@ class MemoryTools:
         ) -> str:
             """Remember what is known of a person, place or thing. New properties are added to those that are known."""
             redact = context.run.redaction.redact_value
+            known = await _run_checked(self.memory.get_entity(redact(name), type=redact(type)))
+            if known is not None and known.pinned:
+                raise ToolError(f"{name!r} is pinned by a person, who alone can change it")
             stored = await _run_checked(
                 self.memory.remember_entity(
                     redact(name),

@@ -65,7 +65,7 @@ def _rank_matches(
     join = f"CROSS JOIN memory ON memory.id = {table}.rowid" if conditions else ""
     found = connection.execute(
         f"SELECT {table}.rowid, -{table}.rank FROM {table} {join} "  # noqa: S608 - the scope is a number
-        f"WHERE {table} MATCH ?{conditions} ORDER BY {table}.rank LIMIT {MAX_CANDIDATES}",
+        f"WHERE {table} MATCH ?{conditions} ORDER BY {table}.rank, {table}.rowid DESC LIMIT {MAX_CANDIDATES}",
         (" OR ".join(words), *values),
     ).fetchall()
     best = max([score for _, score in found], default=0.0)
