@@ -132,7 +132,13 @@ class MemoryDatabase:
 
         def work(connection: Connection) -> T:
             result = run_in_transaction(connection, job)
-            retry_while_busy(lambda: connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
+            try:
+                retry_while_busy(lambda: connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
+            except apsw.BusyError as error:
+                raise StoreError(
+                    f"it is deleted, but its bytes are still in '{self.path}-wal', because another process kept the "
+                    f"file open for reading for {BUSY_SECONDS} s: end that process, then forget it again"
+                ) from error
             sync_wal(self.path, None)
             return result
 
