@@ -83,7 +83,8 @@ async def test_sources_are_bounded(memory):
 
 async def test_an_entity_that_is_updated_for_ever_stays_bounded(memory):
     for number in range(40):
-        stored = await memory.remember_entity("Ann", sources=[f"session:{number}", f"run:{number}"])
+        await memory.remember_entity("Ann", sources=[f"session:{number}", f"run:{number}"])
+    (stored,) = await memory.list_memories()
     assert stored.sources[-1] == "run:39"
     assert len(stored.sources) == 64
     await memory.remember_entity("Ann", properties={"one": "x" * 7_000})

@@ -57,7 +57,7 @@ async def test_requests_have_whole_pairs_the_question_first_and_pinned_memories_
             tools=[look],
             extensions=[memory_extension(memory)],
             history_processor=SHAPES[shape](),
-            **({"compaction": summarizing} if compacts else {}),
+            compaction=summarizing if compacts else None,
         )
         session = agent.session("watch")
         for turn in range(TURNS):

@@ -82,7 +82,7 @@ def list_memories(
 def search(
     query: tuple[str, ...], *, tags: tuple[str, ...], kind: str | None, limit: int, as_json: bool, **place: Any
 ) -> None:
-    """Search memories as an agent recalls them: by words and by age. QUERY is text without operators."""
+    """Search memories as an agent recalls them: by text and by age. QUERY is text without operators."""
     import msgspec
 
     hits = _use_memory(place, lambda opened: opened.recall(" ".join(query), limit=limit, tags=tags, kind=kind or ""))

@@ -1,4 +1,4 @@
-"""`LongTermMemory`: what an agent remembers across sessions, in an SQLite file of its own.
+"""`LongTermMemory`: what an agent remembers across sessions, in an SQLite file.
 
 A memory object has one scope, a user or a project or both, that its program has chosen: it writes there and nowhere
 else, and reads there and in the scopes of `also_read`. What a model says cannot change that.
@@ -70,7 +70,7 @@ _log = logging.getLogger("perdure.memory")
 
 
 class LongTermMemory:
-    """Memories of one user, project or both in an SQLite file, found by their words, their meaning and their age.
+    """Memories of one user, project or both in an SQLite file, found by text, meaning and age.
 
     Args:
         path: The file. It is created at first use, readable by its owner alone.
@@ -228,7 +228,7 @@ class LongTermMemory:
     ) -> list[MemoryHit]:
         """Return the memories that match a query best, by relevance and recency.
 
-        Relevance is the share of the query's rarer words (and with an embedder the similarity of meaning, in equal
+        Relevance is the share of the query's rarer terms (and with an embedder the similarity of meaning, in equal
         parts); recency halves every `half_life_seconds`. Any text is a valid query: it has no operators.
         """
         argument_checks.require_text("recall", "query", query)
@@ -387,7 +387,7 @@ class LongTermMemory:
         return len(pairs), rows[-1].row if rows else before
 
     async def _embed_query(self, query: str) -> Sequence[float] | None:
-        """Return the vector of a query; None if the embedder fails: then words alone are searched."""
+        """Return the vector of a query; None if the embedder fails: then only the text is searched."""
         if self.embedder is None:
             return None
         try:

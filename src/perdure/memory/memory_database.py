@@ -2,7 +2,7 @@
 
 It has the habits of the SQLite store: a write-ahead log that is synced at every commit, checks of a file that another
 program wrote, and deleted rows that are overwritten. Each scope has its own full-text index, so that no query can reach
-the words of another.
+the text of another.
 """
 
 import asyncio
@@ -113,7 +113,7 @@ class _OpenFile:
 
 
 class MemoryDatabase:
-    """The file of long-term memories, opened at first use and used on a thread of its own."""
+    """The file of long-term memories, opened at first use and used on one thread."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = resolve_store_path(path)

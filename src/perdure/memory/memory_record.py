@@ -50,7 +50,7 @@ class MemoryScope(Struct, frozen=True, kw_only=True):
 
 
 class MemoryRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A memory: its text, and where it comes from."""
+    """A memory: its text and its provenance."""
 
     id: str
     """Id of the memory, unique in its file."""
@@ -80,7 +80,7 @@ class MemoryRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_untrusted(self) -> bool:
-        """True if it was stored after the model had seen text that anybody may have written."""
+        """True if it was stored after the model had seen text of unknown authors."""
         return not UNTRUSTED_LABELS.isdisjoint(self.labels)
 
     @property

@@ -93,7 +93,7 @@ def replace_memory(connection: Connection, scope: int, record: MemoryRecord) -> 
 
 
 def delete_memory(connection: Connection, scope: int, name: str) -> bool:
-    """Delete a memory of a scope with its words and its vector; return False if there is none with this id."""
+    """Delete a memory of a scope, its index entries and its vector; return False if there is none with this id."""
     stored = find_memory(connection, [scope], name)
     if stored is None:
         return False

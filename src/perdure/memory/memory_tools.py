@@ -197,7 +197,7 @@ def _list_labels(context: ToolContext[Any]) -> tuple[str, ...]:
 
 
 def _list_sources(context: ToolContext[Any]) -> list[str]:
-    """Return where a memory comes from: the session, run and model, and what the untrusted text came from."""
+    """Return the sources of a memory: the session, run and model, and those of the untrusted text."""
     seen = context.run.state.labels
     beyond = [source for label in UNTRUSTED_LABELS for source in seen.get(label, ())]
     own = [f"session:{context.full_session_id}", f"run:{context.run_id}", f"model:{context.run.info.name}"]
