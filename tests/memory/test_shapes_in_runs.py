@@ -1,6 +1,8 @@
 """Shapes in runs with parallel calls, images, compaction and pinned memories: what the model is really sent."""
 
 import base64
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -24,7 +26,7 @@ from tests.memory.transcripts import has_whole_pairs
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC")
 TURNS = 5
-SHAPES = {
+SHAPES: dict[str, Callable[[], Any]] = {
     "one message": lambda: BufferMemory(1),
     "few tokens": lambda: BufferMemory(5, max_tokens=100),
     "one turn": lambda: WindowMemory(1),
@@ -43,7 +45,7 @@ async def look(number: int) -> str:
 @pytest.mark.parametrize("compacts", [False, True], ids=["whole", "compacted"])
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_requests_have_whole_pairs_the_question_first_and_pinned_memories_last(tmp_path, shape, compacts):
-    replies = []
+    replies: list[Any] = []
     for turn in range(TURNS):
         replies += [Reply(calls=[call("look", number=turn), call("look", number=turn + 100)])]
         replies += [call("look", number=turn), f"answer {turn}"]
