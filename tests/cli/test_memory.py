@@ -85,6 +85,15 @@ def test_a_broken_line_is_named(perdure, tmp_path):
     assert perdure("memory", "import", str(tmp_path / "none")).exit_code == 2
 
 
+def test_a_time_without_a_date_is_refused_on_import(perdure, tmp_path):
+    file = tmp_path / "hostile.jsonl"
+    file.write_text('{"id": "m1", "text": "far away", "created_at": 1e300}\n')
+    refused = perdure("memory", "import", str(file))
+    assert refused.exit_code == 2
+    assert "line 1" in refused.stderr
+    assert perdure("memory", "list").exit_code == 0
+
+
 def test_control_characters_are_shown(perdure):
     assert perdure("memory", "add", "red \x1b[31m text").exit_code == 0
     assert "\x1b" not in perdure("memory", "list").stdout

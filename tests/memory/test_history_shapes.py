@@ -88,6 +88,15 @@ def test_system_text_and_summaries_are_always_sent_and_first():
     assert texts(WindowMemory(1)(talk)) == ["rule", "a summary", "question 8", "answer 9"]
 
 
+@pytest.mark.parametrize("shape", [BufferMemory(1), BufferMemory(2), WindowMemory(1, max_tokens=1)])
+def test_system_text_within_a_turn_does_not_replace_the_question(shape):
+    talk = build(["user", "answer", "user", "system"])
+    assert texts(shape(talk)) == ["question 2", "rule 3"]
+    talk = build(["user", "answer", "user", "answer", "system", "call"])
+    assert texts(shape(talk))[0] == "question 2"
+    assert has_whole_pairs(shape(talk))
+
+
 def test_messages_are_left_out_in_steps_so_that_the_prompt_cache_stays_warm():
     talk = build(["user", "answer"] * 40)
     begins = {len(talk[:end]): texts(WindowMemory(10, step=5)(talk[:end]))[0] for end in range(20, 80, 2)}
@@ -110,6 +119,9 @@ def test_no_shape_splits_a_pair_reorders_repeats_or_loses_the_last_message(talk,
         fixed = [place for place, each in enumerate(talk) if each.role == "system" or each.origin == SUMMARY_ORIGIN]
         assert set(fixed) <= set(places)
         assert not talk or places[-1] == len(talk) - 1
+        others = [each.role for place, each in enumerate(talk) if place not in fixed]
+        sent_others = [talk[place].role for place in places if place not in fixed]
+        assert others[:1] != ["user"] or sent_others[:1] == ["user"]
 
 
 @given(conversations, st.integers(1, 20))

@@ -82,7 +82,7 @@ def list_memories(
 def search(
     query: tuple[str, ...], *, tags: tuple[str, ...], kind: str | None, limit: int, as_json: bool, **place: Any
 ) -> None:
-    """Search memories as an agent recalls them: by words and by age. QUERY is text without operators."""
+    """Search memories as an agent recalls them: by text and by age. QUERY is text without operators."""
     import msgspec
 
     hits = _use_memory(place, lambda opened: opened.recall(" ".join(query), limit=limit, tags=tags, kind=kind or ""))
@@ -240,7 +240,10 @@ def _print_memories(records: "list[MemoryRecord]", *, as_json: bool) -> None:
 
 
 def _format_memory(record: "MemoryRecord") -> str:
-    at = time.strftime("%Y-%m-%d", time.localtime(record.at))
+    try:
+        at = time.strftime("%Y-%m-%d", time.localtime(record.at))
+    except (ValueError, OverflowError, OSError):  # no date of this machine
+        at = "unknown   "
     marks = [*(["pinned"] if record.pinned else []), *record.labels, *[f"#{tag}" for tag in record.tags]]
     name = f"{record.name}: " if record.name and record.name != record.text else ""
     row = f"{record.id}  {at}  {' '.join([*marks, ''])}{name}{record.text}"

@@ -40,7 +40,7 @@ class HistoryIndex:
         first = self.length
         role = messages[first - 1].role if first else ""
         for place, message in enumerate(messages[first:], first):
-            if message.role == "system" or is_summary(message):
+            if _is_fixed(message):
                 self.fixed.append(place)
             elif message.role == "user" and role != "user":
                 self.turns.append(place)
@@ -98,8 +98,11 @@ def cut_history(messages: Sequence[Message], index: HistoryIndex, first: int) ->
 
 
 def list_turn_opening(messages: Sequence[Message], index: HistoryIndex, place: int) -> list[int]:
-    """Return the positions of the user messages that opened the turn of a message, if the message is not one."""
-    if place >= len(messages) or messages[place].role in {"user", "system"}:
+    """Return the positions of the user messages that opened the turn of a message, if what is sent of it has none."""
+    following = place
+    while following < len(messages) and _is_fixed(messages[following]):
+        following += 1
+    if place >= len(messages) or (following < len(messages) and messages[following].role == "user"):
         return []
     begin = index.find_turn_of(place)
     if begin is None:
@@ -120,6 +123,11 @@ def find_pair(messages: Sequence[Message], place: int) -> tuple[int, int]:
         while end < len(messages) and messages[end].role == "tool":
             end += 1
     return begin, max(end, place + 1)
+
+
+def _is_fixed(message: Message) -> bool:
+    """Return True for a message that is always sent: system text or a summary."""
+    return message.role == "system" or is_summary(message)
 
 
 def _move_to_pair_boundary(messages: Sequence[Message], first: int) -> int:

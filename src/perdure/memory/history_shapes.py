@@ -87,7 +87,7 @@ class CompositeMemory:
     """Shape that combines others: the first that finds earlier messages (`first`), or what all of them send (`merge`).
 
     With `first`, a shape is passed over if it sends nothing from before the current turn. With `merge`, each message is
-    sent once, in the order of the conversation; messages that a shape has made itself come first.
+    sent once, in the order of the conversation; messages that a shape has made itself are first.
     """
 
     def __init__(self, *shapes: HistoryProcessor, strategy: Literal["first", "merge"] = "first") -> None:

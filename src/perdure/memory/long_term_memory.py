@@ -1,4 +1,4 @@
-"""`LongTermMemory`: what an agent remembers across sessions, in an SQLite file of its own.
+"""`LongTermMemory`: what an agent remembers across sessions, in an SQLite file.
 
 A memory object has one scope, a user or a project or both, that its program has chosen: it writes there and nowhere
 else, and reads there and in the scopes of `also_read`. What a model says cannot change that.
@@ -14,11 +14,12 @@ import msgspec
 from perdure.core import argument_checks
 from perdure.core.clock import SYSTEM_CLOCK, Clock, new_id
 from perdure.core.error import ConfigError
+from perdure.core.jsonable import replace_surrogates
 from perdure.stores.sqlite.apsw_types import Connection
 
 from .embedder import Embedder, check_embedder, embed_texts, get_embedder_name
 from .memory_database import MemoryDatabase, add_scope, find_scope
-from .memory_lines import MemoryImportReport, parse_memory_line
+from .memory_lines import MemoryImportReport, build_imported_id, parse_memory_line
 from .memory_record import (
     KINDS,
     MemoryHit,
@@ -69,7 +70,7 @@ _log = logging.getLogger("perdure.memory")
 
 
 class LongTermMemory:
-    """Memories of one user, project or both in an SQLite file, found by their words, their meaning and their age.
+    """Memories of one user, project or both in an SQLite file, found by text, meaning and age.
 
     Args:
         path: The file. It is created at first use, readable by its owner alone.
@@ -191,10 +192,11 @@ class LongTermMemory:
     async def forget(self, memory_id: str) -> bool:
         """Delete a memory, and its bytes in the file; return False if this scope has none with this id."""
         argument_checks.require_text("forget", "memory_id", memory_id, non_empty=True)
+        name = replace_surrogates(memory_id)
 
         def delete(connection: Connection) -> bool:
             scope = find_scope(connection, self.scope)
-            return scope is not None and delete_memory(connection, scope, memory_id)
+            return scope is not None and delete_memory(connection, scope, name)
 
         return await self._database.erase(delete)
 
@@ -203,10 +205,12 @@ class LongTermMemory:
 
         Raises `UsageError` for a memory with the label `untrusted` or `imported`, and if too many are pinned.
         """
+        argument_checks.require_text("pin", "memory_id", memory_id)
+        name = replace_surrogates(memory_id)
 
         def change(connection: Connection) -> MemoryRecord | None:
             scope = find_scope(connection, self.scope)
-            return None if scope is None else pin_memory(connection, scope, memory_id, pinned=pinned)
+            return None if scope is None else pin_memory(connection, scope, name, pinned=pinned)
 
         return await self._database.write(change)
 
@@ -224,7 +228,7 @@ class LongTermMemory:
     ) -> list[MemoryHit]:
         """Return the memories that match a query best, by relevance and recency.
 
-        Relevance is the share of the query's rarer words (and with an embedder the similarity of meaning, in equal
+        Relevance is the share of the query's rarer terms (and with an embedder the similarity of meaning, in equal
         parts); recency halves every `half_life_seconds`. Any text is a valid query: it has no operators.
         """
         argument_checks.require_text("recall", "query", query)
@@ -235,19 +239,22 @@ class LongTermMemory:
             vector = await self._embed_query(query)
 
         def search(connection: Connection) -> list[MemoryHit]:
-            hits: list[MemoryHit] = []
+            hits: dict[int, MemoryHit] = {}
             for scope in self._list_scopes(connection):
-                hits += self._search_scope(connection, scope, query, vector, condition)
-            hits.sort(key=lambda hit: (hit.score, hit.memory.id), reverse=True)
-            return hits[: min(limit, MAX_RECALLED)]
+                hits |= self._search_scope(connection, scope, query, vector, condition)
+            # Of equal ones the latest is first. Rows tell which it is: ids of the same millisecond have no order.
+            best = sorted(hits, key=lambda row: (hits[row].score, hits[row].memory.at, row), reverse=True)
+            return [hits[row] for row in best[: min(limit, MAX_RECALLED)]]
 
         return await self._database.run(search)
 
     async def get(self, memory_id: str) -> MemoryRecord | None:
         """Return the memory with this id, if it is in a scope that is read."""
+        argument_checks.require_text("get", "memory_id", memory_id)
+        name = replace_surrogates(memory_id)
 
         def find(connection: Connection) -> MemoryRecord | None:
-            found = find_memory(connection, self._list_scopes(connection), memory_id)
+            found = find_memory(connection, self._list_scopes(connection), name)
             return None if found is None else found.record
 
         return await self._database.run(find)
@@ -273,7 +280,7 @@ class LongTermMemory:
         condition = _build_filter("list_memories", tags, kind, since, until)
         return await self._database.run(
             lambda connection: list_rows(
-                connection, self._list_scopes(connection), condition, min(limit, MAX_LISTED), offset
+                connection, self._list_scopes(connection), condition, min(limit, MAX_LISTED), min(offset, MAX_ROW)
             )
         )
 
@@ -297,13 +304,19 @@ class LongTermMemory:
         """Add memories that `export` wrote; those with a known id are left as they are.
 
         Unless the lines are `trusted`, such as a backup of your own, the memories get the label `imported`, and are not
-        pinned. Raises `ConfigError` for a line that is no memory; nothing of the lines after it is added.
+        pinned. Raises `ConfigError` for a line that is no memory: those before it are added, and nothing after it.
         """
+        if not isinstance(lines, Iterable) or isinstance(lines, str | bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+            argument_checks.raise_config_error("import_lines", "lines", lines, "give a list of lines, or an open file")
         batch: list[MemoryRecord] = []
         added = known = 0
         for number, line in enumerate(lines, 1):
-            if line.strip():
-                batch.append(parse_memory_line(line, number, trusted=trusted))
+            if not isinstance(line, str | bytes) or line.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
+                try:
+                    batch.append(parse_memory_line(line, number, trusted=trusted))
+                except ConfigError:
+                    await self._import_batch(batch)
+                    raise
             if len(batch) == IMPORTED_AT_ONCE:
                 count = await self._import_batch(batch)
                 added, known, batch = added + count, known + len(batch) - count, []
@@ -331,6 +344,8 @@ class LongTermMemory:
 
     async def _add(self, fields: Mapping[str, Any], key: str) -> MemoryRecord:
         record = self._build(fields)
+        argument_checks.require_text("remember", "key", key)
+        key = replace_surrogates(key)
 
         def insert(connection: Connection) -> tuple[MemoryRecord, bool]:
             return insert_memory(connection, add_scope(connection, self.scope), record, key)
@@ -356,22 +371,23 @@ class LongTermMemory:
             return 0, before
         name = get_embedder_name(embedder)
 
-        def find(connection: Connection) -> list[tuple[int, bytes]]:
+        def find(connection: Connection) -> list[StoredMemory]:
             scope = find_scope(connection, self.scope)
-            return [] if scope is None else list_without_vector(connection, scope, name, before, limit)
+            rows = [] if scope is None else list_without_vector(connection, scope, name, before, limit)
+            return [StoredMemory(row, msgspec.json.decode(encoded, type=MemoryRecord)) for row, encoded in rows]
 
         rows = await self._database.run(find)
-        records = [msgspec.json.decode(encoded, type=MemoryRecord) for _, encoded in rows]
+        records = [each.record for each in rows]
         vectors = await embed_texts(embedder, [build_indexed_text(each) for each in records])
         pairs = [(record.id, vector) for record, vector in zip(records, vectors, strict=True)]
         if pairs:
             await self._database.write(
                 lambda connection: store_vectors(connection, add_scope(connection, self.scope), name, pairs)
             )
-        return len(pairs), rows[-1][0] if rows else before
+        return len(pairs), rows[-1].row if rows else before
 
     async def _embed_query(self, query: str) -> Sequence[float] | None:
-        """Return the vector of a query; None if the embedder fails: then words alone are searched."""
+        """Return the vector of a query; None if the embedder fails: then only the text is searched."""
         if self.embedder is None:
             return None
         try:
@@ -391,7 +407,7 @@ class LongTermMemory:
         query: str,
         vector: Sequence[float] | None,
         condition: MemoryFilter,
-    ) -> list[MemoryHit]:
+    ) -> dict[int, MemoryHit]:
         relevance = search_text(connection, scope, query, condition)
         if vector is not None and self.embedder is not None:
             similar = self._search_vectors(connection, scope, vector, condition, relevance)
@@ -401,7 +417,7 @@ class LongTermMemory:
             }
         best = sorted(relevance, key=relevance.__getitem__, reverse=True)[: MAX_RECALLED * 2]
         now = self._clock.now()
-        return [self._score(record, relevance[row], now) for row, record in read_rows(connection, best).items()]
+        return {row: self._score(record, relevance[row], now) for row, record in read_rows(connection, best).items()}
 
     def _search_vectors(
         self,
@@ -436,20 +452,22 @@ class LongTermMemory:
         return await self._database.run(read)
 
     async def _import_batch(self, records: "Sequence[MemoryRecord]") -> int:
-        """Insert memories that are new; return how many were. An id that another scope has is replaced by a new one."""
+        """Insert memories that are new; return how many were. An id that another scope has is replaced by another."""
 
         def insert(connection: Connection) -> int:
             scope, count = add_scope(connection, self.scope), 0
-            for record in records:
+            for each in records:
+                record = each
                 if find_memory(connection, [scope], record.id) is not None:
                     continue
                 key = build_entity_key(record)
                 if key is not None and find_entity(connection, [scope], key) is not None:
                     continue
-                fresh = is_taken(connection, record.id)
-                insert_memory(
-                    connection, scope, msgspec.structs.replace(record, id=f"mem_{new_id()}") if fresh else record
-                )
+                if is_taken(connection, record.id):
+                    record = msgspec.structs.replace(record, id=build_imported_id(record.id, self.scope))
+                    if is_taken(connection, record.id):
+                        continue
+                insert_memory(connection, scope, record)
                 count += 1
             return count
 

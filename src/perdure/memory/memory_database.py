@@ -2,7 +2,7 @@
 
 It has the habits of the SQLite store: a write-ahead log that is synced at every commit, checks of a file that another
 program wrote, and deleted rows that are overwritten. Each scope has its own full-text index, so that no query can reach
-the words of another.
+the text of another.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar, cast
 
 import apsw
+import msgspec
 
 from perdure.core.error import StoreError
 from perdure.core.store import wait_despite_cancel
@@ -20,6 +21,7 @@ from perdure.stores.sqlite.apsw_types import Connection
 from perdure.stores.sqlite.database_file import (
     BUSY_SECONDS,
     close_and_checkpoint,
+    damaged_store_error,
     retry_while_busy,
     run_in_transaction,
     sync_wal,
@@ -111,7 +113,7 @@ class _OpenFile:
 
 
 class MemoryDatabase:
-    """The file of long-term memories, opened at first use and used on a thread of its own."""
+    """The file of long-term memories, opened at first use and used on one thread."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = resolve_store_path(path)
@@ -130,7 +132,13 @@ class MemoryDatabase:
 
         def work(connection: Connection) -> T:
             result = run_in_transaction(connection, job)
-            retry_while_busy(lambda: connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
+            try:
+                retry_while_busy(lambda: connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE))
+            except apsw.BusyError as error:
+                raise StoreError(
+                    f"it is deleted, but its bytes are still in '{self.path}-wal', because another process kept the "
+                    f"file open for reading for {BUSY_SECONDS} s: end that process, then forget it again"
+                ) from error
             sync_wal(self.path, None)
             return result
 
@@ -155,6 +163,8 @@ class MemoryDatabase:
             result = future.result()
         except apsw.Error as error:
             raise to_store_error(error, self.path) from error
+        except msgspec.DecodeError as error:
+            raise damaged_store_error(self.path, f"a memory cannot be read: {error}") from error
         if cancelled:
             raise asyncio.CancelledError
         return result

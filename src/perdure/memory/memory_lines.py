@@ -1,5 +1,6 @@
 """Memories as lines of JSON, as they are exported and imported."""
 
+import hashlib
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ from perdure.core.error import ConfigError, PerdureError
 from perdure.core.message import merge_labels
 from perdure.core.provenance import IMPORTED_LABEL
 
-from .memory_record import MemoryRecord, build_record
+from .memory_record import MemoryRecord, MemoryScope, build_record
 
 
 class MemoryImportReport(Struct, frozen=True):
@@ -27,8 +28,13 @@ def parse_memory_line(line: bytes | str, number: int, *, trusted: bool) -> Memor
     try:
         fields = msgspec.json.decode(line, type=dict[str, Any])
         record = build_record(fields)
-    except (msgspec.DecodeError, UnicodeDecodeError, PerdureError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError, PerdureError) as error:
         raise ConfigError(f"line {number} is no memory: {error}; nothing was added from there on") from error
     if trusted:
         return msgspec.structs.replace(record, pinned=record.pinned and not record.is_untrusted)
     return msgspec.structs.replace(record, pinned=False, labels=merge_labels(record.labels, (IMPORTED_LABEL,)))
+
+
+def build_imported_id(known: str, scope: MemoryScope) -> str:
+    """Return the id of a memory whose own id another scope has; the same one when it is imported again."""
+    return f"mem_{hashlib.sha256(msgspec.json.encode([known, scope.user, scope.project])).hexdigest()[:32]}"

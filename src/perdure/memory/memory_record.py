@@ -22,6 +22,15 @@ MAX_TAGS: Final = 16
 MAX_TAG_CHARACTERS: Final = 64
 MAX_PARTICIPANTS: Final = 32
 MAX_NAME_CHARACTERS: Final = 200
+MAX_ID_CHARACTERS: Final = 128
+MAX_LABELS: Final = 64
+MAX_SOURCES: Final = 64
+"""Sources of a memory that are kept; of an entity the latest."""
+MAX_SOURCE_CHARACTERS: Final = 500
+FIRST_SECOND: Final = -62_135_596_800
+"""The beginning of the year 1, in seconds since 1970: the first time that has a date."""
+LAST_SECOND: Final = 253_402_300_799
+"""The end of the year 9999."""
 UNTRUSTED_LABELS: Final = frozenset({UNTRUSTED_LABEL, IMPORTED_LABEL})
 """Labels of text that anybody may have written."""
 
@@ -36,10 +45,12 @@ class MemoryScope(Struct, frozen=True, kw_only=True):
         for name, value in (("user", self.user), ("project", self.project)):
             argument_checks.require_text("MemoryScope", name, value)
             argument_checks.require_one_line("MemoryScope", name, value)
+            if replace_surrogates(value) != value:
+                argument_checks.raise_config_error("MemoryScope", name, value, "give text without lone surrogates")
 
 
 class MemoryRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A memory: its text, and where it comes from."""
+    """A memory: its text and its provenance."""
 
     id: str
     """Id of the memory, unique in its file."""
@@ -69,7 +80,7 @@ class MemoryRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_untrusted(self) -> bool:
-        """True if it was stored after the model had seen text that anybody may have written."""
+        """True if it was stored after the model had seen text of unknown authors."""
         return not UNTRUSTED_LABELS.isdisjoint(self.labels)
 
     @property
@@ -94,14 +105,19 @@ def build_record(fields: Mapping[str, Any]) -> MemoryRecord:
         record = msgspec.convert(dict(fields), MemoryRecord)
     except msgspec.ValidationError as error:
         raise ConfigError(f"this is no memory: {error}") from error
-    argument_checks.require_text("remember", "id", record.id, non_empty=True)
+    _check_id(record.id)
+    _check_time("created_at", record.created_at)
+    _check_time("occurred_at", record.created_at if record.occurred_at is None else record.occurred_at)
     text = replace_surrogates(record.text).replace("\0", "").strip()
     _check_length("text", text, MAX_TEXT_CHARACTERS)
     _check_length("name", record.name, MAX_NAME_CHARACTERS)
+    _check_length("type", record.type, MAX_NAME_CHARACTERS)
     if not text:
         raise ConfigError("remember(text=''): give the text to remember")
     properties = to_jsonable(record.properties)
-    _check_length("properties", msgspec.json.encode(properties).decode(), MAX_TEXT_CHARACTERS)
+    _check_properties(properties)
+    if len(record.labels) > MAX_LABELS:
+        raise ConfigError(f"remember(labels=…) has {len(record.labels):,} labels: give at most {MAX_LABELS}")
     return replace(
         record,
         text=text,
@@ -109,7 +125,9 @@ def build_record(fields: Mapping[str, Any]) -> MemoryRecord:
         type=_clean_line(record.type),
         tags=check_tags(record.tags),
         labels=check_labels(record.labels),
-        sources=tuple(dict.fromkeys(map(_clean_line, record.sources))),
+        sources=tuple(
+            dict.fromkeys([_clean_line(each[:MAX_SOURCE_CHARACTERS]) for each in record.sources[:MAX_SOURCES]])
+        ),
         participants=_check_participants(record.participants),
         properties=properties,
     )
@@ -134,6 +152,7 @@ def merge_entity(known: MemoryRecord | None, new: MemoryRecord, *, has_text: boo
     """Return an entity with what is new merged into what is known."""
     before = {} if known is None else known.properties
     properties = {name: value for name, value in (before | new.properties).items() if value is not None}
+    _check_properties(properties)
     if known is None:
         return replace(new, properties=properties)
     return replace(
@@ -143,7 +162,7 @@ def merge_entity(known: MemoryRecord | None, new: MemoryRecord, *, has_text: boo
         properties=properties,
         tags=check_tags((*known.tags, *new.tags)),
         labels=merge_labels(known.labels, new.labels),
-        sources=tuple(dict.fromkeys((*known.sources, *new.sources))),
+        sources=tuple(dict.fromkeys((*known.sources, *new.sources)))[-MAX_SOURCES:],
         pinned=known.pinned and not new.is_untrusted,
     )
 
@@ -152,6 +171,21 @@ def build_indexed_text(record: MemoryRecord) -> str:
     """Return the text of a memory that is searched: its own, with names and the values of properties."""
     values = [str(value) for value in record.properties.values()]
     return "\n".join([each for each in (record.text, record.name, record.type, *record.participants, *values) if each])
+
+
+def _check_id(name: str) -> None:
+    argument_checks.require_text("remember", "id", name, non_empty=True)
+    argument_checks.require_one_line("remember", "id", name)
+    _check_length("id", name, MAX_ID_CHARACTERS)
+
+
+def _check_time(name: str, at: float) -> None:
+    if not FIRST_SECOND <= at <= LAST_SECOND:
+        raise ConfigError(f"remember({name}={at!r}): give a time in seconds since 1970, up to the year 9999")
+
+
+def _check_properties(properties: Mapping[str, Any]) -> None:
+    _check_length("properties", msgspec.json.encode(properties).decode(), MAX_TEXT_CHARACTERS)
 
 
 def _check_participants(names: Sequence[str]) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ def insert_memory(connection: Connection, scope: int, record: MemoryRecord, key:
         name: str | None = connection.execute("SELECT name FROM used_key WHERE (scope, key) = (?, ?)", (scope, key)).get
         if name is not None:
             stored = find_memory(connection, [scope], name)
-            return (record if stored is None else stored.record), False
+            return (msgspec.structs.replace(record, id=name) if stored is None else stored.record), False
         connection.execute("INSERT INTO used_key VALUES(?, ?, ?)", (scope, key, record.id))
     _insert_row(connection, scope, record)
     return record, True
@@ -93,7 +93,7 @@ def replace_memory(connection: Connection, scope: int, record: MemoryRecord) -> 
 
 
 def delete_memory(connection: Connection, scope: int, name: str) -> bool:
-    """Delete a memory of a scope with its words and its vector; return False if there is none with this id."""
+    """Delete a memory of a scope, its index entries and its vector; return False if there is none with this id."""
     stored = find_memory(connection, [scope], name)
     if stored is None:
         return False

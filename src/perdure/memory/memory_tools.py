@@ -118,6 +118,9 @@ class MemoryTools:
         ) -> str:
             """Remember what is known of a person, place or thing. New properties are added to those that are known."""
             redact = context.run.redaction.redact_value
+            known = await _run_checked(self.memory.get_entity(redact(name), type=redact(type)))
+            if known is not None and known.pinned:
+                raise ToolError(f"{name!r} is pinned by a person, who alone can change it")
             stored = await _run_checked(
                 self.memory.remember_entity(
                     redact(name),
@@ -194,7 +197,7 @@ def _list_labels(context: ToolContext[Any]) -> tuple[str, ...]:
 
 
 def _list_sources(context: ToolContext[Any]) -> list[str]:
-    """Return where a memory comes from: the session, run and model, and what the untrusted text came from."""
+    """Return the sources of a memory: the session, run and model, and those of the untrusted text."""
     seen = context.run.state.labels
     beyond = [source for label in UNTRUSTED_LABELS for source in seen.get(label, ())]
     own = [f"session:{context.full_session_id}", f"run:{context.run_id}", f"model:{context.run.info.name}"]

@@ -1,4 +1,4 @@
-"""Full-text search in memories, in bounded time: words that occur everywhere are only used if there are no others.
+"""Full-text search in memories, in bounded time: terms that occur everywhere are only used if there are no others.
 
 A query is text, whatever is in it: no character of it is an operator.
 """
@@ -24,7 +24,7 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def split_query_words(query: str) -> list[str]:
-    """Return the words of a query, in lower case and without duplicates."""
+    """Return the terms of a query, in lower case and without duplicates."""
     text = replace_surrogates(query[:MAX_QUERY_CHARACTERS]).casefold()
     return list(dict.fromkeys(_WORD.findall(text)))[:MAX_QUERY_WORDS]
 
@@ -48,7 +48,7 @@ def search_text(connection: Connection, scope: int, query: str, condition: Memor
 
 
 def _count_matches(connection: Connection, scope: int, expression: str) -> int:
-    """Return the number of memories with a word; one more than `MAX_MATCHES` if there are more."""
+    """Return the number of memories with a term; one more than `MAX_MATCHES` if there are more."""
     table = f"search_{scope}"
     count: int = connection.execute(
         f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT {MAX_MATCHES + 1})",  # noqa: S608
@@ -65,7 +65,7 @@ def _rank_matches(
     join = f"CROSS JOIN memory ON memory.id = {table}.rowid" if conditions else ""
     found = connection.execute(
         f"SELECT {table}.rowid, -{table}.rank FROM {table} {join} "  # noqa: S608 - the scope is a number
-        f"WHERE {table} MATCH ?{conditions} ORDER BY {table}.rank LIMIT {MAX_CANDIDATES}",
+        f"WHERE {table} MATCH ?{conditions} ORDER BY {table}.rank, {table}.rowid DESC LIMIT {MAX_CANDIDATES}",
         (" OR ".join(words), *values),
     ).fetchall()
     best = max([score for _, score in found], default=0.0)
@@ -73,7 +73,7 @@ def _rank_matches(
 
 
 def _find_latest(connection: Connection, scope: int, words: Sequence[str], condition: MemoryFilter) -> dict[int, float]:
-    """Return the latest memories with all these words, or with the rarest: all are too common to rank by."""
+    """Return the latest memories with all these terms, or with the rarest: all are too common to rank by."""
     conditions, values = condition.build_conditions()
     table = f"search_{scope}"
     join = f"CROSS JOIN memory ON memory.id = {table}.rowid" if conditions else ""

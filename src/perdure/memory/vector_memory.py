@@ -21,8 +21,8 @@ MAX_EMBEDDED_CHARACTERS: Final = 4_000
 class VectorMemory:
     """Shape that sends the current turn, and of earlier messages those that are most relevant to it.
 
-    Relevant are the `max_messages` messages whose vectors are most similar to the user's words, if they are at least
-    `min_similarity`. A message comes with the question that it answers, and a tool result with its call.
+    Relevant are the `max_messages` messages whose vectors are most similar to the user's text, if they are at least
+    `min_similarity`. A message is sent with the question that it answers, and a tool result with its call.
     """
 
     def __init__(
