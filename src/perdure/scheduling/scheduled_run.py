@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.core.clock import Clock
-from perdure.core.error import PerdureError, SessionBusy, ShuttingDown, StoreError
+from perdure.core.error import ConfigError, PerdureError, SessionBusy, ShuttingDown, StoreError
 from perdure.core.event import Entry, PermissionDecided, QuestionAnswered, QuestionAsked, ToolFinished, ToolStarted
 from perdure.core.jsonable import to_text
 from perdure.core.message import UNCERTAIN_STATUSES, user
@@ -121,6 +121,8 @@ class ScheduledRun:
 
     async def _send(self, session: Session[Any], fired: FiringRecord, attempt: int) -> Outcome[Any]:
         """Send the prompt of a firing. Sent again, it continues the run that it began, or returns its outcome."""
+        if fired.labels and not fired.prompt.strip():  # the schedule was changed after the trigger
+            raise ConfigError(f"schedule {fired.schedule!r} has no prompt any more, and its input has labels")
         input_id = f"{UNATTENDED}:{self._schedule.name}:{fired.firing_id}#{attempt}"
         overrides = self._build_overrides()
         if fired.skill:

@@ -102,7 +102,7 @@ class StoredSchedules:
         if input is None and not schedule.prompt.strip() and not schedule.skill:
             raise ConfigError(f"schedule {name!r} has no prompt: give the trigger an input")
         checked = check_labels(labels)
-        if checked and (schedule.skill or input is None):
+        if checked and (input is None or not schedule.prompt.strip()):  # else it could contain directives
             raise ConfigError(f"labels={labels!r}: they are for the input of a schedule with a prompt")
         given: Any = await self._redact(to_jsonable(input))
         firing_id = f"trigger-{trigger_id or new_id()}"
@@ -111,9 +111,15 @@ class StoredSchedules:
         return firing_id
 
     async def cancel(self, name: str) -> bool:
-        """Cancel the run of a schedule, in whichever process it is; return False if there is none."""
-        running = (await self.get_journal((await self.find_schedule(name)).name).refresh()).open
-        return running is not None and await self.agent.session(running.session_id, store=self.store).cancel()
+        """Cancel the run of a schedule, in whichever process it is; return False if there is none.
+
+        The schedule may have been removed meanwhile. Raises `UsageError` if there is none of that name.
+        """
+        running = (await self.get_journal(name).refresh()).open
+        if running is None:
+            await self.find_schedule(name)
+            return False
+        return await self.agent.session(running.session_id, store=self.store).cancel()
 
     async def add(self, schedule: Schedule) -> None:
         """Add a schedule to the store, in place of an older one of its name; processes that serve it notice.
