@@ -5,10 +5,12 @@ from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
-from perdure import ConfigError, StoreError, UsageError
+from perdure import ConfigError, ProviderDown, StoreError, Usage, UsageError, tool
 from perdure.context.directives import Command
-from perdure.core.event import RunEnded
+from perdure.core.event import RunEnded, RunStarted
+from perdure.core.store import Log
 from perdure.scheduling import At, Every, Schedule, every
+from perdure.testing import Reply, call
 from tests.scheduling.scheduling_scene import HANG, START, Scene, kinds, serve_once
 
 HOURLY = Schedule(name="news", when=every(hours=1), prompt="Read the news.", timeout_seconds=None)
@@ -46,7 +48,8 @@ async def end(task):
 
 
 async def test_running_one_schedule_now_does_not_cancel_what_the_same_scheduler_serves():
-    scene, seen = Scene(HANG, "quick"), []
+    scene = Scene(HANG, "quick")
+    seen: list[tuple[str, str]] = []
     scheduler = scene.scheduler(MAIL, OTHER)
     serving = asyncio.ensure_future(collect(scheduler, seen))
     firing_id = await scheduler.trigger("mail", "Hello")
@@ -62,7 +65,8 @@ async def test_running_one_schedule_now_does_not_cancel_what_the_same_scheduler_
 
 
 async def test_a_run_that_another_call_has_begun_goes_on_when_that_one_ends():
-    scene, seen = Scene(HANG, "Again."), []
+    scene = Scene(HANG, "Again.")
+    seen: list[tuple[str, str]] = []
     scheduler = scene.scheduler(MAIL)
     serving = asyncio.ensure_future(collect(scheduler, seen))
     async with time_passes(scene):
@@ -131,6 +135,47 @@ async def test_a_run_can_be_cancelled_after_its_schedule_was_removed():
         await other.cancel("mail")
 
 
+async def test_a_firing_that_waits_for_a_retry_can_be_cancelled():
+    scene = Scene(ProviderDown("down"), "never")
+    schedule = Schedule(name="mail", prompt="Go.", retries=3, retry_seconds=3600)
+    scheduler, other = scene.scheduler(schedule), scene.scheduler(schedule)
+    running = asyncio.ensure_future(scheduler.run_now("mail"))
+    async with time_passes(scene):
+        while not [each for each in await other.history("mail") if each.attempts == 2]:
+            await scene.clock.sleep(1)
+        assert await other.cancel("mail")
+        assert (await running).status == "cancelled"
+    assert len(scene.model.requests) == 1
+    assert await scene.store.posts("schedules/mail") == []
+
+
+async def test_cancelling_a_firing_that_waits_for_its_session_leaves_the_run_of_others_alone():
+    scene = Scene("never")
+    scheduler, other = scene.scheduler(MAIL), scene.scheduler(MAIL)
+    lease = await scene.store.acquire("mail")  # as another process would
+    log = Log(scene.store, lease, 0, scene.clock)
+    await log.append([RunStarted("agent", run_id="run-of-a-person")], sync=True, on_stored=lambda _: None)
+    running = asyncio.ensure_future(scheduler.run_now("mail"))
+    async with time_passes(scene):
+        while not [each for each in await other.history("mail") if each.status == "running"]:
+            await scene.clock.sleep(1)
+        assert await other.cancel("mail")
+        assert (await running).status == "cancelled"
+    assert await scene.store.posts("mail") == []
+    assert not scene.model.requests
+
+
+async def test_a_firing_whose_process_died_before_its_run_can_be_cancelled():
+    scene = Scene("never")
+    scheduler, other = scene.scheduler(MAIL), scene.scheduler(MAIL)
+    await scheduler.trigger("mail", "Hello")
+    async with asyncio.timeout(60), aclosing(scheduler.serve()) as records:
+        assert (await anext(records)).kind == "fired"
+    assert await other.cancel("mail")
+    assert kinds(await serve_once(other)) == ["resumed", "cancelled"]
+    assert not scene.model.requests
+
+
 async def test_a_moment_that_passed_within_this_second_is_missed_and_not_fired_as_well():
     scene = Scene("never")
     await scene.clock.advance(0.9)
@@ -184,3 +229,18 @@ async def test_an_iteration_does_not_begin_with_records_of_earlier_calls():
     scheduler = scene.scheduler(MAIL)
     await scheduler.run_now("mail")
     assert await serve_once(scheduler) == []
+
+
+async def test_a_firing_has_the_cost_of_all_its_runs():
+    @tool(effect="read")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    costs = [Usage(9, 1, reported_usd=each) for each in (2.0, 1.0)]
+    replies = Reply(calls=[call("look")], usage=costs[0]), ProviderDown("down"), Reply("Done.", usage=costs[1])
+    scene = Scene(*replies, tools=[look])
+    scheduler = scene.scheduler(Schedule(name="mail", prompt="Go.", retries=1))
+    async with time_passes(scene):
+        firing = await scheduler.run_now("mail")
+    assert (firing.status, firing.attempts, firing.cost_usd) == ("finished", 2, 3.0)
