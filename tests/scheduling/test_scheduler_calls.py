@@ -244,3 +244,17 @@ async def test_a_firing_has_the_cost_of_all_its_runs():
     async with time_passes(scene):
         firing = await scheduler.run_now("mail")
     assert (firing.status, firing.attempts, firing.cost_usd) == ("finished", 2, 3.0)
+
+
+async def test_schedules_whose_session_was_deleted_are_gone_and_can_be_added_again():
+    scene = Scene("done")
+    scheduler = scene.scheduler()
+    await scheduler.add(MAIL)
+    assert await scheduler.list_schedules() == [MAIL]
+    await scene.store.delete("schedules")
+    assert await scheduler.list_schedules() == []
+    await scheduler.add(OTHER)
+    assert await scheduler.list_schedules() == await scene.scheduler().list_schedules() == [OTHER]
+    await scene.store.delete("schedules")
+    await scheduler.add(MAIL)
+    assert await scheduler.list_schedules() == await scene.scheduler().list_schedules() == [MAIL]

@@ -33,6 +33,14 @@ def is_schedule_session(session_id: str) -> bool:
     return REGISTRY_SESSION in {before, last}
 
 
+async def was_deleted(store: Store, session_id: str, head: int) -> bool:
+    """Return True if a session that was read up to entry `head` was deleted since, and perhaps begun anew."""
+    if head == 0:
+        return False
+    info = await store.info(session_id)
+    return info is None or info.entries < head
+
+
 class ScheduleJournal:
     """The records of one schedule, as far as this process has read them."""
 
@@ -48,8 +56,9 @@ class ScheduleJournal:
     async def refresh(self) -> JournalState:
         """Read the records that were added, and return the state."""
         entries = await self._store.read(self.session_id, after=self._head)
-        if not entries and self._head and await self._store.info(self.session_id) is None:  # it was deleted
+        if not entries and await was_deleted(self._store, self.session_id, self._head):
             self._head, self.state = 0, JournalState()
+            entries = await self._store.read(self.session_id)
         self._apply(entries)
         return self.state
 
