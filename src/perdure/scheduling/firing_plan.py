@@ -14,7 +14,7 @@ from perdure.core.store import Post
 
 from .firing_record import FiringRecord, JournalState
 from .schedule import Schedule
-from .timing import Every, Timing, format_moment
+from .timing import At, Every, Timing, format_moment
 
 TRIGGER_POST: Final = "schedule_trigger"
 """Kind of the posts that fire a schedule."""
@@ -66,7 +66,9 @@ def _plan_arming(schedule: Schedule, now: float) -> list[FiringRecord]:
     """Return the record from which the times of a new or changed schedule are counted."""
     armed = _build(schedule, "armed", timing=schedule.when)
     if schedule.when is not None and schedule.when.find_next(now, now) is None:
-        return [armed, _build(schedule, "missed", firing_id="never", reason="its time had passed when it was added")]
+        due = schedule.when.moment if isinstance(schedule.when, At) else None
+        reason = "its time had passed when it was added"
+        return [armed, _build(schedule, "missed", firing_id="never", due=due, reason=reason)]
     return [armed]
 
 

@@ -105,6 +105,7 @@ class Firing(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unknown_effects: tuple[str, ...] = ()
     """Tool calls that may or may not have had their effect."""
     cost_usd: float | None = None
+    """Cost of all its runs, as far as it is known."""
 
     @property
     def is_over(self) -> bool:
@@ -162,7 +163,8 @@ class JournalState:
         if record.kind == "resumed":
             changed = replace(before, resumed=before.resumed + 1)
         elif record.kind == "retried":
-            changed = replace(before, attempts=record.attempt, reason=record.reason)
+            cost = _add_costs(before.cost_usd, record.cost_usd)
+            changed = replace(before, attempts=record.attempt, reason=record.reason, cost_usd=cost)
         else:
             self.open = None
             changed = replace(
@@ -173,9 +175,13 @@ class JournalState:
                 reason=record.reason,
                 denied=record.denied,
                 unknown_effects=record.unknown_effects,
-                cost_usd=record.cost_usd,
+                cost_usd=_add_costs(before.cost_usd, record.cost_usd),
             )
         self.firings[record.firing_id] = changed
+
+
+def _add_costs(before: float | None, cost: float | None) -> float | None:
+    return cost if before is None else before + (cost or 0.0)
 
 
 def _start_firing(record: FiringRecord, status: FiringStatus, attempts: int = 0) -> Firing:
@@ -191,6 +197,11 @@ def _start_firing(record: FiringRecord, status: FiringStatus, attempts: int = 0)
         attempts=attempts,
         reason=record.reason,
     )
+
+
+def name_input(schedule: str, firing_id: str, attempt: int) -> str:
+    """Return the `input_id` of a run: that of one attempt of a firing."""
+    return f"schedule:{schedule}:{firing_id}#{attempt}"
 
 
 def build_event(record: FiringRecord) -> Custom:

@@ -14,10 +14,12 @@ from perdure.core.event import Entry
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.store import Lease, Log, Post, Store, finish_before_cancel, run_to_completion
 
-from .firing_record import FiringRecord, JournalState, build_event, read_record
+from .firing_record import END_KINDS, FiringRecord, JournalState, build_event, read_record
 
 REGISTRY_SESSION: Final = "schedules"
 """The session whose log has the schedules that were added to a store."""
+CANCEL_POST: Final = "schedule_cancel"
+"""Kind of the posts that cancel a firing while it has no run: before a retry, or while its session is in use."""
 
 
 def name_journal(schedule: str) -> str:
@@ -29,6 +31,14 @@ def is_schedule_session(session_id: str) -> bool:
     """Return True if a session has the schedules of a store, or the firings of one, also in a namespaced store."""
     *_, before, last = ("", *session_id.split("/"))
     return REGISTRY_SESSION in {before, last}
+
+
+async def was_deleted(store: Store, session_id: str, head: int) -> bool:
+    """Return True if a session that was read up to entry `head` was deleted since, and perhaps begun anew."""
+    if head == 0:
+        return False
+    info = await store.info(session_id)
+    return info is None or info.entries < head
 
 
 class ScheduleJournal:
@@ -46,14 +56,24 @@ class ScheduleJournal:
     async def refresh(self) -> JournalState:
         """Read the records that were added, and return the state."""
         entries = await self._store.read(self.session_id, after=self._head)
-        if not entries and self._head and await self._store.info(self.session_id) is None:  # it was deleted
+        if not entries and await was_deleted(self._store, self.session_id, self._head):
             self._head, self.state = 0, JournalState()
+            entries = await self._store.read(self.session_id)
         self._apply(entries)
         return self.state
 
     async def list_posts(self) -> list[Post]:
-        """Return the triggers that were not fired yet."""
+        """Return the triggers that were not fired yet, and the requests to cancel a firing that is not over."""
         return await self._store.posts(self.session_id)
+
+    async def request_cancel(self, firing_id: str) -> None:
+        """Ask the process that has a firing to end it before its next run."""
+        await self._store.post(self.session_id, Post(_name_end(firing_id), CANCEL_POST, None, self._clock.now()))
+
+    async def is_cancel_requested(self, firing_id: str) -> bool:
+        """Return True if a firing has to end before its next run."""
+        end = _name_end(firing_id)
+        return any(post.kind == CANCEL_POST and post.id == end for post in await self.list_posts())
 
     async def claim(self) -> "JournalClaim | None":
         """Take the lease of the journal, and read it; `None` while another process has it, which runs a firing."""
@@ -88,6 +108,15 @@ class ScheduleJournal:
         return self._head
 
 
+def _name_end(firing_id: str) -> str:
+    """Return the id of the entry that ends a firing, which is also that of a request to cancel it."""
+    return f"end-{firing_id}"
+
+
+def _has_no_id(record: FiringRecord) -> bool:
+    return record.kind != "fired" and record.kind not in END_KINDS
+
+
 class JournalClaim:
     """The right of this process to add records to a journal, and so to run the schedule, until it is released."""
 
@@ -111,11 +140,13 @@ class JournalClaim:
     async def append(self, records: Sequence[FiringRecord]) -> list[FiringRecord]:
         """Store records, all or none, and return them with their times. They survive a loss of power.
 
-        The entry of a firing has the firing's id: a trigger is consumed by it, and no id is fired twice.
+        The entry of a firing has the firing's id: a trigger is consumed by it, and no id is fired twice. That of
+        its end consumes a request to cancel it.
         """
         assert self._log is not None  # noqa: S101 - a claim is opened before it is handed out
-        ordered = sorted(records, key=lambda each: each.kind != "fired")  # entries with a given id are the first ones
+        ordered = sorted(records, key=_has_no_id)  # entries with a given id are the first ones
         ids = [each.firing_id for each in ordered if each.kind == "fired"]
+        ids += [_name_end(each.firing_id) for each in ordered if each.kind in END_KINDS]
         stored: list[Entry] = []
 
         def apply(entries: Sequence[Entry]) -> None:

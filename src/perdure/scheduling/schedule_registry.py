@@ -10,7 +10,7 @@ from perdure.core.event import Custom, Entry
 from perdure.core.store import Lease, Log, Store, finish_before_cancel
 
 from .schedule import Schedule
-from .schedule_journal import REGISTRY_SESSION
+from .schedule_journal import REGISTRY_SESSION, was_deleted
 
 ADDED_EVENT: Final = "perdure:schedule_added"
 REMOVED_EVENT: Final = "perdure:schedule_removed"
@@ -31,7 +31,11 @@ class ScheduleRegistry:
 
     async def load(self) -> dict[str, Schedule]:
         """Return the schedules that were added and not removed."""
-        for entry in await self._store.read(REGISTRY_SESSION, after=self._head):
+        entries = await self._store.read(REGISTRY_SESSION, after=self._head)
+        if not entries and await was_deleted(self._store, REGISTRY_SESSION, self._head):
+            self._head, self.known = 0, {}
+            entries = await self._store.read(REGISTRY_SESSION)
+        for entry in entries:
             self._head = entry.seq
             self._apply(entry)
         return dict(self.known)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.core.clock import Clock
-from perdure.core.error import PerdureError, SessionBusy, ShuttingDown, StoreError
+from perdure.core.error import ConfigError, PerdureError, SessionBusy, ShuttingDown, StoreError
 from perdure.core.event import Entry, PermissionDecided, QuestionAnswered, QuestionAsked, ToolFinished, ToolStarted
 from perdure.core.jsonable import to_text
 from perdure.core.message import UNCERTAIN_STATUSES, user
@@ -23,7 +23,7 @@ from perdure.runtime.overrides import Overrides, Prompt
 from perdure.runtime.run_task import sleep_until_shutdown
 from perdure.runtime.session import Session
 
-from .firing_record import FiringRecord
+from .firing_record import FiringRecord, name_input
 from .schedule import Schedule
 from .schedule_journal import JournalClaim
 
@@ -32,6 +32,7 @@ UNATTENDED: Final = "schedule"
 _REPEATABLE: Final = frozenset({"read", "idempotent"})
 """Effects of tool calls that may be made again."""
 _LONGEST_RETRY_SECONDS: Final = 3600.0
+_SHORTEST_WAIT_SECONDS: Final = 0.001
 _MOST_ANSWERS: Final = 100
 """Rounds of questions that are answered for one run."""
 _SHOWN: Final = 120
@@ -72,7 +73,7 @@ class ScheduledRun:
         attempt = max(1, claim.state.attempt)
         while True:
             try:
-                outcome = await self._run_attempt(fired, attempt)
+                outcome = await self._run_attempt(fired, claim, attempt)
                 entries = await self._read_run(fired.session_id, outcome.run_id)
             except (FiringLeft, ShuttingDown):
                 return False
@@ -83,18 +84,30 @@ class ScheduledRun:
             attempt += 1
             await self._append(claim, msgspec.structs.replace(ended, kind="retried", attempt=attempt, denied=()))
             delay = min(self._schedule.retry_seconds * 2.0 ** (attempt - 2), _LONGEST_RETRY_SECONDS)
-            await sleep_until_shutdown(self._clock, delay, self._process_end)
+            await self._wait_for_retry(delay, fired, claim)
+
+    async def _wait_for_retry(self, seconds: float, fired: FiringRecord, claim: JournalClaim) -> None:
+        """Wait for the next attempt; not longer than until the firing is cancelled, or the process is asked to end."""
+        end = self._clock.monotonic() + seconds
+        while (left := end - self._clock.monotonic()) > _SHORTEST_WAIT_SECONDS:
+            if self._process_end is not None and self._process_end.requested:
+                return
+            if await claim.journal.is_cancel_requested(fired.firing_id):
+                return
+            await sleep_until_shutdown(self._clock, min(left, self._poll_seconds), self._process_end)
 
     async def _append(self, claim: JournalClaim, record: FiringRecord) -> None:
         for stored in await claim.append([record]):
             self._publish(stored)
 
-    async def _run_attempt(self, fired: FiringRecord, attempt: int) -> Outcome[Any]:
+    async def _run_attempt(self, fired: FiringRecord, claim: JournalClaim, attempt: int) -> Outcome[Any]:
         """Begin or continue the run of one attempt; wait while another process drives its session."""
         started, longest = self._clock.monotonic(), self._schedule.timeout_seconds
         while True:
             if self._process_end is not None and self._process_end.requested:
                 raise FiringLeft
+            if await claim.journal.is_cancel_requested(fired.firing_id):
+                return Outcome(status="cancelled", reason="cancelled", session_id=fired.session_id)
             try:
                 return await self._run_unattended(fired, attempt)
             except SessionBusy as error:
@@ -121,7 +134,9 @@ class ScheduledRun:
 
     async def _send(self, session: Session[Any], fired: FiringRecord, attempt: int) -> Outcome[Any]:
         """Send the prompt of a firing. Sent again, it continues the run that it began, or returns its outcome."""
-        input_id = f"{UNATTENDED}:{self._schedule.name}:{fired.firing_id}#{attempt}"
+        if fired.labels and not fired.prompt.strip():  # the schedule was changed after the trigger
+            raise ConfigError(f"schedule {fired.schedule!r} has no prompt any more, and its input has labels")
+        input_id = name_input(self._schedule.name, fired.firing_id, attempt)
         overrides = self._build_overrides()
         if fired.skill:
             return await session.skill(fired.skill, fired.input, input_id=input_id, **overrides)

@@ -7,7 +7,7 @@ stored before its run begins, and the lease of the journal belongs to the proces
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -34,6 +34,8 @@ _LONGEST_PAUSE_SECONDS: Final = 60.0
 
 RecordWatcher = Callable[[FiringRecord], object]
 """Function that is called with each record that this process stores."""
+_BegunRuns: TypeAlias = "dict[asyncio.Task[None], JournalClaim]"
+"""The runs that one call of `serve` or `run_now` has begun, and their claims. It ends them, and no others."""
 
 
 class Scheduler(StoredSchedules):
@@ -72,13 +74,16 @@ class Scheduler(StoredSchedules):
         self._most_at_once = most_at_once
         self._watchers = tuple(watchers)
         self._process_end = find_shutdown_signal(agent.engine)
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        """The runs in progress in this process, by the name of their schedule."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        """The runs in progress in this process."""
         self._claims: dict[str, JournalClaim] = {}
+        """Their claims, by the name of their schedule."""
         self._not_before: dict[str, tuple[float, float]] = {}
         """Schedules that failed because of the store: the time of the next attempt, and the pause before it."""
         self._records: list[FiringRecord] = []
-        """Records that were stored and not yielded yet."""
+        """Records that were stored and not yielded yet, while `serve` is iterated."""
+        self._iterations = 0
+        """Number of iterations of `serve`."""
 
     # -- serving -------------------------------------------------------------------------------------------------------
 
@@ -89,54 +94,62 @@ class Scheduler(StoredSchedules):
         the agent begins: then the runs are left for the next process. With `once`, it ends when nothing is left to do
         now. A store that is out of reach does not end it: that is logged, and tried again.
         """
+        begun: _BegunRuns = {}
+        self._iterations += 1
         try:
             while True:
                 if not self._is_stopping:
-                    await self._look_at_schedules(await self.list_schedules())
+                    await self._look_at_schedules(await self.list_schedules(), begun)
                 for record in self._take_records():
                     yield record
-                if (once or self._is_stopping) and not self._tasks:
+                if (once or self._is_stopping) and not begun:
                     return
-                await self._wait()
+                await self._wait(begun)
         finally:
-            await self._end_runs()
+            self._iterations -= 1
+            await self._end_runs(begun)
 
     async def run_now(self, name: str, input: Any = None, *, labels: Sequence[str] = ()) -> Firing:  # noqa: A002
         """Trigger a schedule, and return its firing when it is over.
 
-        This process runs it, unless another one that serves the store is quicker. Due times are not looked at.
+        This process runs it, unless another one that serves the store is quicker. No due time is fired here, and those
+        that come while it runs are skipped.
         """
         firing_id = await self.trigger(name, input, labels=labels)
         schedule = await self.find_schedule(name)
+        untimed = msgspec.structs.replace(schedule, when=None)
+        begun: _BegunRuns = {}
         try:
             while True:
                 firing = await self.find_firing(name, firing_id)
                 if firing is not None and firing.is_over:
                     return firing
-                if self._is_stopping and not self._tasks:
+                if self._is_stopping and not begun:
                     raise UsageError(f"the process was asked to end: firing {firing_id!r} is left for the next one")
-                await self._look_at_schedules([msgspec.structs.replace(schedule, when=None)])
-                await self._wait()
+                await self._look_at_schedules([schedule if name in self._claims else untimed], begun)
+                await self._wait(begun)
         finally:
-            await self._end_runs()
+            await self._end_runs(begun)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    async def _end_runs(self) -> None:
-        """Cancel the runs in progress, and wait until they have ended."""
-        tasks = [*self._tasks.values()]
-        self._tasks.clear()
+    async def _end_runs(self, begun: _BegunRuns) -> None:
+        """Cancel the runs that a call has begun, and wait until they have ended."""
         try:
-            await end_tasks(tasks)
+            await end_tasks([*begun])
         finally:
-            for task in tasks:
+            for task in begun:
                 mark_exception_retrieved(task)
+            for name, claim in [*self._claims.items()]:
+                if claim in begun.values():  # its task was cancelled before the first step
+                    del self._claims[name]
+                    await self._release(name, claim)
 
     @property
     def _is_stopping(self) -> bool:
         return self._process_end is not None and self._process_end.requested
 
-    async def _look_at_schedules(self, schedules: Sequence[Schedule]) -> None:
+    async def _look_at_schedules(self, schedules: Sequence[Schedule], begun: _BegunRuns) -> None:
         """Begin what is due, triggered or interrupted, the longest due first, as far as there is room."""
         waiting: list[tuple[float, Schedule]] = []
         for schedule in schedules:
@@ -148,10 +161,10 @@ class Scheduler(StoredSchedules):
             if due is not None:
                 waiting.append((due, schedule))
         for _, schedule in sorted(waiting, key=lambda each: each[0]):
-            if len(self._tasks) >= self._most_at_once:
+            if len(self._claims) >= self._most_at_once:
                 return
             try:
-                await self._take_up(schedule)
+                await self._take_up(schedule, begun)
             except StoreError as error:
                 self._pause(schedule.name, error)
 
@@ -173,7 +186,7 @@ class Scheduler(StoredSchedules):
             return None
         return state.next_due or now
 
-    async def _take_up(self, schedule: Schedule) -> None:
+    async def _take_up(self, schedule: Schedule, begun: _BegunRuns) -> None:
         """Claim a schedule, store what has to be recorded, and begin its run if there is one."""
         await self.prepare_redaction()
         claim = await self.get_journal(schedule.name).claim()
@@ -183,16 +196,19 @@ class Scheduler(StoredSchedules):
             while records := plan_records(schedule, claim.state, await claim.journal.list_posts(), self.clock.now()):
                 stored = await self._store_records(claim, records)
                 if any(each.kind in {"fired", "resumed"} for each in stored):
-                    self._begin(schedule, claim)
+                    begun[self._begin(schedule, claim)] = claim
                     return
         except BaseException:
             await claim.release()
             raise
         await claim.release()
 
-    def _begin(self, schedule: Schedule, claim: JournalClaim) -> None:
+    def _begin(self, schedule: Schedule, claim: JournalClaim) -> asyncio.Task[None]:
         self._claims[schedule.name] = claim
-        self._tasks[schedule.name] = asyncio.ensure_future(self._perform(schedule, claim))
+        task = asyncio.ensure_future(self._perform(schedule, claim))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _perform(self, schedule: Schedule, claim: JournalClaim) -> None:
         """Run the open firing of a schedule, and release its journal."""
@@ -215,8 +231,15 @@ class Scheduler(StoredSchedules):
         except Exception as error:  # noqa: BLE001 - whatever it is: the firing is not over, and is continued later
             self._pause(schedule.name, error)
         finally:
-            self._claims.pop(schedule.name, None)
+            del self._claims[schedule.name]
+            await self._release(schedule.name, claim)
+
+    async def _release(self, name: str, claim: JournalClaim) -> None:
+        """Give up a claim; a store that fails meanwhile is logged, and ends nothing."""
+        try:
             await claim.release()
+        except StoreError as error:
+            self._pause(name, error)
 
     async def _store_records(self, claim: JournalClaim, records: Sequence[FiringRecord]) -> list[FiringRecord]:
         stored = await claim.append(records)
@@ -226,7 +249,8 @@ class Scheduler(StoredSchedules):
 
     def _publish(self, record: FiringRecord) -> None:
         """Pass a record to the watchers, and to the iteration of `serve`."""
-        self._records.append(record)
+        if self._iterations:
+            self._records.append(record)
         for watch in self._watchers:
             try:
                 watch(record)
@@ -237,7 +261,7 @@ class Scheduler(StoredSchedules):
         taken, self._records = self._records, []
         return taken
 
-    async def _wait(self) -> None:
+    async def _wait(self, begun: _BegunRuns) -> None:
         """Wait until a run ends, a schedule is due, or it is time to ask the store again."""
         now = self.clock.now()
         dues = [
@@ -250,11 +274,12 @@ class Scheduler(StoredSchedules):
         if self._process_end is not None and not self._is_stopping:
             timers.append(asyncio.ensure_future(self._process_end.wait()))
         try:
-            await asyncio.wait((*self._tasks.values(), *timers), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({*self._tasks, *begun, *timers}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await end_tasks(timers)
-        for name in [name for name, task in self._tasks.items() if task.done()]:
-            self._tasks.pop(name).result()
+        for task in [task for task in begun if task.done()]:
+            del begun[task]
+            task.result()
 
     def _pause(self, name: str, error: Exception) -> None:
         """Leave a schedule alone for a while, twice as long each time."""

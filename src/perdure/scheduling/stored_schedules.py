@@ -22,7 +22,7 @@ from perdure.runtime.session_redaction import add_agent_redactors
 from perdure.stores import open_store
 
 from .firing_plan import TRIGGER_POST
-from .firing_record import Firing
+from .firing_record import Firing, name_input
 from .schedule import Schedule
 from .schedule_journal import ScheduleJournal
 from .schedule_registry import ScheduleRegistry
@@ -102,7 +102,7 @@ class StoredSchedules:
         if input is None and not schedule.prompt.strip() and not schedule.skill:
             raise ConfigError(f"schedule {name!r} has no prompt: give the trigger an input")
         checked = check_labels(labels)
-        if checked and (schedule.skill or input is None):
+        if checked and (input is None or not schedule.prompt.strip()):  # else it could contain directives
             raise ConfigError(f"labels={labels!r}: they are for the input of a schedule with a prompt")
         given: Any = await self._redact(to_jsonable(input))
         firing_id = f"trigger-{trigger_id or new_id()}"
@@ -111,9 +111,22 @@ class StoredSchedules:
         return firing_id
 
     async def cancel(self, name: str) -> bool:
-        """Cancel the run of a schedule, in whichever process it is; return False if there is none."""
-        running = (await self.get_journal((await self.find_schedule(name)).name).refresh()).open
-        return running is not None and await self.agent.session(running.session_id, store=self.store).cancel()
+        """Cancel the run of a schedule, in whichever process it is; return False if there is none.
+
+        A firing that waits for its session, or to be tried again, ends as well. The schedule may have been removed
+        meanwhile. Raises `UsageError` if there is none of that name.
+        """
+        journal = self.get_journal(name)
+        running = (await journal.refresh()).open
+        if running is None:
+            await self.find_schedule(name)
+            return False
+        session = self.agent.session(running.session_id, store=self.store)
+        state, input_id = await session.read_state(), name_input(name, running.firing_id, journal.state.attempt)
+        is_used_by_others = state.run is not None and state.is_interrupted and state.run.input_id != input_id
+        if is_used_by_others or not await session.cancel():  # it waits for its session, or for a retry
+            await journal.request_cancel(running.firing_id)
+        return True
 
     async def add(self, schedule: Schedule) -> None:
         """Add a schedule to the store, in place of an older one of its name; processes that serve it notice.

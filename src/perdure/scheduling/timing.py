@@ -32,6 +32,7 @@ class Every(Struct, frozen=True, tag_field="kind", tag="every"):
     seconds: float
 
     def __post_init__(self) -> None:
+        argument_checks.require_number("Every", "seconds", self.seconds)
         if not SHORTEST_INTERVAL_SECONDS <= self.seconds <= _LONGEST_INTERVAL_SECONDS:
             raise ConfigError(
                 f"an interval of {self.seconds!r} seconds is no schedule: give a second or more, and at most ten years"
@@ -57,6 +58,10 @@ class At(Struct, frozen=True, tag_field="kind", tag="at"):
 
     moment: float
     """Seconds since 1970."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.moment, (int, float)) or not math.isfinite(self.moment):
+            raise ConfigError(f"{short_repr(self.moment, 80)} is no moment: give seconds since 1970, or use at(…)")
 
     def find_next(self, after: float, anchor: float) -> float | None:  # noqa: ARG002 - as for the other timings
         """Return the moment if it is after `after`, else `None`."""
