@@ -10,6 +10,7 @@ from perdure import ConfigError, Price, Usage, open_store
 from perdure.core.event import RunEnded, RunResumed
 from perdure.goals import Goal, pursue_goal, resume_goal
 from perdure.grading import Grade
+from perdure.testing import Reply, call
 from tests.goals.roles import ScriptedRoles, build_maker, verdict
 
 PRICED = {"price": Price(input_usd=1, output_usd=1)}
@@ -99,3 +100,22 @@ async def test_a_goal_that_ends_while_a_second_resume_waits_for_it_is_not_an_err
         go_on.set()
         records = await asyncio.gather(first, second)
     assert [(each.status, len(each.iterations)) for each in records] == [("achieved", 2)] * 2
+
+
+@pytest.mark.parametrize(("looks", "status"), [(False, "budget_limited"), (True, "achieved")])
+async def test_a_checker_whose_budget_leaves_it_no_turn_to_look_passes_nothing(looks, status):
+    """In the last turn of a budget a model has no tools; only a checker that has looked before can judge in it."""
+
+    def judge(request):
+        look = Reply(calls=(call("look"),), usage=Usage(6_000, 100))
+        return look if looks and request.tools else verdict("1", "2")
+
+    used = Usage(4_000 if looks else 13_000, 500)
+    roles = ScriptedRoles(maker=[Reply(text="All is done.", usage=used)], checker=[judge])
+    maker = build_maker(roles)
+    record = await pursue_goal(Goal("Do it.", token_budget=20_000), maker, goal_id="goal-b")
+    assert [bool(each.tools) for each in roles.requests["checker"]] == ([True, False] if looks else [False])
+    assert record.status == status
+    assert [each.done for each in record.items] == [looks, looks]
+    if not looks:
+        assert (await resume_goal("goal-b", maker, token_budget=10**6)).status == "achieved"

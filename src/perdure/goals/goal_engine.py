@@ -46,7 +46,7 @@ from .role_prompts import (
     build_planner_prompt,
     format_checklist,
 )
-from .verdict import parse_plan, parse_verdict
+from .verdict import Verdict, parse_plan, parse_verdict
 
 ROLE_INPUT: Final = "work"
 """Input id of the prompt of a role: sent again after a crash, it is answered once."""
@@ -55,6 +55,7 @@ CHECKER_ROLE: Final = "checker"
 WIND_DOWN_SECONDS: Final = 120.0
 """The time that the last turn of a goal may take."""
 BUDGET_REASON: Final = "budget"
+NO_LOOK: Final = "the budget left the checker no turn in which it could look"
 _FAILED: Final = frozenset({"cancelled", "failed", "parked"})
 """Ends of a maker's run after which it is tried again in a new session, when the goal is resumed."""
 _NOT_ANSWERED: Final = _FAILED | {"limit"}
@@ -187,7 +188,7 @@ class GoalEngine:
         prompt = build_checker_prompt(self._goal.objective, items, report, iteration.grade, labels)
         checker = add_verdict_validator(self._roles.checker, items)
         outcome, session_id = await self._run_role(checker, f"{CHECKER_ROLE}-{number}", prompt, _NOT_ANSWERED)
-        verdict = parse_verdict(outcome.text, items)
+        verdict = parse_verdict(outcome.text, items) if self._could_look(outcome) else Verdict(items, summary=NO_LOOK)
         if not verdict.is_readable or outcome.status != "done":
             self._raise_if_interrupted(outcome, "checker")
         summary = verdict.summary if verdict.is_readable else "the checker returned no verdict that could be read"
@@ -207,6 +208,11 @@ class GoalEngine:
         done = sum([each.done for each in verdict.items])
         text = f"Iteration {number}: {done} of {len(verdict.items)} items are done. {summary}".strip()
         await self._store(run, given, Message("assistant", (Text(text),)))
+
+    def _could_look(self, outcome: Outcome[Any]) -> bool:
+        """Return False if the checker had tools, but the budget left it only the last turn, in which it has none."""
+        has_tools = bool(self._roles.checker.limits.allowed_tools)
+        return outcome.reason != BUDGET_REASON or bool(outcome.tool_calls) or not has_tools
 
     # -- how it ends ---------------------------------------------------------------------------------------------------
 
