@@ -19,9 +19,11 @@ PRICED = {"price": Price(input_usd=1, output_usd=1)}
 async def test_a_budget_in_money_is_refused_before_anything_is_stored_if_a_price_is_not_known():
     priced = build_maker(ScriptedRoles(checker=[verdict("1", "2")]), model_options=PRICED)
     unknown = build_maker(ScriptedRoles(checker=[verdict("1", "2")]))
-    for options in ({"maker": unknown}, {"maker": priced, "checker": unknown}):
+    for maker, checker in ((unknown, None), (priced, unknown)):
         with pytest.raises(ConfigError, match=r"price is known.*token_budget"):
-            await pursue_goal(Goal("Do it.", max_cost_usd=1.0), goal_id="goal-m", store=priced.store, **options)
+            await pursue_goal(
+                Goal("Do it.", max_cost_usd=1.0), maker, checker=checker, goal_id="goal-m", store=priced.store
+            )
     assert await priced.store.list(prefix="goal-m") == []
     record = await pursue_goal(Goal("Do it.", max_cost_usd=1.0), priced, goal_id="goal-m")
     assert record.status == "achieved"

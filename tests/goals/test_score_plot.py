@@ -8,7 +8,11 @@ import pytest
 from perdure.goals import draw_score_plot, draw_sparkline
 
 
-@pytest.mark.parametrize("title", ["</title><script>alert(1)</script>", "\x1b[31m\x00\x0b & \"'", "\ud800\uffff", ""])
+@pytest.mark.parametrize(
+    "title",
+    ["</title><script>alert(1)</script>", "\x1b[31m\x00\x0b & \"'", "\ud800\uffff", ""],
+    ids=["markup", "controls", "surrogate", "empty"],
+)
 def test_a_hostile_title_is_text_in_a_picture_that_can_be_read(title):
     picture = draw_score_plot([0.0, 0.5, 1.0], title=title).encode()
     document = parseString(picture)
