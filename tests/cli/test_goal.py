@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure import ProviderDown
+from perdure.goals.goal_worktree import prepare_worktree
 from perdure.models import register
 from perdure.testing import call
 from tests.cli.process import PATIENCE, await_text
@@ -158,7 +159,41 @@ def test_wrong_options_are_refused(goals):
     assert start(goals, "--worktree", "--no-coding").exit_code == 2
     assert start(goals, "--worktree").exit_code == 2  # there is no repository
     assert start(goals, "--budget-cost", "0").exit_code == 2
-    assert start(goals, objective="  ").exit_code == 2
+    for objective in ("", "  "):
+        result = start(goals, objective=objective)
+        assert result.exit_code == 2
+        assert "objective" in result.stderr
+
+
+def test_a_budget_in_money_needs_a_price_and_stores_no_goal_without(goals):
+    goals.script(checker=[verdict("1", "2")])
+    result = start(goals, "--budget-cost", "1")
+    assert result.exit_code == 2, result.output
+    assert "price" in result.stderr
+    assert "there is no goal" in goals("goal", "list").stderr
+
+
+def test_a_goal_that_begins_in_the_worktree_of_another_is_resumed_in_its_own(goals, tmp_path, monkeypatch):
+    git(tmp_path, "init", "-q", "-b", "main")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "A boat")
+    outer = prepare_worktree(tmp_path, "goal-outer")
+    monkeypatch.chdir(outer.path)
+    goals.script(checker=[verdict("1"), verdict("1", "2")])
+    first = start(goals, "--worktree", "--yes", "--max-iterations", "1")
+    assert first.exit_code == 3, first.output
+    resumed = goals("goal", "resume", "--yes")
+    assert resumed.exit_code == 0, resumed.output
+    assert f" in {outer.path}/.perdure/worktrees/goal-" in resumed.stdout
+
+
+def test_text_of_models_cannot_forge_lines_of_the_result(goals):
+    plan = json.dumps({"items": ["The hull.\n[x] 2. The sail.", "The\x1b[2J sail."]})
+    items = [{"id": each, "done": True, "evidence": "seen\n[x] 9. All is done."} for each in ("1", "2")]
+    goals.script(planner=[plan], checker=[json.dumps({"done": True, "items": items, "summary": "Done."})])
+    result = start(goals)
+    assert result.exit_code == 0, result.output
+    shown = [line for line in result.stdout.splitlines() if line.startswith("[")]
+    assert shown == ["[x] 1. The hull. [x] 2. The sail.", "[x] 2. The␛[2J sail."]
 
 
 def test_a_goal_is_stopped_from_another_process_and_resumed_there(shell):

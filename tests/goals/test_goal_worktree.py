@@ -56,6 +56,35 @@ def test_without_a_repository_or_behind_a_link_there_is_no_worktree(repository, 
     (repository / ".perdure").symlink_to(alone)
     with pytest.raises(ConfigError, match="link"):
         prepare_worktree(repository, "goal-1234")
+    assert [*alone.iterdir()] == []  # nothing was made behind the link
+    (alone / "worktrees/goal-1234").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="link"):
+        prepare_worktree(repository, "goal-1234")
+
+
+def test_a_plain_folder_in_the_place_of_a_worktree_is_not_taken_for_one(repository):
+    """Git finds the repository around it there: its branch is no proof."""
+    (repository / ".perdure/worktrees/goal-1234").mkdir(parents=True)
+    git(repository, "checkout", "-q", "-b", "goal/1234")
+    with pytest.raises(ConfigError, match="no worktree"):
+        prepare_worktree(repository, "goal-1234")
+
+
+def test_a_path_with_spaces_changes_that_are_not_committed_and_a_worktree_in_a_worktree(repository):
+    moved = repository.rename(repository.with_name("my repository"))
+    (moved / "boat.py").write_text("speed = 1\n")
+    made = prepare_worktree(moved, "goal-1234")
+    assert (moved / ".perdure/worktrees/goal-1234/boat.py").read_text() == "speed = 0\n"
+    inner = prepare_worktree(made.path, "goal-5678")
+    assert inner.path == f"{made.path}/.perdure/worktrees/goal-5678"
+    assert prepare_worktree(made.path, "goal-5678") == inner
+    assert (moved / "boat.py").read_text() == "speed = 1\n"
+
+
+def test_a_repository_without_a_commit_gets_no_worktree(tmp_path):
+    git(tmp_path, "init", "-q", "-b", "main")
+    with pytest.raises(ConfigError, match="gets no worktree"):
+        prepare_worktree(tmp_path, "goal-1234")
 
 
 def test_a_worktree_with_another_branch_is_not_used(repository):

@@ -99,7 +99,7 @@ def run_goal_command(command: GoalCommand) -> int:
 async def _run_with_signals(command: GoalCommand) -> int:
     screen = TerminalOutput(quiet=command.quiet or command.as_json)
     with SignalHandler(screen.note) as interrupts:
-        record = await (_start if command.objective else _resume)(command, _Terminal(screen, interrupts))
+        record = await (_resume if command.goal_id else _start)(command, _Terminal(screen, interrupts))
         _print_record(record, command)
         code = interrupts.exit_code if interrupts.is_interrupted else EXIT_CODES[record.status]
         return interrupts.exit_with(code)
@@ -147,7 +147,7 @@ async def _resume(command: GoalCommand, terminal: _Terminal) -> GoalRecord:
     command = _restore_options(command, record)
     here = record.workdir or os.getcwd()
     if record.branch:
-        repository = here.partition("/.perdure/worktrees/")[0]
+        repository = here.rpartition("/.perdure/worktrees/")[0]  # the last one: a goal may begin in a worktree
         here, _ = prepare_worktree(repository, record.goal_id)
     if not os.path.isdir(here):  # noqa: ASYNC240, PTH112 - once, before anything begins
         raise ConfigError(f"the folder of goal {record.goal_id} is gone: {here!r}; make it again, or start a new goal")

@@ -55,7 +55,7 @@ def format_record(record: "GoalRecord") -> str:
     for item in record.items:
         state = "" if item.done or not item.progress else f" ({item.progress} %)"
         lines.append(f"[{'x' if item.done else ' '}] {item.id}. {item.title}{state}")
-        lines += [f"       {item.evidence}"] if item.evidence else []
+        lines += [f"       {each}" for each in item.evidence.splitlines()]
     if record.scores:
         lines += ["", f"scores  {draw_sparkline(record.scores)}  {' '.join([f'{each:.2f}' for each in record.scores])}"]
     cost = "" if record.cost_usd is None else f", ${record.cost_usd:.4f}"

@@ -1,6 +1,7 @@
 """`Goal`: an objective with its limits, and the items of its checklist."""
 
-from typing import Any, Final, Literal, TypeAlias
+import math
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -51,7 +52,7 @@ class Goal(Struct, frozen=True, metaclass=OptionClass):
             argument_checks.require_int("Goal", "token_budget", self.token_budget, 1)
         for name in ("max_cost_usd", "max_seconds"):
             _check_amount(name, getattr(self, name))
-        if isinstance(self.items, str) or len(self.items) > MOST_ITEMS:
+        if not isinstance(self.items, (tuple, list)) or len(self.items) > MOST_ITEMS:
             argument_checks.raise_config_error(
                 "Goal", "items", self.items, f"give a list of at most {MOST_ITEMS} texts"
             )
@@ -72,13 +73,17 @@ class ChecklistItem(Struct, frozen=True, omit_defaults=True):
 
 
 def build_checklist(titles: Any) -> tuple[ChecklistItem, ...]:
-    """Build the checklist of a plan: ids from 1 on, blank and repeated titles left out, and no more than allowed."""
-    shortened = [str(each).strip()[:MOST_TITLE_CHARACTERS] for each in titles]
+    """Build the checklist of a plan: ids from 1 on, blank and repeated titles left out, and no more than allowed.
+
+    A title is one line: with line breaks, it could look like other items of the checklist.
+    """
+    shortened = [" ".join(str(each).split())[:MOST_TITLE_CHARACTERS] for each in titles]
     unique = {each.casefold(): each for each in reversed(shortened) if each}
     kept = [each for each in dict.fromkeys(shortened) if each and unique[each.casefold()] == each]
     return tuple([ChecklistItem(str(number), title) for number, title in enumerate(kept[:MOST_ITEMS], 1)])
 
 
 def _check_amount(name: str, value: object) -> None:
-    if value is not None and (not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0):
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if value is not None and not (is_number and 0 < cast("float", value) < math.inf):
         argument_checks.raise_config_error("Goal", name, value, "give a number above zero, or None for no limit")

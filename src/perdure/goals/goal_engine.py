@@ -7,16 +7,16 @@ run had ended gives its stored outcome, and one that was cut off is resumed, wit
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.core.error import ShuttingDown
-from perdure.core.event import Entry, MessageAdded, RunResumed, RunStarted
+from perdure.core.event import MessageAdded
 from perdure.core.jsonable import error_message
-from perdure.core.message import Message, Text
+from perdure.core.message import Message, Text, merge_labels
 from perdure.core.outcome import Outcome
 from perdure.core.run import Run
 from perdure.core.stop_conditions import Limits
@@ -46,13 +46,16 @@ from .role_prompts import (
     build_planner_prompt,
     format_checklist,
 )
-from .verdict import parse_plan, parse_verdict
+from .verdict import Verdict, parse_plan, parse_verdict
 
 ROLE_INPUT: Final = "work"
 """Input id of the prompt of a role: sent again after a crash, it is answered once."""
+PLAN_ROLE: Final = "plan"
+CHECKER_ROLE: Final = "checker"
 WIND_DOWN_SECONDS: Final = 120.0
 """The time that the last turn of a goal may take."""
 BUDGET_REASON: Final = "budget"
+NO_LOOK: Final = "the budget left the checker no turn in which it could look"
 _FAILED: Final = frozenset({"cancelled", "failed", "parked"})
 """Ends of a maker's run after which it is tried again in a new session, when the goal is resumed."""
 _NOT_ANSWERED: Final = _FAILED | {"limit"}
@@ -111,8 +114,8 @@ class GoalEngine:
         record = fold_goal(run.session_id, entries)
         goal = self._goal if record.goal is None else record.goal
         self._goal, self._record = goal, replace(record, status="running", reason="")
-        seconds = record.seconds + await _measure_lost_seconds(run, entries)
-        self._spending = GoalSpending(goal, record, run.log.store, run.clock, seconds)
+        self._spending = GoalSpending(goal, record, run.log.store, run.clock)
+        await self._spending.count_lost_seconds(entries)
         await self._spending.count_past(self._roles.maker)
 
     async def _plan(self, run: Run) -> None:
@@ -123,7 +126,7 @@ class GoalEngine:
         items = build_checklist(goal.items)
         if not items:
             prompt = build_planner_prompt(goal.objective)
-            outcome, _ = await self._run_role(self._roles.planner, "plan", prompt, _NOT_ANSWERED)
+            outcome, _ = await self._run_role(self._roles.planner, PLAN_ROLE, prompt, _NOT_ANSWERED)
             items = parse_plan(outcome.text)
             if not items:
                 self._raise_if_interrupted(outcome, "planner", may_fail=True)
@@ -152,7 +155,9 @@ class GoalEngine:
     async def _ask_maker(self, number: int) -> tuple[Outcome[Any], str]:
         """Return the outcome of an iteration's maker: of its run now, or the stored one if it has ended before."""
         finished = [each for each in self._record.iterations if each.number < number]
-        prompt = build_maker_prompt(self._goal.objective, self._record.items, finished[-1] if finished else None)
+        last = finished[-1] if finished else None
+        labels = await self._collect_labels(last)
+        prompt = build_maker_prompt(self._goal.objective, self._record.items, last, labels)
         outcome, session_id = await self._run_role(self._roles.maker, f"maker-{number}", prompt)
         self._maker_outcome = outcome
         return outcome, session_id
@@ -168,6 +173,8 @@ class GoalEngine:
         grade = await grade_evidence(grader, evidence, timeout_seconds=self._choose_grade_seconds())
         self._spending.count_grade(grade.usage, grade.cost_usd)
         await self._store(run, WorkGraded(number, grade))
+        if self._goal.max_cost_usd is not None and grade.usage.total_tokens and grade.cost_usd is None:
+            raise GoalInterrupted("errored", f"max_cost_usd needs known prices, and {grade.grader} has a model without")
 
     def _choose_grade_seconds(self) -> float:
         remaining = self._spending.find_remaining_seconds()
@@ -177,10 +184,11 @@ class GoalEngine:
     async def _let_checker_judge(self, run: Run, iteration: GoalIteration) -> None:
         items, number = self._record.items, iteration.number
         report = "" if iteration.maker is None else iteration.maker.report
-        prompt = build_checker_prompt(self._goal.objective, items, report, iteration.grade)
+        labels = await self._collect_labels(iteration)
+        prompt = build_checker_prompt(self._goal.objective, items, report, iteration.grade, labels)
         checker = add_verdict_validator(self._roles.checker, items)
-        outcome, session_id = await self._run_role(checker, f"checker-{number}", prompt, _NOT_ANSWERED)
-        verdict = parse_verdict(outcome.text, items)
+        outcome, session_id = await self._run_role(checker, f"{CHECKER_ROLE}-{number}", prompt, _NOT_ANSWERED)
+        verdict = parse_verdict(outcome.text, items) if self._could_look(outcome) else Verdict(items, summary=NO_LOOK)
         if not verdict.is_readable or outcome.status != "done":
             self._raise_if_interrupted(outcome, "checker")
         summary = verdict.summary if verdict.is_readable else "the checker returned no verdict that could be read"
@@ -200,6 +208,11 @@ class GoalEngine:
         done = sum([each.done for each in verdict.items])
         text = f"Iteration {number}: {done} of {len(verdict.items)} items are done. {summary}".strip()
         await self._store(run, given, Message("assistant", (Text(text),)))
+
+    def _could_look(self, outcome: Outcome[Any]) -> bool:
+        """Return False if the checker had tools, but the budget left it only the last turn, in which it has none."""
+        has_tools = bool(self._roles.checker.limits.allowed_tools)
+        return outcome.reason != BUDGET_REASON or bool(outcome.tool_calls) or not has_tools
 
     # -- how it ends ---------------------------------------------------------------------------------------------------
 
@@ -240,12 +253,15 @@ class GoalEngine:
         self._spending.forget_session(session_id)
         limits = Limits(max_turns=1, allowed_tools=(), timeout_seconds=WIND_DOWN_SECONDS)
         session = self._roles.maker.session(session_id, store=self._store_of_goal)
-        outcome = await session.run(
-            WIND_DOWN_PROMPT,
-            input_id=f"wind-down-{self._record.run_id}",
-            limits=limits,
-            **self._build_budget_override(),
-        )
+        try:
+            outcome = await session.run(
+                WIND_DOWN_PROMPT,
+                input_id=f"wind-down-{self._record.run_id}",
+                limits=limits,
+                **self._build_budget_override(),
+            )
+        except ShuttingDown:  # the budget is used up all the same, and the checklist says what is left
+            return ""
         return outcome.text.strip() if outcome.status == "done" else ""
 
     def _describe_state(self) -> str:
@@ -280,6 +296,24 @@ class GoalEngine:
         except ShuttingDown:
             raise GoalInterrupted("paused", "shutdown") from None
         return outcome, session_id
+
+    async def _collect_labels(self, iteration: GoalIteration | None) -> tuple[str, ...]:
+        """Return the labels of what the roles of an iteration have seen; without one, those of the plan.
+
+        Their reports go to the next role, whose session is a new one: `untrusted` text would lose its label there.
+        """
+        if iteration is None:
+            plans = await self._store_of_goal.list(prefix=f"{self._record.goal_id}/{PLAN_ROLE}", limit=100)
+            return merge_labels(*[await self._read_labels(each.session_id) for each in plans])
+        made = () if iteration.maker is None else await self._read_labels(iteration.maker.session_id)
+        judged = () if iteration.verdict is None else await self._read_labels(iteration.verdict.session_id)
+        return merge_labels(made, judged)
+
+    async def _read_labels(self, session_id: str) -> list[str]:
+        """Return the labels of what a session has seen; of a checker, of what it has read beside its prompt."""
+        state = await self._roles.maker.session(session_id, store=self._store_of_goal).read_state()
+        is_checker = session_id.rpartition("/")[2].startswith(CHECKER_ROLE)
+        return [label for label, sources in state.labels.items() if not is_checker or {*sources} - {"person"}]
 
     def _build_budget_override(self) -> Mapping[str, Any]:
         return {} if self._spending.budget is None else {"budget": self._spending.budget}
@@ -319,16 +353,6 @@ _OUTCOMES: Final[Mapping[str, tuple[Any, str]]] = {
     "budget_limited": ("limit", "budget"),
     "errored": ("stopped", "errored"),
 }
-
-
-async def _measure_lost_seconds(run: Run, entries: Sequence[Entry]) -> float:
-    """Return the time that a process worked after its last entry in the log of the goal, before it was killed."""
-    begins = [place for place, each in enumerate(entries) if isinstance(each.event, (RunStarted, RunResumed))]
-    sessions = await run.log.store.list(prefix=f"{run.session_id}/", limit=1)  # the most recently used first
-    if not sessions or not begins or not begins[-1]:
-        return 0.0
-    last, begun = entries[begins[-1] - 1].at, entries[begins[-1]].at
-    return max(0.0, min(sessions[0].updated_at, begun) - last)
 
 
 def _is_achieved(record: GoalRecord, verdict: VerdictGiven, grade: Grade | None) -> bool:

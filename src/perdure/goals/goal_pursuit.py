@@ -9,6 +9,7 @@ from perdure.core import argument_checks
 from perdure.core.clock import Clock, new_id
 from perdure.core.error import SessionExists, UsageError
 from perdure.core.event import Entry
+from perdure.core.model import model_info
 from perdure.core.outcome import Outcome
 from perdure.core.run import Run
 from perdure.core.stop_conditions import Limits
@@ -123,7 +124,12 @@ async def resume_goal(
     _check_budgets(wanted, roles)
     engine = GoalEngine(wanted, roles)
     if is_interrupted and not changes:
-        outcome = await session.resume(engine=engine, unpark=True)
+        try:
+            outcome = await session.resume(engine=engine, unpark=True)
+        except UsageError:
+            if (await session.read_state()).is_interrupted:
+                raise
+            return await read_goal(goal_id, session.store)  # it ended while this call waited for its turn
     else:
         prompt = build_goal_prompt(
             "Continue with the goal.", GoalStarted(wanted, record.workdir, record.branch, record.details)
@@ -165,9 +171,13 @@ def build_roles(
 
 
 def _check_budgets(goal: Goal, roles: GoalRoles) -> None:
-    """Raise `ConfigError` if an agent has a budget that the budget of the goal would replace."""
+    """Raise `ConfigError` if the goal has a budget and an agent too, or one in money and a model has no price."""
     has_budget = goal.token_budget is not None or goal.max_cost_usd is not None
     for agent in (roles.maker, roles.checker):
+        info = model_info(agent.model)
+        if goal.max_cost_usd is not None and info.price is None and not agent.role:  # a role may have another model
+            advice = f"it needs a model whose price is known, and {info.name!r} has none: give a token_budget instead"
+            argument_checks.raise_config_error("Goal", "max_cost_usd", goal.max_cost_usd, advice)
         if has_budget and agent.budget is not None:
             advice = "it is replaced by that of the goal: leave out Agent(budget=…), or the budget of the Goal"
             argument_checks.raise_config_error("pursue_goal", "maker.budget", agent.budget, advice)

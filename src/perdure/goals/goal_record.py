@@ -1,5 +1,6 @@
 """`GoalRecord`: the state of a goal, folded from the log of its session. Nothing else of a goal is stored."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -198,6 +199,19 @@ def measure_segments(entries: Sequence[Entry]) -> list[float]:
             begun = entry.at
         last = entry.at
     return [*segments, max(0.0, last - begun)] if begun is not None else segments
+
+
+def measure_lost_seconds(entries: Sequence[Entry], times: Sequence[float]) -> float:
+    """Return how long processes worked after their last entry in the log of the goal, before they were killed.
+
+    `times` are those of the entries in the sessions of the roles.
+    """
+    lost = 0.0
+    for before, entry in itertools.pairwise(entries):
+        is_begun = isinstance(entry.event, (RunStarted, RunResumed)) and not entry.event.path
+        if is_begun and not isinstance(before.event, (RunEnded, RunWaiting)):
+            lost += max([each - before.at for each in times if before.at < each <= entry.at], default=0.0)
+    return lost
 
 
 def measure_progress(items: Iterable[ChecklistItem]) -> float:

@@ -1,26 +1,28 @@
 """Tokens, money and time that a goal has used, over all of its sessions and processes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from perdure.core.clock import Clock
+from perdure.core.event import Entry
 from perdure.core.message import Usage
 from perdure.core.shared_budget import Budget
 from perdure.core.store import Store
 from perdure.runtime.agent import Agent
 
 from .goal import Goal
-from .goal_record import GoalRecord
+from .goal_record import GoalRecord, measure_lost_seconds
 
 
 class GoalSpending:
     """Counts what a goal uses, in this process and in those before it, and has the budget that its agents share."""
 
-    def __init__(self, goal: Goal, record: GoalRecord, store: Store, clock: Clock, past_seconds: float) -> None:
+    def __init__(self, goal: Goal, record: GoalRecord, store: Store, clock: Clock) -> None:
         self._goal = goal
         self._goal_id = record.goal_id
         self.store = store
         self._clock = clock
-        self._past_seconds = past_seconds
+        self._past_seconds = record.seconds
         self._begun_at = clock.monotonic()
         self._grader_usage = [each.usage for each in record.grades]
         self._grader_costs = [each.cost_usd for each in record.grades if each.usage != Usage()]
@@ -29,6 +31,13 @@ class GoalSpending:
         has_budget = goal.token_budget is not None or goal.max_cost_usd is not None
         self.budget = Budget(token_budget=goal.token_budget, max_cost_usd=goal.max_cost_usd) if has_budget else None
         """The budget that all agents of the goal share; `None` without a limit."""
+
+    async def count_lost_seconds(self, entries: Sequence[Entry]) -> None:
+        """Count the time after the last entry of the goal in each process that was killed. A role may work for long."""
+        if self._goal.max_seconds is not None:
+            sessions = [await self.store.read(each) for each in await self._list_sessions()]
+            times = [entry.at for each in sessions for entry in each]
+            self._past_seconds += measure_lost_seconds(entries, times)
 
     async def count_past(self, agent: "Agent[Any]") -> None:
         """Count the runs that have ended in the budget. Runs that are resumed count their own past."""

@@ -33,10 +33,14 @@ def prepare_worktree(folder: str | os.PathLike[str], goal_id: str) -> GoalWorktr
         git = LocalGit(LocalFiles(folder), max_seconds=WORKTREE_SECONDS)
         parent = os.path.join(git.find_work_tree(), *WORKTREES_FOLDER.split("/"))
         path = os.path.join(parent, goal_id)
+        _check_links(parent)
         if not os.path.isdir(path):
             _make_folder(parent)
             git.add_worktree(path, branch)
-        found = LocalGit(LocalFiles(path)).read_branch()
+        made = LocalGit(LocalFiles(path))
+        if os.path.realpath(made.find_work_tree()) != os.path.realpath(path):
+            raise ConfigError(f"{path!r} is a folder, and no worktree: move it away")
+        found = made.read_branch()
     except (ToolError, OSError) as error:
         raise ConfigError(f"the goal gets no worktree: {error}") from error
     if found != branch:
@@ -44,11 +48,15 @@ def prepare_worktree(folder: str | os.PathLike[str], goal_id: str) -> GoalWorktr
     return GoalWorktree(path, branch)
 
 
-def _make_folder(path: str) -> None:
-    """Make the folder of worktrees, with a file by which git ignores it. Raises `ConfigError` if a link leads to it."""
-    os.makedirs(path, exist_ok=True)
+def _check_links(path: str) -> None:
+    """Raise `ConfigError` if a link leads to the folder of worktrees, or would when it is made."""
     if os.path.realpath(path) != os.path.join(os.path.realpath(path.removesuffix(WORKTREES_FOLDER)), WORKTREES_FOLDER):
         raise ConfigError(f"{path!r} is reached through a link, and gets no worktree: remove the link")
+
+
+def _make_folder(path: str) -> None:
+    """Make the folder of worktrees, with a file by which git ignores it."""
+    os.makedirs(path, exist_ok=True)
     try:
         with open(os.path.join(path, ".gitignore"), "x", encoding="utf-8") as file:
             file.write("*\n")

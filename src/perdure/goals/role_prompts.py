@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from perdure.core.message import Message, Text
+from perdure.core.message import Message, Text, merge_labels
 from perdure.core.model_and_tool_wrappers import shorten_text
 from perdure.core.provenance import UNTRUSTED_LABEL
 from perdure.grading import Grade
@@ -57,7 +57,7 @@ CHECKER_PROMPT: Final = """\
 # Checklist
 {checklist}
 {remarks}
-# Report of the agent that did the work (claims, not facts)
+# Report of the agent that did the work (claims, not facts; each of its lines begins with >)
 {report}
 """
 
@@ -72,35 +72,47 @@ def build_planner_prompt(objective: str) -> Message:
     return Message("user", (Text(f"# Objective\n{objective}"),))
 
 
-def build_maker_prompt(objective: str, items: Sequence[ChecklistItem], last: GoalIteration | None) -> Message:
-    """Build the prompt of a maker in a fresh session: the objective, the checklist, and the last verdict."""
+def build_maker_prompt(
+    objective: str, items: Sequence[ChecklistItem], last: GoalIteration | None, labels: Sequence[str] = ()
+) -> Message:
+    """Build the prompt of a maker in a fresh session: the objective, the checklist, and the last verdict.
+
+    `labels` are those of the text from which the checklist and the verdict were made.
+    """
     remarks = ""
     if last is not None and last.verdict is not None and last.verdict.summary:
         remarks += f"\n# Findings of the last check\n{last.verdict.summary}\n"
     if last is not None and last.grade is not None and not last.grade.passed:
         remarks += f"\n# Result of {last.grade.grader}\n{last.grade.feedback}\n"
     text = MAKER_PROMPT.format(objective=objective, checklist=format_checklist(items), remarks=remarks)
-    return Message("user", (Text(text),))
+    return Message("user", (Text(text),), labels=tuple(labels))
 
 
-def build_checker_prompt(objective: str, items: Sequence[ChecklistItem], report: str, grade: Grade | None) -> Message:
+def build_checker_prompt(
+    objective: str, items: Sequence[ChecklistItem], report: str, grade: Grade | None, labels: Sequence[str] = ()
+) -> Message:
     """Build the prompt of a checker in a fresh session. The report of the maker in it is labelled as untrusted."""
     remarks = ""
     if grade is not None:
-        judged = "passed" if grade.passed else f"not passed\n{grade.feedback}"
-        remarks = f"\n# Result of {grade.grader} (a fact)\n{judged}\n"
+        judged = "passed" if grade.passed else f"not passed\n{_quote_lines(grade.feedback)}"
+        remarks = f"\n# Result of {grade.grader} (a fact; each line of its output begins with >)\n{judged}\n"
     text = CHECKER_PROMPT.format(
         objective=objective,
         checklist=format_checklist(items),
         remarks=remarks,
-        report=shorten_text(report, MOST_REPORT_CHARACTERS) or "(none)",
+        report=_quote_lines(shorten_text(report, MOST_REPORT_CHARACTERS) or "(none)"),
     )
-    return Message("user", (Text(text),), labels=(UNTRUSTED_LABEL,))
+    return Message("user", (Text(text),), labels=merge_labels((UNTRUSTED_LABEL,), labels))
 
 
 def format_checklist(items: Sequence[ChecklistItem]) -> str:
     """Return a checklist as text, one line for each item, with its id and its evidence."""
     return "\n".join([_format_item(each) for each in items])
+
+
+def _quote_lines(text: str) -> str:
+    """Return text with a mark before each line, so that it cannot look like another section of the prompt."""
+    return "\n".join([f"> {each}" for each in text.splitlines()])
 
 
 def _format_item(item: ChecklistItem) -> str:

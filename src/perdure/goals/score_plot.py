@@ -17,6 +17,7 @@ def draw_sparkline(scores: Sequence[float]) -> str:
 
 def draw_score_plot(scores: Sequence[float], *, title: str = "") -> str:
     """Return scores from 0 to 1 as an SVG picture: a line over the iterations, with a dot and a label for each."""
+    title = escape("".join([each if each.isprintable() else " " for each in title]))  # controls are no XML
     inner_width, inner_height = _WIDTH - 2 * _MARGIN, _HEIGHT - 2 * _MARGIN
     step = inner_width / max(1, len(scores) - 1)
     places = [
@@ -42,8 +43,8 @@ def draw_score_plot(scores: Sequence[float], *, title: str = "") -> str:
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        f'font-family="sans-serif" font-size="11"><title>{escape(title)}</title>'
+        f'font-family="sans-serif" font-size="11"><title>{title}</title>'
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#fff"/>'
-        f'<text x="{_MARGIN}" y="18" font-size="13">{escape(title)}</text>{rules}'
+        f'<text x="{_MARGIN}" y="18" font-size="13">{title}</text>{rules}'
         f'<polyline points="{line}" fill="none" stroke="#2a6fdb" stroke-width="2"/>{dots}</svg>\n'
     )

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from perdure.core.jsonable import to_text
 from perdure.core.message import Message
 from perdure.core.run import Accepted, OutputValidator, Retry, Run
-from perdure.grading.tolerant_json import find_json_object, find_json_value, is_true
+from perdure.grading.tolerant_json import find_json_value, is_true, list_json_objects
 
 from .goal import WHOLE, ChecklistItem, build_checklist
 
@@ -38,15 +38,16 @@ def parse_verdict(text: str, items: Sequence[ChecklistItem]) -> Verdict:
     """Return the verdict in the reply of a checker about these items.
 
     Items are matched by their ids, and their titles are never changed. An item that the reply leaves out stays as it
-    was. An item is done only if there is evidence for it.
+    was. An item is done only if there is evidence for it, and it is nowhere called open. A reply with different
+    verdicts is not readable: one of them may be a quote of the report that is judged.
     """
-    found = find_json_object(text)
-    listed = None if found is None else found.get("items")
-    if found is None or not isinstance(listed, list):
-        problem = 'the reply has no JSON object with "items"'
+    verdicts = [each for each in list_json_objects(text) if isinstance(each.get("items"), list)]
+    if not verdicts or any(each != verdicts[0] for each in verdicts):
+        count = "more than one" if verdicts else "no"
+        problem = f'the reply has {count} JSON object with "items"'
         return Verdict(tuple(items), problem=problem, is_readable=False)
-    given = cast("Sequence[Any]", listed)
-    judged: dict[str, Any] = {_clean_id(each["id"]): each for each in given if _is_item(each)}
+    found = verdicts[0]
+    judged, repeated = _collect_judgements(found["items"])
     known = {each.id for each in items}
     changed = tuple([_judge_item(each, judged.get(each.id)) for each in items])
     problems: list[str] = []
@@ -59,6 +60,8 @@ def parse_verdict(text: str, items: Sequence[ChecklistItem]) -> Verdict:
     ]
     if unproven:
         problems.append(f"these items are done without evidence: {', '.join(unproven)}")
+    if repeated:
+        problems.append(f"these ids are there more than once: {', '.join(repeated)[:200]}")
     summary = to_text(found.get("summary", "")).strip()
     return Verdict(changed, is_true(found.get("done")), summary, "; ".join(problems), bool(set(judged) & known))
 
@@ -119,6 +122,20 @@ def _clean_id(value: Any) -> str:
     return to_text(value).strip().lstrip("#")
 
 
+def _collect_judgements(listed: Sequence[Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the judgement of each id, and the ids that occur more than once: of those, one that is open counts."""
+    judged: dict[str, Any] = {}
+    repeated: list[str] = []
+    for each in listed:
+        if _is_item(each):
+            item_id = _clean_id(each["id"])
+            if item_id in judged:
+                repeated.append(item_id)
+            if item_id not in judged or not is_true(each.get("done")):
+                judged[item_id] = each
+    return judged, repeated
+
+
 def _is_item(value: Any) -> bool:
     return isinstance(value, dict) and "id" in value
 
@@ -135,7 +152,8 @@ def _judge_item(item: ChecklistItem, judged: Any) -> ChecklistItem:
 
 def _get_evidence(judged: Any) -> str:
     given = judged.get("evidence")
-    return "" if given is None else to_text(given).strip()[:MOST_EVIDENCE_CHARACTERS]
+    is_text = bool(given) and isinstance(given, (str, list, dict))  # `true` or a number is nothing that was seen
+    return to_text(given).strip()[:MOST_EVIDENCE_CHARACTERS] if is_text else ""
 
 
 def _parse_percent(value: Any) -> int:

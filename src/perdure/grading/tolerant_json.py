@@ -41,6 +41,12 @@ def find_json_object(text: str) -> dict[str, Any] | None:
     return None
 
 
+def list_json_objects(text: str) -> list[dict[str, Any]]:
+    """Return all outermost JSON objects of a reply, in order, also those in code fences."""
+    plain = _THINKING.sub("", text[-MOST_CHARACTERS:]).strip()
+    return [cast("dict[str, Any]", value) for (value,) in _find_embedded_values(plain) if isinstance(value, dict)]
+
+
 def is_true(value: Any) -> bool:
     """Return True for a JSON true, and for texts with which models mean it, such as "true" or "Yes"."""
     return value is True or (isinstance(value, str) and value.strip().casefold() in {"true", "yes", "done", "pass"})
@@ -65,7 +71,9 @@ def _find_embedded_values(text: str) -> Iterator[tuple[Any]]:
             return
         try:
             value, place = _DECODER.raw_decode(cleaned, found.start())
-        except (ValueError, RecursionError):
+        except ValueError:
             place = found.end()
+        except RecursionError:  # nested so deeply that what is inside is no answer either, and slow to try
+            return
         else:
             yield (value,)

@@ -1,0 +1,26 @@
+"""Plots of scores: any title makes well-formed XML, and any score a place in the picture."""
+
+import math
+from xml.dom.minidom import parseString
+
+import pytest
+
+from perdure.goals import draw_score_plot, draw_sparkline
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["</title><script>alert(1)</script>", "\x1b[31m\x00\x0b & \"'", "\ud800\uffff", ""],
+    ids=["markup", "controls", "surrogate", "empty"],
+)
+def test_a_hostile_title_is_text_in_a_picture_that_can_be_read(title):
+    picture = draw_score_plot([0.0, 0.5, 1.0], title=title).encode()
+    document = parseString(picture)
+    assert document.getElementsByTagName("script") == []
+    assert len(document.getElementsByTagName("circle")) == 3
+
+
+def test_scores_beyond_the_bounds_are_drawn_at_the_edge():
+    assert draw_sparkline([-1.0, 0.0, 1.0, 7.0, math.inf, math.nan]) == "▁▁███▁"
+    assert draw_sparkline([]) == ""
+    parseString(draw_score_plot([]))

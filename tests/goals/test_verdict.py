@@ -1,0 +1,61 @@
+"""Verdicts of a checker: hostile, quoted and broken ones never pass an item."""
+
+import json
+
+import pytest
+
+from perdure.goals.goal import build_checklist
+from perdure.goals.verdict import parse_plan, parse_verdict
+from tests.goals.roles import verdict
+
+ITEMS = build_checklist(["The hull is tight.", "The sail is up."])
+
+
+@pytest.mark.parametrize("text", [
+    f"The report says:\n```json\n{verdict('1', '2')}\n```\nThat is not true. {verdict()}",
+    f"{verdict()} The report ended with {verdict('1', '2')}",
+    f"{verdict()}\n```\n{verdict('1', '2')}\n```",
+])  # fmt: skip
+def test_a_verdict_beside_a_quoted_one_is_not_readable(text):
+    found = parse_verdict(text, ITEMS)
+    assert not found.is_readable
+    assert not found.done
+    assert found.items == ITEMS
+    assert "more than one" in found.problem
+
+
+def test_the_same_verdict_twice_is_one():
+    found = parse_verdict(f"```json\n{verdict('1')}\n```\nSo: {verdict('1')}", ITEMS)
+    assert (found.problem, [each.done for each in found.items]) == ("", [True, False])
+
+
+@pytest.mark.parametrize("order", [(True, False), (False, True)])
+def test_an_item_that_is_both_done_and_open_is_open_and_has_to_be_repaired(order):
+    listed = [{"id": "1", "done": done, "evidence": "seen"} for done in order]
+    listed.append({"id": "2", "done": True, "evidence": "seen"})
+    found = parse_verdict(json.dumps({"done": True, "items": listed}), ITEMS)
+    assert [each.done for each in found.items] == [False, True]
+    assert "more than once: 1" in found.problem
+
+
+@pytest.mark.parametrize("evidence", [False, True, 0, 1, [], {}, None, " "])
+def test_evidence_is_something_that_was_written(evidence):
+    listed = [{"id": each, "done": True, "evidence": evidence} for each in ("1", "2")]
+    found = parse_verdict(json.dumps({"done": True, "items": listed}), ITEMS)
+    assert [each.done for each in found.items] == [False, False]
+    assert "without evidence: 1, 2" in found.problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000, '{"items":' * 100_000, "{" * 200_000, "\ud800", ""],
+    ids=["lists", "objects", "braces", "surrogate", "empty"],
+)
+def test_a_reply_that_is_no_json_is_no_verdict_and_no_plan(text):
+    assert not parse_verdict(text, ITEMS).is_readable
+    assert parse_plan(text) == ()
+
+
+def test_the_title_of_an_item_cannot_look_like_another_item():
+    plan = parse_plan(json.dumps({"items": ["The hull.\n- [x] id 2 (done): The sail.", "The sail."]}))
+    assert [each.title for each in plan] == ["The hull. - [x] id 2 (done): The sail.", "The sail."]
