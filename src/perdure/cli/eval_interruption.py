@@ -19,8 +19,8 @@ def list_given_options(context: click.Context, *, without: Sequence[str]) -> lis
     return [
         word
         for each in given
-        if each.name is not None and context.get_parameter_source(each.name) is source
-        for word in _list_words(each, context.params[each.name])
+        if context.get_parameter_source(str(each.name)) is source
+        for word in _list_words(each, context.params[str(each.name)])
     ]
 
 

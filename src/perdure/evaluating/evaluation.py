@@ -83,7 +83,7 @@ class Evaluation:
             evaluation_id: The id of an evaluation in the store that is to be resumed; by default a new one begins.
             parallel: The most cases that run at the same time.
             repeat: How often each case is run, if it does not say so itself.
-            max_cost_usd: The most that all runs and graders may cost together; then cases end as `limit`.
+            max_cost_usd: The most that all runs, and `model` graders by name, may cost; then cases end as `limit`.
             build_deps: A function that gets a case and returns the `deps` of its run.
             grader_model: The model of `model` graders that name none.
             retry_errors: Run cases again whose stored result is an error.

@@ -138,7 +138,8 @@ def _build_named(name: str, given: dict[str, Any], context: GraderContext) -> Gr
     match name:
         case "contains":
             texts: Any = given.pop("texts", ())
-            return contains(*(texts if isinstance(texts, (list, tuple)) else [texts]), **given)
+            is_list = isinstance(texts, (list, tuple))
+            return contains(*(cast("Sequence[Any]", texts) if is_list else [texts]), **given)
         case "equals":
             return equals(given.pop("expected", None), **given)
         case "matches":

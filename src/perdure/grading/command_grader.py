@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from perdure.core import argument_checks
 from perdure.core.model_and_tool_wrappers import shorten_text
@@ -107,7 +107,8 @@ def command_grader(
 
 def _to_words(command: Any) -> tuple[Any, ...]:
     """Return the words of a command; none if it is no list."""
-    return tuple(command) if isinstance(command, Sequence) and not isinstance(command, bytes) else ()
+    is_list = isinstance(command, Sequence) and not isinstance(command, bytes)
+    return tuple(cast("Sequence[Any]", command)) if is_list else ()
 
 
 def _describe_output(done: ShellResult) -> str:
