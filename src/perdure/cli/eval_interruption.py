@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def list_given_options(context: click.Context, *, without: Sequence[str]) -> list[str]:
-    """Return the options that the user gave on the command line as words, for a command that does the rest."""
+    """Return the options that the user gave on the command line, as arguments of another command."""
     source = click.core.ParameterSource.COMMANDLINE
     given = [each for each in context.command.params if isinstance(each, click.Option) and each.name not in without]
     return [
@@ -25,7 +25,7 @@ def list_given_options(context: click.Context, *, without: Sequence[str]) -> lis
 
 
 def _list_words(option: click.Option, value: Any) -> Iterator[str]:
-    """Yield the words of an option with its value, or with each of its values."""
+    """Yield the arguments of an option with its value, or with each of its values."""
     name = max(option.opts, key=len)
     if option.is_flag:
         yield name if value or not option.secondary_opts else option.secondary_opts[0]

@@ -106,7 +106,7 @@ def command_grader(
 
 
 def _to_words(command: Any) -> tuple[Any, ...]:
-    """Return the words of a command; none if it is no list."""
+    """Return the program and its arguments; nothing if the command is no list."""
     is_list = isinstance(command, Sequence) and not isinstance(command, bytes)
     return tuple(cast("Sequence[Any]", command)) if is_list else ()
 
