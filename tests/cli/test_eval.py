@@ -1,6 +1,7 @@
 """`perdure eval`: datasets, agents and graders from the command line; reports, exit codes, resumption."""
 
 import json
+import shlex
 import signal
 import sys
 
@@ -293,6 +294,38 @@ def test_a_signal_leaves_the_rest_for_later(blocked, number):
     resumed = blocked.run("eval", *command)
     assert resumed.returncode == 0, resumed.stderr
     assert (blocked.folder / "noted.txt").read_text().split() == ["alpha", "stop", "beta"]
+
+
+def test_the_command_that_resumes_has_the_options_that_were_given(blocked):
+    given = (
+        "--case",
+        "stop",
+        "--case",
+        "alpha",
+        "--trust",
+        "--grader",
+        '{name = "contains"}',
+        "--limit-seconds",
+        "500",
+    )
+    with blocked.started(*COMMAND, *given, "--store", "sqlite:here.db") as process:
+        await_text(process.stdout.fileno(), "BLOCKED")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=PATIENCE)
+    command = shlex.split(errors.decode().partition("go on with: perdure ")[2])
+    (blocked.folder / "block").unlink()
+    resumed = blocked.run(*command)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "noting     2/2" in resumed.stdout
+    assert "1 of 2 results are those of an earlier process" in resumed.stderr
+    assert (blocked.folder / "noted.txt").read_text().split() == ["alpha", "stop"]
+
+
+def test_a_page_that_cannot_be_written_loses_no_report(perdure, folder):
+    ended = evaluate(perdure, "--html", "no-such-folder/report.html")
+    assert ended.exit_code not in {0, 1}
+    assert "noting     3/3" in ended.stdout
+    assert "no-such-folder" in ended.stderr
 
 
 def test_progress_is_one_line_at_a_terminal(blocked):

@@ -92,3 +92,20 @@ def test_what_no_case_has_cannot_be_selected(given, message):
     dataset = Dataset("d", [Case(prompt="x", id="capital", tags=["geography"])])
     with pytest.raises(ConfigError, match=message):
         dataset.select(**given)
+
+
+def test_objects_that_are_the_same_in_another_process_have_the_same_digest():
+    class Harbour:
+        pass
+
+    def build(harbour):
+        return Case(prompt="When?", deps={"harbour": harbour, "sail": lambda: 1}, expected=harbour)
+
+    one, other = build(Harbour()), build(Harbour())
+    assert (one.run_digest, one.grading_digest) == (other.run_digest, other.grading_digest)
+    assert Case(prompt="read at 0x1f").run_digest != Case(prompt="read at 0x2f").run_digest
+
+
+def test_text_that_cannot_be_encoded_is_mended():
+    case = Case(prompt="a\ud800", id="\udc80", tags=["\udfff"])
+    assert (case.prompt, case.id, case.tags) == ("a\ufffd", "\ufffd", ("\ufffd",))

@@ -5,11 +5,13 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from perdure import Agent, ConfigError, Limits, ShuttingDown, ToolContext, tool
+from perdure import Agent, ConfigError, Limits, ShuttingDown, ToolContext, Usage, tool
 from perdure.evaluating import Case, Dataset, Evaluation, EvaluationProgress
+from perdure.evaluating.stored_evaluations import EvaluationStore
+from perdure.grading import Grade, all_of
 from perdure.shutdown import Shutdown
 from perdure.stores import open_store
-from perdure.testing import FakeClock, ScriptedModel, call
+from perdure.testing import FakeClock, Reply, ScriptedModel, call
 from tests.evaluating.quizzes import PATIENCE, answering, asked, echo, evaluate, quiz
 
 # -- the grid ----------------------------------------------------------------------------------------------------------
@@ -297,12 +299,65 @@ async def test_errors_are_retried_if_that_is_wished():
 
 
 async def test_the_budget_of_a_resumed_evaluation_is_what_is_left():
+    store, agent = open_store("memory:"), answering(reply_dearly)
+    first = Evaluation(quiz("a"), agent, store=store, max_cost_usd=20.0)
+    assert [each.reason for each in (await evaluate(first)).results] == [""]
+    again = Evaluation(quiz("a", "b"), agent, store=store, evaluation_id=first.evaluation_id, max_cost_usd=20.0)
+    assert [each.reason for each in (await evaluate(again)).results] == ["", "budget"]
+
+
+def reply_dearly(prompt):
+    """A reply for 16 dollars: the budget of 20 dollars is enough for one."""
+    return Reply(prompt, usage=Usage(output_tokens=8000))
+
+
+async def test_the_cost_of_attempts_that_are_run_again_counts_for_the_budget():
+    store, agent = open_store("memory:"), answering(reply_dearly)
+
+    def fail(_evidence):
+        raise RuntimeError("no judge")
+
+    def build(**options):
+        return Evaluation(quiz("a"), agent, graders=[fail], store=store, max_cost_usd=20.0, **options)
+
+    first = build()
+    assert [each.reason for each in (await evaluate(first)).results] == [""]
+    report = await evaluate(build(evaluation_id=first.evaluation_id, retry_errors=True))
+    assert [(each.verdict, each.reason) for each in report.results] == [("error", "budget")]
+
+
+async def test_a_baseline_that_does_not_exist_leaves_no_evaluation_to_resume():
     store = open_store("memory:")
-    first = Evaluation(quiz("a"), echo(), store=store, max_cost_usd=0.02)
+    with pytest.raises(ConfigError, match="no finished evaluation 'nope'"):
+        await evaluate(Evaluation(quiz("a"), echo(), store=store), baseline="nope")
+    assert await EvaluationStore(store).list_evaluations("quiz", finished=False) == []
+
+
+async def test_an_evaluation_that_was_resumed_with_some_of_its_cases_is_no_baseline():
+    store, whole = open_store("memory:"), quiz("a", "b")
+    first = Evaluation(whole, echo(), store=store)
     await evaluate(first)
-    again = Evaluation(quiz("a", "b"), echo(), store=store, evaluation_id=first.evaluation_id, max_cost_usd=0.02)
-    report = await evaluate(again)
-    assert [(each.verdict, each.reason) for each in report.results][1] == ("error", "budget")
+    part = Evaluation(whole.select(ids=["a"]), echo(), store=store, evaluation_id=first.evaluation_id)
+    await evaluate(part)
+    assert (await evaluate(Evaluation(whole, echo(), store=store))).comparison is None
+    await evaluate(Evaluation(whole, echo(), store=store, evaluation_id=first.evaluation_id))
+    report = await evaluate(Evaluation(whole, echo(), store=store), baseline=first.evaluation_id)
+    assert report.comparison is not None
+    assert report.comparison.compared == 2
+
+
+async def test_a_grader_that_exits_or_has_much_to_say_does_not_end_the_evaluation():
+    def leave(_evidence):
+        raise SystemExit(3)
+
+    def say_much(_evidence):
+        return Grade(passed=False, feedback="\ud800" + "x" * 100_000)
+
+    report = await evaluate(Evaluation(quiz("a", "b"), echo(), graders=[leave, all_of(say_much)]))
+    assert [each.verdict for each in report.results] == ["error", "error"]
+    assert len(report.to_json()) < 200_000
+    judged = await evaluate(Evaluation(quiz("a"), echo(), graders=[all_of(lambda _: True, leave)]))
+    assert judged.results[0].verdict == "error"  # no judgement, and not a bad answer
 
 
 async def test_an_evaluation_of_another_dataset_is_not_resumed():

@@ -6,7 +6,7 @@ import pytest
 
 from perdure import Budget, ConfigError
 from perdure.evaluating.named_graders import GraderContext, build_grader, find_grader_mistakes
-from perdure.grading import Evidence
+from perdure.grading import Evidence, grade_evidence
 from perdure.testing import ScriptedModel
 
 NO_CONTEXT = GraderContext()
@@ -38,6 +38,16 @@ async def test_a_grader_by_name_judges(choice, passes, fails):
 async def test_a_grader_can_be_given_another_name():
     grade = await judge({"name": "contains", "as": "names the city"}, expected="Paris")
     assert (grade.grader, grade.passed) == ("names the city", True)
+
+
+async def test_a_grader_with_another_name_may_return_a_bool(tmp_path, monkeypatch):
+    (tmp_path / "lenient_jury.py").write_text(
+        "class Jury:\n    name = 'jury'\n    async def grade(self, evidence):\n        return True\njury = Jury()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    grader = build_grader({"name": "lenient_jury:jury", "as": "people"}, NO_CONTEXT)
+    grade = await grade_evidence(grader, Evidence())
+    assert (grade.passed, grade.grader) == (True, "people")
 
 
 async def test_a_function_or_a_grader_is_used_as_it_is():
@@ -85,7 +95,13 @@ async def test_a_model_grades_with_the_model_and_the_budget_of_the_evaluation():
         ({"name": "mine:judge", "level": 3}, "takes no parameters"),
         ({"name": "schema", "schema": {"type": "nonsense"}}, "JSON Schema"),
         ("model", "--grader-model"),
+        ({"name": "contains", "texts": 5}, "give non-empty text"),
+        ({"name": "command", "command": 5}, "give a program"),
+        ({"name": "command", "command": ["true"], "cwd": 5}, "path of a folder"),
+        ({"name": "command", "command": ["true"], "timeout_seconds": "x"}, "give a number"),
+        ({"name": "matches", "pattern": "(" * 5000}, "give a regular expression"),
     ],
+    ids=lambda value: str(value)[:40],
 )
 def test_a_wrong_grader_is_named(choice, message):
     with pytest.raises(ConfigError) as caught:

@@ -8,6 +8,8 @@ import pytest
 
 from perdure import ConfigError
 from perdure.grading import Evidence, command_grader, grade_evidence
+from perdure.hosts.local_shell import LocalShell
+from perdure.toolkits.shell_backend import ShellCommand
 from tests.doubles import until
 from tests.grading.failures import failure_of
 
@@ -53,7 +55,36 @@ async def test_a_program_that_does_not_exist_is_the_graders_failure(tmp_path):
     assert failure_of(grade).kind == "raised"
 
 
-@pytest.mark.parametrize("command", ["", "  ", [], [""], ["a", 1]])
+async def test_a_program_can_write_much_after_another_one_of_the_same_grader_has_ended(tmp_path):
+    errors = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    os.mkfifo(tmp_path / "go")
+    much = 'touch begun; cat go; head -c 3000000 /dev/zero | tr "\\0" x'
+    judge = grader(tmp_path, f'read -r answer; if [ "$answer" = slow ]; then {much}; fi; exit 1')
+    async with asyncio.timeout(60):
+        task = asyncio.ensure_future(grade_evidence(judge, Evidence(answer="slow\n")))
+        await until((tmp_path / "begun").exists, 0.01)
+        assert (await grade_evidence(judge, Evidence(answer="quick\n"))).is_judged
+        await asyncio.to_thread((tmp_path / "go").write_text, "")
+        grade = await task
+    assert "xxxx" in grade.feedback
+    assert errors == []
+
+
+async def test_a_shell_of_the_caller_is_not_closed(tmp_path):
+    async with LocalShell(tmp_path, sandbox="off") as shell:
+        job = await shell.start(ShellCommand(line="sleep 1000"))
+        assert (await grade_evidence(command_grader(["true"], shell=shell), Evidence())).passed
+        assert (await shell.poll(job)).exit_code is None
+
+
+@pytest.mark.parametrize("options", [{"cwd": 5}, {"timeout_seconds": "x"}, {"timeout_seconds": -1}, {"name": 3}])
+def test_invalid_options_are_refused(tmp_path, options):
+    with pytest.raises(ConfigError):
+        command_grader(["true"], **{"cwd": tmp_path, **options})
+
+
+@pytest.mark.parametrize("command", ["", "  ", [], [""], ["a", 1], 5, None, {"a"}, b"true"], ids=repr)
 def test_a_command_that_is_none_is_refused(tmp_path, command):
     with pytest.raises(ConfigError):
         grader(tmp_path, command)

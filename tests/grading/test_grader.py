@@ -81,7 +81,27 @@ async def test_the_cancel_of_a_caller_is_not_swallowed():
         await task
 
 
-@pytest.mark.parametrize("judgement", ["yes", None, 2, -0.5, float("nan"), {"passed": True}])
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError()], ids=repr)
+async def test_a_grader_that_exits_or_is_cancelled_by_itself_is_a_grade(error):
+    def leave(_evidence):
+        raise error
+
+    async def leave_later(_evidence):
+        raise error
+
+    for function in (leave, leave_later):
+        grade = await grade_evidence(function, EVIDENCE)
+        assert (failure_of(grade).kind, failure_of(grade).error) == ("raised", type(error).__name__)
+
+
+async def test_feedback_that_cannot_be_encoded_is_mended():
+    grade = await grade_evidence(lambda _: Grade(passed=False, feedback="a\ud800b", grader="\udc80"), EVIDENCE)
+    assert (grade.feedback, grade.grader) == ("a\ufffdb", "\ufffd")
+
+
+@pytest.mark.parametrize(
+    "judgement", ["yes", None, 2, -0.5, 10**400, float("nan"), {"passed": True}], ids=lambda value: str(value)[:9]
+)
 async def test_a_result_that_is_no_judgement_is_reported_as_the_graders_failure(judgement):
     grade = await grade_evidence(lambda _: judgement, EVIDENCE)
     assert (grade.passed, failure_of(grade).kind) == (False, "invalid")
@@ -94,7 +114,9 @@ async def test_what_is_no_grader_is_refused_at_once(given):
         await grade_evidence(given, EVIDENCE)
 
 
-@pytest.mark.parametrize("score", [2, -0.1, float("nan"), True])
+@pytest.mark.parametrize(
+    "score", [2, -0.1, -1.0, 10**400, float("nan"), float("inf"), True], ids=lambda score: str(score)[:9]
+)
 def test_a_score_outside_of_0_to_1_is_refused(score):
     with pytest.raises(ConfigError, match="from 0 to 1"):
         Grade(passed=True, score=score)
@@ -133,6 +155,19 @@ async def test_any_of_needs_one_grader_and_a_failing_one_is_a_part_that_did_not_
     assert (grade.passed, grade.score, grade.feedback) == (True, 1.0, "")
     assert failure_of(grade.parts[0]).kind == "raised"
     assert not (await grade_evidence(any_of(capsize, lambda _: False), EVIDENCE)).passed
+
+
+async def test_a_combination_that_depends_on_a_grader_that_failed_is_no_judgement():
+    def capsize(_evidence):
+        raise RuntimeError("full of water")
+
+    for undecided in (all_of(capsize, lambda _: True), any_of(capsize, lambda _: False), all_of(all_of(capsize))):
+        grade = await grade_evidence(undecided, EVIDENCE)
+        assert not grade.passed
+        assert (failure_of(grade).kind, failure_of(grade).error) == ("raised", "RuntimeError")
+        assert "full of water" in failure_of(grade).message
+    rejected = await grade_evidence(all_of(capsize, function_grader(lambda _: False, name="no")), EVIDENCE)
+    assert (rejected.is_judged, rejected.feedback) == (True, "- no: not passed")  # a failure is no feedback
 
 
 def test_a_combination_of_no_graders_is_refused():

@@ -107,3 +107,10 @@ def test_the_last_value_of_a_reply_counts():
 def test_no_reply_makes_the_search_for_json_fail(text):
     find_json_value(text)
     find_json_object(text)
+
+
+@pytest.mark.parametrize("expected", ["", [], ["home", ""]])
+async def test_an_empty_text_that_every_answer_contains_is_no_judgement(expected):
+    grade = await grade_evidence(contains(), Evidence(answer="We are home.", expected=expected))
+    assert not grade.passed
+    assert "every answer contains that" in failure_of(grade).message

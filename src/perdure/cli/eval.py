@@ -51,6 +51,9 @@ def eval_command(context: click.Context, /, dataset: str, **options: Any) -> Non
         raise click.UsageError("--id names the evaluation to go on with: add --resume")
     if options["retry_errors"] and not options["resume"]:
         raise click.UsageError("--retry-errors is for an evaluation that is gone on with: add --resume")
+    from .eval_interruption import list_given_options
+
+    options["given"] = list_given_options(context, without=("resume", "evaluation_id"))
     agent_options = {name: options.pop(name) for name in ("coding", "context", "no_config", "config")}
     context.exit(asyncio.run(_evaluate(dataset, options, agent_options)))
 
@@ -207,13 +210,9 @@ def _note_resume(
     """Print how many cases are finished, and the command that resumes the evaluation."""
     import shlex
 
-    words = ["perdure", "eval", path]
-    words += [word for each in options["agents"] for word in ("--agent", each)]
-    words += [word for each in options["models"] for word in ("--model", each)]
-    words += [] if options["store"] is None else ["--store", options["store"]]
-    words += ["--resume", "--id", evaluation.evaluation_id]
+    words = ["perdure", "eval", path, *options["given"], "--resume", "--id", evaluation.evaluation_id]
     done = f"{progress.done} of {progress.total}" if progress.total else "none"
-    screen.note(f"interrupted; {done} finished; go on with the same options: {shlex.join(words)}")
+    screen.note(f"interrupted; {done} finished; go on with: {shlex.join(words)}")
 
 
 def _print_report(screen: TerminalOutput, report: "EvaluationReport", options: dict[str, Any]) -> None:
@@ -221,17 +220,16 @@ def _print_report(screen: TerminalOutput, report: "EvaluationReport", options: d
 
     from perdure.evaluating import build_report_page, format_report
 
-    if options["html"]:
-        from .sessions_transfer import write_file
-
-        write_file(options["html"], build_report_page(report).encode("utf-8", "replace"), replace=True)
     if options["as_json"]:
         screen.write(to_ascii_json(report.to_json()) + "\n")
     else:
         screen.write(format_report(report, width=line_width(sys.stdout) or _WIDE))
     if report.reused:
         screen.note(f"{report.reused} of {len(report.results)} results are those of an earlier process")
-    if options["html"]:
+    if options["html"]:  # after the report is printed, so that it is not lost to a disk that is full
+        from .sessions_transfer import write_file
+
+        write_file(options["html"], build_report_page(report).encode("utf-8", "replace"), replace=True)
         screen.note(f"{options['html']} is written; open it in a browser")
     session, store = report.results[0].session_id, resolve_store_spec(options["store"], STORE_FILE)
     screen.note(f"evaluation {report.evaluation_id}; see a run with: perdure trace {session} --store {store}")

@@ -1,13 +1,37 @@
 """Handle Ctrl-C, SIGTERM and SIGHUP during `perdure eval`: runs are left for `--resume`, and a second signal quits."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
+
+import click
 
 from perdure.shutdown import SIGNALS, Shutdown, SignalHandlers
 
 if TYPE_CHECKING:
     from perdure.runtime.agent import Agent
+
+
+def list_given_options(context: click.Context, *, without: Sequence[str]) -> list[str]:
+    """Return the options that the user gave on the command line, as arguments of another command."""
+    source = click.core.ParameterSource.COMMANDLINE
+    given = [each for each in context.command.params if isinstance(each, click.Option) and each.name not in without]
+    return [
+        word
+        for each in given
+        if context.get_parameter_source(str(each.name)) is source
+        for word in _list_words(each, context.params[str(each.name)])
+    ]
+
+
+def _list_words(option: click.Option, value: Any) -> Iterator[str]:
+    """Yield the arguments of an option with its value, or with each of its values."""
+    name = max(option.opts, key=len)
+    if option.is_flag:
+        yield name if value or not option.secondary_opts else option.secondary_opts[0]
+        return
+    for each in value if option.multiple else (value,):
+        yield from (name, str(each))
 
 
 class EvaluationSignals:

@@ -87,7 +87,7 @@ def build_result(cell: dict[str, Any], case: Case, outcome: Outcome[Any], grades
         reason=outcome.reason,
         error=shorten_text(error, MAX_TEXT),
         text=shorten_text(outcome.text, MAX_TEXT),
-        grades=tuple([replace(each, feedback=shorten_text(each.feedback, MAX_TEXT)) for each in grades]),
+        grades=tuple([_shorten_grade(each) for each in grades]),
         cost_usd=outcome.cost_usd,
         grading_cost_usd=sum([each.cost_usd or 0.0 for each in grades]),
         latency_seconds=measure_latency(outcome.entries),
@@ -96,6 +96,15 @@ def build_result(cell: dict[str, Any], case: Case, outcome: Outcome[Any], grades
         turns=outcome.turns,
         tool_calls=len(outcome.tool_calls),
     )
+
+
+def _shorten_grade(grade: Grade) -> Grade:
+    """Return a grade whose feedback, and that of its parts, is not too long to be stored."""
+    parts = tuple([_shorten_grade(each) for each in grade.parts])
+    failure = grade.failure
+    if failure is not None:
+        failure = replace(failure, message=shorten_text(failure.message, MAX_TEXT))
+    return replace(grade, feedback=shorten_text(grade.feedback, MAX_TEXT), parts=parts, failure=failure)
 
 
 def build_raised_result(cell: dict[str, Any], case: Case, error: Exception) -> CaseResult:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from perdure.core.clock import Clock
 from perdure.core.error import SessionBusy, ShuttingDown, StoreError
+from perdure.core.event import RunEnded
 from perdure.core.outcome import Outcome
 from perdure.core.run_callbacks import SHUTDOWN_REASON
 from perdure.core.shared_budget import Budget
@@ -50,6 +51,18 @@ class CaseRun(Struct, frozen=True, kw_only=True, eq=False):
             return None
         result = await read_result(session)
         return result if result is not None and self._is_usable(result) else None
+
+    async def measure_spent(self) -> float:
+        """Return the known cost of all attempts that ended, with their grades. One that was cut off counts itself."""
+        spent, number = 0.0, 1
+        while await (session := self._open(number)).info() is not None:
+            result = await read_result(session)
+            if result is not None:
+                spent += (result.cost_usd or 0.0) + result.grading_cost_usd
+            elif (ended := await self._find_end(session)) is not None:
+                spent += ended.cost_usd or 0.0
+            number += 1
+        return spent
 
     async def perform(
         self, graders: Sequence[Grader], budget: Budget | None, build_deps: BuildDeps | None
@@ -121,10 +134,13 @@ class CaseRun(Struct, frozen=True, kw_only=True, eq=False):
 
     async def _is_cancelled(self, session: "Session[Any]") -> bool:
         """Return True if the run of an earlier process was cancelled, as by Ctrl-C: that is no result."""
-        from perdure.core.event import RunEnded
+        ended = await self._find_end(session)
+        return ended is not None and ended.status == "cancelled"
 
+    async def _find_end(self, session: "Session[Any]") -> RunEnded | None:
+        """Return the event with which the run of an earlier process ended; `None` if it was cut off."""
         ended = [each.event for each in await self.store.read(session.session_id) if isinstance(each.event, RunEnded)]
-        return bool(ended) and ended[-1].status == "cancelled"
+        return ended[-1] if ended else None
 
     def _is_usable(self, result: CaseResult) -> bool:
         is_same = result.digest == self.case.grading_digest

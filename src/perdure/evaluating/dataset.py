@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.core import argument_checks
-from perdure.core.jsonable import short_repr, to_jsonable
+from perdure.core.jsonable import replace_surrogates, short_repr, to_jsonable
 from perdure.core.misspelt_options import OptionClass
 from perdure.core.stop_conditions import Limits
 from perdure.grading.grader import AnyGrader
@@ -20,6 +20,7 @@ MAX_ID: Final = 100
 _DERIVED_ID: Final = 40
 """Characters of an id that is derived from a prompt."""
 _type_of: Callable[[Any], Any] = type  # the same, but no type checker draws conclusions from it
+_ADDRESS: Final = re.compile(rb" at 0x[0-9A-Fa-f]+")
 _NOT_IN_ID: Final = re.compile(r"[^\w]+")
 
 GraderChoice: TypeAlias = "str | Mapping[str, Any] | AnyGrader"
@@ -61,16 +62,19 @@ class Case(Struct, frozen=True, kw_only=True, metaclass=OptionClass):
         if not _is_list_of(self.graders, object):
             argument_checks.raise_config_error("Case", "graders", self.graders, 'give a list, such as ["contains"]')
         argument_checks.require_int("Case", "repeat", self.repeat, 1)
+        msgspec.structs.force_setattr(self, "prompt", replace_surrogates(self.prompt))  # so that it can be stored
+        msgspec.structs.force_setattr(self, "id", replace_surrogates(self.id))
+        msgspec.structs.force_setattr(self, "tags", tuple([replace_surrogates(each) for each in self.tags]))
 
     @property
     def run_digest(self) -> str:
         """Hash of what the run depends on: a case whose prompt, `deps`, `limits` or `output` changed is run again."""
-        return _hash_values(self.prompt, to_jsonable(self.deps), to_jsonable(self.limits), to_jsonable(self.output))
+        return _hash_values(self.prompt, _describe_value(self.deps), to_jsonable(self.limits), to_jsonable(self.output))
 
     @property
     def grading_digest(self) -> str:
         """Hash of what the grades depend on: results with another one are graded again, or are not compared."""
-        return _hash_values(self.run_digest, to_jsonable(self.expected), [_describe(each) for each in self.graders])
+        return _hash_values(self.run_digest, _describe_value(self.expected), [_describe(each) for each in self.graders])
 
 
 class Dataset(Struct, frozen=True):
@@ -152,6 +156,12 @@ def _describe(grader: GraderChoice) -> Any:
         return to_jsonable(grader)
     name: Any = getattr(grader, "name", None) or getattr(grader, "__qualname__", None) or type(grader).__qualname__
     return name if isinstance(name, str) else short_repr(grader)
+
+
+def _describe_value(value: Any) -> Any:
+    """Return a value as JSON that is the same in another process: without the addresses of objects in memory."""
+    encoded = msgspec.json.encode(to_jsonable(value))
+    return msgspec.json.decode(_ADDRESS.sub(b"", encoded)) if _ADDRESS.search(encoded) else to_jsonable(value)
 
 
 def _hash_values(*values: Any) -> str:

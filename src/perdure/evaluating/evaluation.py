@@ -83,7 +83,7 @@ class Evaluation:
             evaluation_id: The id of an evaluation in the store that is to be resumed; by default a new one begins.
             parallel: The most cases that run at the same time.
             repeat: How often each case is run, if it does not say so itself.
-            max_cost_usd: The most that all runs and graders may cost together; then cases end as `limit`.
+            max_cost_usd: The most that all runs, and `model` graders by name, may cost; then cases end as `limit`.
             build_deps: A function that gets a case and returns the `deps` of its run.
             grader_model: The model of `model` graders that name none.
             retry_errors: Run cases again whose stored result is an error.
@@ -132,8 +132,9 @@ class Evaluation:
                 the whole dataset with one of these agents; else the id of an evaluation, a report, or `None`.
         """
         try:
-            record = await self._begin()
+            record = await self._read_record()
             before = await self._find_baseline(baseline, record)
+            await self._begin(record)
             async with AsyncExitStack() as opened:
                 for agent in self.agents.values():
                     await opened.enter_async_context(agent)
@@ -176,7 +177,7 @@ class Evaluation:
         """Run what has no result yet, with as many tasks as cases may run at the same time."""
         budget = None
         if self._max_cost_usd is not None:
-            budget = Budget(max_cost_usd=max(self._max_cost_usd - progress.cost_usd, 0.0))
+            budget = Budget(max_cost_usd=max(self._max_cost_usd - await progress.measure_spent(), 0.0))
         graders, waiting = self._build_graders(budget), iter(progress.list_missing())
 
         async def work() -> None:
@@ -228,8 +229,8 @@ class Evaluation:
         others = [each for each in found if each.evaluation_id != own.evaluation_id and not each.is_selection]
         return [each for each in others if each.started_at <= own.started_at][:MAX_HISTORY]
 
-    async def _begin(self) -> EvaluationRecord:
-        """Store the record of a new evaluation, or return that of the one that is resumed."""
+    async def _read_record(self) -> EvaluationRecord:
+        """Return the record of the evaluation that is resumed, or that of a new one, which is not stored yet."""
         record = await self._stored.read(self.evaluation_id)
         if record is not None and record.dataset != self.dataset.name:
             raise ConfigError(
@@ -244,8 +245,12 @@ class Evaluation:
                 started_at=self._clock.now(),
                 is_selection=self.dataset.is_selection,
             )
-            await self._stored.write(record)
         return record
+
+    async def _begin(self, record: EvaluationRecord) -> None:
+        """Store the record of a new evaluation, so that it can be resumed."""
+        if await self._stored.read(self.evaluation_id) is None:
+            await self._stored.write(record)
 
     async def _finish(
         self, record: EvaluationRecord, progress: "_Progress", before: EvaluationRecord | None
@@ -267,8 +272,8 @@ class Evaluation:
             history=tuple([_to_past(each) for each in reversed(await self._list_earlier(record))]),
         )
         kept = tuple([each.without_texts() for each in results])
-        agents = tuple(self.agents)
-        await self._stored.write(replace(record, agents=agents, finished_at=finished_at, results=kept))
+        changed = replace(record, agents=tuple(self.agents), is_selection=self.dataset.is_selection)
+        await self._stored.write(replace(changed, finished_at=finished_at, results=kept))
         return report
 
 
@@ -292,6 +297,10 @@ class _Progress:
             if result is not None:
                 self.reused += 1
                 self.add(place, result, is_reused=True)
+
+    async def measure_spent(self) -> float:
+        """Return what all attempts of earlier processes cost, also those whose results do not count any more."""
+        return sum([await run.measure_spent() for run in self._runs])
 
     def list_missing(self) -> list[tuple[int, CaseRun]]:
         return [(place, run) for place, run in enumerate(self._runs) if place not in self._results]

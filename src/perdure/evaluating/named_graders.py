@@ -20,6 +20,7 @@ from perdure.grading import (
     schema_grader,
     to_grader,
 )
+from perdure.grading.grader import to_grade
 
 from .dataset import GraderChoice
 from .named_objects import import_named
@@ -137,7 +138,8 @@ def _build_named(name: str, given: dict[str, Any], context: GraderContext) -> Gr
     match name:
         case "contains":
             texts: Any = given.pop("texts", ())
-            return contains(*([texts] if isinstance(texts, str) else texts), **given)
+            is_list = isinstance(texts, (list, tuple))
+            return contains(*(cast("Sequence[Any]", texts) if is_list else [texts]), **given)
         case "equals":
             return equals(given.pop("expected", None), **given)
         case "matches":
@@ -182,7 +184,7 @@ class _RenamedGrader:
     async def grade(self, evidence: Any) -> Any:
         from msgspec.structs import replace
 
-        return replace(await self._grader.grade(evidence), grader=self.name)
+        return replace(to_grade(await self._grader.grade(evidence), self.name), grader=self.name)
 
 
 def _quote(text: str) -> str:

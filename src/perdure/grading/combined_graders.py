@@ -8,7 +8,7 @@ from perdure.core import argument_checks
 from perdure.core.message import Usage
 
 from .evidence import Evidence
-from .grade import Grade
+from .grade import Grade, GraderFailure
 from .grader import GRADE_SECONDS, AnyGrader, Grader, get_grader_name, grade_evidence, to_grader
 
 
@@ -28,10 +28,17 @@ class CombinedGrader:
         self.name = name or f"{call}({listed})"
 
     async def grade(self, evidence: Evidence) -> Grade:
-        """Return the grade of all graders together; one that fails is a part that did not pass."""
+        """Return the grade of all graders together; one that fails is a part that did not pass.
+
+        If the grade depends on those that failed, there is no judgement: it has a failure, too.
+        """
         graded = [grade_evidence(each, evidence, timeout_seconds=self._timeout_seconds) for each in self._graders]
         parts = tuple(await asyncio.gather(*graded))
         passed = (all if self._is_all else any)(each.passed for each in parts)
+        failures = [each.failure for each in parts if each.failure is not None]
+        rejected = [each for each in parts if not each.passed and each.is_judged]
+        is_judged = passed or not failures or (self._is_all and bool(rejected))
+        listed = rejected if is_judged else [each for each in parts if not each.passed]
         scores = [each.score for each in parts]
         costs = [each.cost_usd for each in parts if each.usage != Usage()]
         return Grade(
@@ -39,15 +46,21 @@ class CombinedGrader:
             score=sum(scores) / len(scores) if self._is_all else max(scores),
             feedback=""
             if passed
-            else "\n".join([f"- {each.grader}: {each.feedback or 'not passed'}" for each in parts if not each.passed]),
+            else "\n".join([f"- {each.grader}: {each.feedback or 'not passed'}" for each in listed]),
             grader=self.name,
             parts=parts,
+            failure=None if is_judged else _join_failures(failures),
             usage=sum([each.usage for each in parts], Usage()),
             cost_usd=None if None in costs or not costs else sum([each or 0.0 for each in costs]),
         )
 
     def __repr__(self) -> str:
         return f"CombinedGrader({self.name!r})"
+
+
+def _join_failures(failures: Sequence[GraderFailure]) -> GraderFailure:
+    first = failures[0]
+    return GraderFailure(first.kind, "; ".join([each.message for each in failures]), first.error)
 
 
 def all_of(*graders: AnyGrader, name: str = "", timeout_seconds: float = GRADE_SECONDS) -> Grader:

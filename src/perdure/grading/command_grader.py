@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final, cast
 
 from perdure.core import argument_checks
 from perdure.core.model_and_tool_wrappers import shorten_text
@@ -25,9 +25,11 @@ NOT_EXECUTABLE: Final = 126
 class CommandGrader:
     """A program as a grader: exit code 0 has passed. Its output is the feedback."""
 
-    def __init__(self, command: ShellCommand, shell: ShellBackend, name: str) -> None:
+    def __init__(self, command: ShellCommand, shell: ShellBackend, name: str, *, owns_shell: bool = False) -> None:
         self._command = command
         self._shell = shell
+        self._owns_shell = owns_shell
+        self._running = 0
         self.name = name
 
     async def grade(self, evidence: Evidence) -> Grade:
@@ -41,10 +43,12 @@ class CommandGrader:
             stdin=evidence.answer,
             timeout_seconds=self._command.timeout_seconds,
         )
+        self._running += 1
         try:
             done = await self._shell.run(command)
         finally:
-            await _close(self._shell)
+            self._running -= 1
+            await self._remove_spool_files()
         if done.ending == "timeout":
             message = f"it took longer than {command.timeout_seconds:g} seconds, and was ended"
             return build_failed_grade(self.name, "timeout", message)
@@ -53,6 +57,11 @@ class CommandGrader:
         passed = not done.is_error
         feedback = "" if passed else f"{self.name} ended with exit code {done.exit_code}\n{_describe_output(done)}"
         return Grade(passed=passed, feedback=feedback.strip(), grader=self.name)
+
+    async def _remove_spool_files(self) -> None:
+        """Remove the spool files of a shell of ours, unless a program that grades another answer still writes some."""
+        if self._owns_shell and not self._running and isinstance(self._shell, LocalShell):
+            await self._shell.close()
 
     def __repr__(self) -> str:
         return f"CommandGrader({self.name!r})"
@@ -85,21 +94,24 @@ def command_grader(
         name: The name in grades; by default the command.
     """
     argument_checks.require_text("command_grader", "name", name)
-    line, words = (command, ()) if isinstance(command, str) else ("", tuple(command))
+    argument_checks.require_number("command_grader", "timeout_seconds", timeout_seconds)
+    if not isinstance(cwd, str | os.PathLike):
+        argument_checks.raise_config_error("command_grader", "cwd", cwd, "give the path of a folder")
+    line, words = (command, ()) if isinstance(command, str) else ("", _to_words(command))
     if not (line.strip() or words) or not all(isinstance(each, str) and each for each in words):
         argument_checks.raise_config_error("command_grader", "command", command, "give a program, as ['pytest', '-q']")
     given = ShellCommand(argv=words, line=line, timeout_seconds=timeout_seconds)
     backend = shell or LocalShell(cwd, env=env, sandbox=sandbox, network=network)
-    return CommandGrader(given, backend, name or given.line or " ".join(words))
+    return CommandGrader(given, backend, name or given.line or " ".join(words), owns_shell=shell is None)
+
+
+def _to_words(command: Any) -> tuple[Any, ...]:
+    """Return the program and its arguments; nothing if the command is no list."""
+    is_list = isinstance(command, Sequence) and not isinstance(command, bytes)
+    return tuple(cast("Sequence[Any]", command)) if is_list else ()
 
 
 def _describe_output(done: ShellResult) -> str:
     """Return the output of both streams, shortened."""
     text = "\n".join([each for each in (str(done.stdout).strip(), str(done.stderr).strip()) if each])
     return shorten_text(text, MOST_FEEDBACK_CHARACTERS)
-
-
-async def _close(shell: ShellBackend) -> None:
-    """Remove the spool files of a shell of ours."""
-    if isinstance(shell, LocalShell):
-        await shell.close()

@@ -1,12 +1,12 @@
 """`Grade`: the judgement of a grader, with its score and feedback, and the error of a grader that could not judge."""
 
-import math
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from perdure.core import argument_checks
+from perdure.core.jsonable import replace_surrogates
 from perdure.core.message import Usage
 
 GraderFailureKind: TypeAlias = Literal["raised", "timeout", "invalid"]
@@ -15,7 +15,8 @@ GraderFailureKind: TypeAlias = Literal["raised", "timeout", "invalid"]
 PASSING_SCORE: Final = 1.0
 """The score from which a number that a function returns counts as passed."""
 
-_NO_SCORE: Final = -1.0
+_NO_SCORE: Final = float("-1")
+"""The score of a grade that was given none: this object, and not the number, which is no score."""
 
 
 class GraderFailure(Struct, frozen=True, omit_defaults=True):
@@ -51,7 +52,9 @@ class Grade(Struct, frozen=True, kw_only=True, omit_defaults=True):
         argument_checks.require_bool("Grade", "passed", self.passed)
         argument_checks.require_text("Grade", "feedback", self.feedback)
         argument_checks.require_text("Grade", "grader", self.grader)
-        if self.score == _NO_SCORE:
+        msgspec.structs.force_setattr(self, "feedback", replace_surrogates(self.feedback))  # so that it can be stored
+        msgspec.structs.force_setattr(self, "grader", replace_surrogates(self.grader))
+        if self.score is _NO_SCORE:
             msgspec.structs.force_setattr(self, "score", 1.0 if self.passed else 0.0)
         elif isinstance(self.score, bool) or not is_score(self.score):
             argument_checks.raise_config_error("Grade", "score", self.score, "give a number from 0 to 1")
@@ -66,7 +69,7 @@ class Grade(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def is_score(value: Any) -> bool:
     """Return True if the value is a finite number from 0 to 1."""
-    return isinstance(value, (int, float)) and math.isfinite(value) and 0 <= value <= 1
+    return isinstance(value, (int, float)) and 0 <= value <= 1
 
 
 def build_failed_grade(grader: str, kind: GraderFailureKind, message: str, error: str = "") -> Grade:

@@ -113,5 +113,11 @@ async def grade_evidence(grader: AnyGrader, evidence: Evidence, *, timeout_secon
         if limit.expired():
             return build_failed_grade(name, "timeout", f"it took longer than {timeout_seconds:g} seconds")
         return build_failed_grade(name, "raised", error_message(error), type(error).__name__)
-    except Exception as error:  # noqa: BLE001 - an error of a grader must not lose the work that it grades
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        message = "it was cancelled, and not by its caller"
+        return build_failed_grade(name, "raised", message, type(error).__name__)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an error of a grader must not lose the work that it grades
         return build_failed_grade(name, "raised", error_message(error), type(error).__name__)

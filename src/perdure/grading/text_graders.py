@@ -44,6 +44,8 @@ def contains(*texts: str, ignore_case: bool = True, name: str = "contains") -> G
 
     def grade(evidence: Evidence) -> Grade:
         wanted = texts or _list_texts(_get_expected(evidence, None))
+        if not wanted or "" in wanted:
+            raise ValueError("the expected text is empty, and every answer contains that: give one, or use equals")
         answer = _fold(evidence.answer, ignore_case=ignore_case)
         missing = [each for each in wanted if _fold(each, ignore_case=ignore_case) not in answer]
         feedback = f"the answer does not contain {', '.join(map(short_repr, missing))}" if missing else ""
@@ -59,7 +61,7 @@ def matches(pattern: "str | re.Pattern[str]", *, name: str = "matches") -> Grade
     """
     try:
         compiled = re.compile(pattern)
-    except (re.error, TypeError) as error:
+    except (re.error, TypeError, RecursionError, OverflowError) as error:
         argument_checks.raise_config_error("matches", "pattern", pattern, f"give a regular expression ({error})")
     search: Callable[[str], object] = compiled.search
 
@@ -82,7 +84,7 @@ def _get_expected(evidence: Evidence, given: Any) -> Any:
 
 def _list_texts(value: Any) -> list[str]:
     given: list[Any] = [*value] if isinstance(value, (list, tuple)) else [value]
-    return [to_text(each) for each in given] or [""]
+    return [to_text(each) for each in given]
 
 
 def _fold(text: str, *, ignore_case: bool) -> str:

@@ -9,8 +9,12 @@ MOST_CHARACTERS: Final = 200_000
 """Characters of a reply that are searched, from its end."""
 MOST_BEGINNINGS: Final = 2_000
 """Braces and brackets at which a value may begin that are tried."""
+MOST_READ: Final = 2_000_000
+"""Characters that are read in all these tries together, so that no reply takes seconds."""
+_NESTED_READ: Final = 10_000
+"""Characters for which a try counts that was nested too deep."""
 
-_THINKING = re.compile(r"<(think|thinking|thought)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_THINKING = re.compile(r"<(think|thinking|thought)>", re.IGNORECASE)
 _FENCE = re.compile(r"```[a-zA-Z0-9_-]*\n?(.*?)```", re.DOTALL)
 _BEGINNING = re.compile(r"[{\[]")
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
@@ -22,20 +26,20 @@ def find_json_value(text: str) -> tuple[Any] | None:
 
     The whole text counts first, then the last code fence with JSON, then the last outermost object or list in the text.
     """
-    plain = _THINKING.sub("", text[-MOST_CHARACTERS:]).strip()
+    plain = _remove_thinking(text)
     for candidate in (plain, *reversed([found[1].strip() for found in _FENCE.finditer(plain)])):
         if (value := _parse(candidate)) is not None:
             return value
-    found = [*_find_embedded_values(plain)]
+    found = [(value,) for value, _, _ in _find_embedded_values(plain)]
     return found[-1] if found else None
 
 
 def find_json_object(text: str) -> dict[str, Any] | None:
     """Return the JSON object of a reply, as `find_json_value` does; `None` if there is none."""
-    plain = _THINKING.sub("", text[-MOST_CHARACTERS:]).strip()
     whole = find_json_value(text)
-    candidates = [whole] if whole is not None else []
-    for (value,) in [*candidates, *reversed([*_find_embedded_values(plain)])]:
+    candidates = [*whole] if whole is not None else []
+    embedded = [value for value, _, _ in _find_embedded_values(_remove_thinking(text))]
+    for value in [*candidates, *reversed(embedded)]:
         if isinstance(value, dict):
             return cast("dict[str, Any]", value)
     return None
@@ -43,8 +47,24 @@ def find_json_object(text: str) -> dict[str, Any] | None:
 
 def list_json_objects(text: str) -> list[dict[str, Any]]:
     """Return all outermost JSON objects of a reply, in order, also those in code fences."""
-    plain = _THINKING.sub("", text[-MOST_CHARACTERS:]).strip()
-    return [cast("dict[str, Any]", value) for (value,) in _find_embedded_values(plain) if isinstance(value, dict)]
+    plain = _remove_thinking(text)
+    return [cast("dict[str, Any]", value) for value, _, _ in _find_embedded_values(plain) if isinstance(value, dict)]
+
+
+def split_json_objects(text: str) -> tuple[list[dict[str, Any]], str]:
+    """Return all outermost JSON objects of a reply, and the text around them."""
+    plain = _remove_thinking(text)
+    if (whole := _parse(plain)) is not None and isinstance(whole[0], dict):
+        return [cast("dict[str, Any]", whole[0])], ""
+    objects: list[dict[str, Any]] = []
+    around: list[str] = []
+    cleaned, place = _TRAILING_COMMA.sub(r"\1", plain), 0
+    for value, begin, end in _find_embedded_values(plain):
+        if isinstance(value, dict):
+            objects.append(cast("dict[str, Any]", value))
+            around.append(cleaned[place:begin])
+            place = end
+    return objects, "".join([*around, cleaned[place:]])
 
 
 def is_true(value: Any) -> bool:
@@ -61,19 +81,37 @@ def _parse(text: str) -> tuple[Any] | None:
     return None
 
 
-def _find_embedded_values(text: str) -> Iterator[tuple[Any]]:
-    """Yield the outermost objects and lists in a text, in order."""
+def _remove_thinking(text: str) -> str:
+    """Return the end of a reply without the thinking in it."""
+    given = text[-MOST_CHARACTERS:]
+    parts: list[str] = []
+    unclosed: set[str] = set()  # so that a text is searched once for an end that it does not have
     place = 0
+    for begin in _THINKING.finditer(given):
+        name = begin[1].lower()
+        if begin.start() < place or name in unclosed:
+            continue
+        end = re.compile(f"</{name}>", re.IGNORECASE).search(given, begin.end())
+        if end is None:
+            unclosed.add(name)
+        else:
+            parts.append(given[place : begin.start()])
+            place = end.end()
+    return "".join([*parts, given[place:]]).strip()
+
+
+def _find_embedded_values(text: str) -> Iterator[tuple[Any, int, int]]:
+    """Yield the outermost objects and lists in a text without its trailing commas, and where they begin and end."""
+    place, left = 0, MOST_READ
     cleaned = _TRAILING_COMMA.sub(r"\1", text)
     for _ in range(MOST_BEGINNINGS):
         found = _BEGINNING.search(cleaned, place)
-        if found is None:
+        if found is None or left <= 0:
             return
         try:
             value, place = _DECODER.raw_decode(cleaned, found.start())
-        except ValueError:
+        except (ValueError, RecursionError) as error:
             place = found.end()
-        except RecursionError:  # nested so deeply that what is inside is no answer either, and slow to try
-            return
+            left -= error.pos - found.start() if isinstance(error, json.JSONDecodeError) else _NESTED_READ
         else:
-            yield (value,)
+            yield value, found.start(), place
