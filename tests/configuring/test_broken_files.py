@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.config import BadConfig, load_config, load_mcp_servers
+from perdure.configuring.read_config_file import MAX_BYTES
 from perdure.core.error import ConfigError
 
 BROKEN = {
@@ -130,6 +131,17 @@ def test_a_broken_file_is_refused_with_its_line(case, tmp_path):
     assert (fault.line, words in fault.message) == (line, True), str(caught.value)
     assert "perdure.toml" in str(caught.value) or "missing.json" in str(caught.value)
     assert f":{line}: " in str(caught.value) or line == 0
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_instructions_may_be_as_long_as_the_limit_and_no_longer(tmp_path, trusted):
+    config, instructions = tmp_path / "perdure.toml", tmp_path / "long.md"
+    config.write_bytes(b"instructions_file = 'long.md'\n")
+    instructions.write_bytes(b"x" * MAX_BYTES)
+    assert len(load_config(config, trusted=trusted).instructions) == MAX_BYTES
+    instructions.write_bytes(b"x" * (MAX_BYTES + 1))
+    with pytest.raises(BadConfig, match=r"long\.md' has 1,048,577 bytes, and the limit is 1,048,576: make it shorter"):
+        load_config(config, trusted=trusted)
 
 
 def test_the_corpus_is_large_enough():

@@ -20,7 +20,13 @@ from perdure.core.event import (
 )
 from perdure.core.model import ModelInfo, ToolSpec
 from perdure.core.model_and_tool_wrappers import retried
-from perdure.core.shared_budget import DEFAULT_OUTPUT_TOKENS, Budget, budgeted, estimate_max_input_tokens
+from perdure.core.shared_budget import (
+    DEFAULT_OUTPUT_TOKENS,
+    MIN_OUTPUT_TOKENS,
+    Budget,
+    budgeted,
+    estimate_max_input_tokens,
+)
 from perdure.replaying.replay import replay
 from perdure.testing import Reply, ScriptedModel, call
 from tests.doubles import log_of, of
@@ -111,6 +117,19 @@ async def test_the_last_answer_is_as_long_as_can_still_be_paid_for():
     assert ledger.spent_usd <= 0.01
     with pytest.raises(OutOfBudget, match=r"does not allow another request to 'greedy' .*larger Budget"):
         await heard(budgeted(model, ledger), Request(messages=[user("Hi")]))
+
+
+async def test_the_last_answer_is_asked_for_as_long_as_the_shortest_one_can_be_paid_for():
+    model, asked = Greedy(), Request(messages=[user("Hi")])
+    await heard(budgeted(model, Budget(token_budget=2000)), asked)
+    reading = estimate_max_input_tokens(model.requests.pop())
+    with pytest.raises(OutOfBudget):
+        await heard(budgeted(model, Budget(token_budget=reading + MIN_OUTPUT_TOKENS - 1)), asked)
+    assert model.requests == []
+    ledger = Budget(token_budget=reading + MIN_OUTPUT_TOKENS)
+    await heard(budgeted(model, ledger), asked)
+    assert [request.settings.max_output_tokens for request in model.requests] == [MIN_OUTPUT_TOKENS]
+    assert ledger.spent_tokens == ledger.token_budget
 
 
 async def test_a_run_that_the_budget_does_not_allow_ends_as_a_limit():

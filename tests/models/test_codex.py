@@ -18,7 +18,7 @@ from perdure.core.message import user
 from perdure.core.model import Request
 from perdure.models.codex import WIRE, CodexAuth, get_codex_profile, get_login_path, open_codex
 from perdure.models.codex.auth import CLIENT_ID, MIN_RENEWAL_INTERVAL_SECONDS
-from perdure.models.codex.login_file import LIFETIME_SECONDS, read_login, write_login
+from perdure.models.codex.login_file import LIFETIME_SECONDS, CodexLogin, read_login, write_login
 from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.http_model import HttpModel
 from perdure.models.profile import Profile
@@ -90,6 +90,18 @@ def test_a_login_tells_its_account_and_its_end(tmp_path: Path) -> None:
     found = read_login(str(path))
     assert (found.account_id, found.expires_at, found.refreshed_at) == ("acct-9", NOW + 100, None)
     assert access not in repr(found)
+
+
+@pytest.mark.parametrize(("left", "is_expired"), [(59.0, True), (60.0, True), (61.0, False), (None, False)])
+def test_a_login_counts_as_expired_a_minute_before_its_end(left: float | None, is_expired: bool) -> None:
+    login = CodexLogin(access_token="access-1", expires_at=None if left is None else NOW + left)
+    assert (login.is_expired(NOW), login.is_stale(NOW)) == (is_expired, is_expired)
+
+
+@pytest.mark.parametrize(("age", "is_stale"), [(LIFETIME_SECONDS - 1, False), (LIFETIME_SECONDS, True)])
+def test_a_login_is_stale_once_it_has_reached_its_age(age: float, is_stale: bool) -> None:
+    login = CodexLogin(access_token="access-1", refreshed_at=NOW - age)
+    assert (login.is_expired(NOW), login.is_stale(NOW)) == (False, is_stale)
 
 
 @pytest.mark.parametrize(
@@ -263,6 +275,21 @@ async def test_a_refusal_without_a_reason_says_so(tmp_path: Path) -> None:
     path = write(tmp_path / "auth.json", token(exp=NOW))
     async with renewing(path, Reply(b"<html>", 401)) as (auth, _, _clock):
         with pytest.raises(AuthFailed, match="no reason was given"):
+            await auth.headers(URL, b"")
+
+
+@pytest.mark.parametrize("code", ["the token refresh-1", "x" * 64, ""], ids=["a sentence", "too long", "empty"])
+async def test_a_reason_that_might_hold_the_token_is_not_repeated(tmp_path: Path, code: str) -> None:
+    path = write(tmp_path / "auth.json", token(exp=NOW))
+    async with renewing(path, json_reply({"error": code}, 401)) as (auth, _, _clock):
+        with pytest.raises(AuthFailed, match=r"\(no reason was given\): run `codex login`"):
+            await auth.headers(URL, b"")
+
+
+async def test_the_longest_reason_that_is_a_word_is_repeated(tmp_path: Path) -> None:
+    path = write(tmp_path / "auth.json", token(exp=NOW))
+    async with renewing(path, json_reply({"error": "x" * 63}, 401)) as (auth, _, _clock):
+        with pytest.raises(AuthFailed, match=rf"\({'x' * 63}\)"):
             await auth.headers(URL, b"")
 
 

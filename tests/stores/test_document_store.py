@@ -91,6 +91,15 @@ async def test_a_fork_is_a_document_of_its_own_and_an_interrupted_run_is_found()
     assert [info.parent for info in await DocumentStore(documents).list()] == [""]
 
 
+async def test_a_fork_to_an_id_that_no_store_can_keep_is_refused_before_anything_is_loaded():
+    class Unreachable(Bucket):
+        async def load(self, session_id: str) -> bytes | None:
+            raise OSError(session_id)
+
+    with pytest.raises(ConfigError, match="a session id must be text"):
+        await DocumentStore(Unreachable()).fork("s", "f\0")
+
+
 async def test_an_entry_is_redacted_in_forks_that_this_process_has_not_used():
     documents = ListedBucket()
     session = agent_of("One.", store=DocumentStore(documents)).session("s")

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.error import SessionBusy, SessionExists, StoreError
+from perdure.core.error import SessionBusy, SessionExists, SessionNotFound, StoreError
 from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
 from perdure.core.message import user
+from perdure.stores.file import sessions_folder
 from perdure.stores.file.file_scan import Header, encode_header
 from perdure.stores.file.line_format import encode_line
 from perdure.stores.file.store import FileStore
@@ -93,6 +94,31 @@ async def test_a_session_that_is_open_and_empty_is_not_forked_into(files):
     await files.acquire("t")
     with pytest.raises(SessionExists, match=r"there is a session 't' already.*is being driven by process"):
         await files.fork("s", "t")
+
+
+@pytest.mark.parametrize("is_opened_again", [False, True])
+async def test_a_session_that_is_deleted_while_it_is_forked_is_not_found(folder, files, monkeypatch, is_opened_again):
+    await keep(files, "s")
+    lock = sessions_folder.take_lock
+
+    async def delete() -> None:
+        other = FileStore(folder)
+        await other.delete("s")
+        if is_opened_again:
+            await other.acquire("s")
+        await other.aclose()
+
+    def delete_and_lock(place):
+        monkeypatch.setattr(sessions_folder, "take_lock", lock)
+        asyncio.run(delete())
+        return lock(place)
+
+    monkeypatch.setattr(sessions_folder, "take_lock", delete_and_lock)
+    with pytest.raises(SessionNotFound, match="there is no session 's' to fork"):
+        await files.fork("s", "t")
+    assert await files.list() == []
+    assert not (folder / "t.session").exists()
+    await keep(files, "t")  # the id is free
 
 
 async def test_a_title_comes_from_what_is_shared_unless_the_fork_has_its_own(files):

@@ -4,6 +4,8 @@ import asyncio
 import fcntl
 import itertools
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +34,11 @@ def taking(seq: int, *numbers: int) -> list[Entry]:
 
 def line_ends(content: bytes) -> list[int]:
     return [place + 1 for place, byte in enumerate(content) if byte == 10]
+
+
+def open_files() -> list[str]:
+    """The paths of the files that this process has open."""
+    return [str(link.resolve()) for link in Path("/proc/self/fd").iterdir()]
 
 
 def mine(*arguments):
@@ -319,6 +326,13 @@ async def test_whichever_call_to_the_disk_fails_posts_are_what_was_acknowledged(
         if not failed:
             assert nth > 10
             return
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see what is open")
+async def test_a_deleted_mailbox_is_not_left_open(folder, files):
+    await files.post("s", post(1))
+    await files.delete("s")
+    assert [name for name in open_files() if name.startswith(str(folder / "s."))] == []
 
 
 async def test_an_unreadable_mailbox_does_not_keep_a_session_from_being_deleted(folder, files):

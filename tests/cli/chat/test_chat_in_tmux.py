@@ -135,6 +135,21 @@ def test_leaving_while_a_question_is_open_leaves_it_open(chat):
     again.await_screen("* write_text new.txt (denied)", "Written.")
 
 
+@pytest.mark.parametrize(("arguments", "prompts"), [((), ()), (("--store", "memory:"), ("Hi.",))])
+def test_leaving_a_session_that_is_not_stored_names_none_to_go_on_with(chat, arguments, prompts):
+    chat.script({"text": "Hello."})
+    terminal = chat.start("--session", "plan", *arguments)
+    terminal.await_screen("ready")
+    for prompt in prompts:
+        terminal.type(prompt)
+        terminal.press("Enter")
+        terminal.await_screen("Hello.", "ready |")
+    terminal.type("/quit ")
+    terminal.press("Enter")
+    assert terminal.await_end() == 0
+    assert "go on with" not in terminal.screen()
+
+
 def test_files_and_commands_are_completed(chat):
     (chat.project / "src").mkdir()
     (chat.project / "src" / "harbour.py").write_text("BERTHS = 12\n")

@@ -136,6 +136,15 @@ def test_who_answered_and_how_is_metadata() -> None:
     assert message_of(in_usage).metadata == {"service_tier": "standard"}
 
 
+def test_metadata_is_read_from_the_chunks_with_the_finish_or_the_usage() -> None:
+    tier: Any = {"service_tier": "flex"}
+    text, finish = chunk({"content": "a"}), chunk(finish="stop")
+    assert message_of(stream(text, chunk(finish="stop", **tier))).metadata == tier
+    assert message_of(stream(text, finish, {"choices": [], "usage": USAGE, **tier})).metadata == tier
+    assert message_of(stream(chunk({"content": "a"}, usage=USAGE, **tier), finish)).metadata == tier
+    assert message_of(stream(chunk({"content": "a"}, service_tier="auto"), finish)).metadata == {}
+
+
 def test_log_probabilities_of_all_pieces_are_joined() -> None:
     def piece(text: str) -> Any:
         tokens = {"content": [{"token": text, "logprob": -0.5}], "refusal": None}
