@@ -13,6 +13,7 @@ from perdure.core.message import user
 from perdure.stores.file import sessions_folder
 from perdure.stores.file.file_scan import Header, encode_header
 from perdure.stores.file.line_format import encode_line
+from perdure.stores.file.lock import take_lock
 from perdure.stores.file.store import FileStore
 from tests.seeds import SEED
 from tests.stores.material import child, entries
@@ -99,7 +100,7 @@ async def test_a_session_that_is_open_and_empty_is_not_forked_into(files):
 @pytest.mark.parametrize("is_opened_again", [False, True])
 async def test_a_session_that_is_deleted_while_it_is_forked_is_not_found(folder, files, monkeypatch, is_opened_again):
     await keep(files, "s")
-    lock = sessions_folder.take_lock
+    lock = take_lock
 
     async def delete() -> None:
         other = FileStore(folder)
