@@ -70,6 +70,12 @@ def test_hostile_text_adds_no_element_and_no_attribute():
     assert "\u202e" not in build_report_page(hostile())
 
 
+def test_a_regression_is_marked_as_worse_and_an_improvement_as_better():
+    page = build_report_page(report(failed("a"), result("b"), before=[result("a"), failed("b")]))
+    changes = re.findall(r"<li><a href=\"#case-(\w+)\">.*?<span class=(\w+)>passed (\d+%) → (\d+%)", page)
+    assert changes == [("a", "worse", "100%", "0%"), ("b", "better", "0%", "100%")]
+
+
 def test_what_there_is_nothing_of_is_left_out():
     alone = report(result("a", cost_usd=None, latency_seconds=0.0), tags=())
     assert plot_history(alone) == ""
