@@ -1,10 +1,10 @@
-"""Run the linters, type checkers and tests on the interpreter of .venv, as jobs side by side, one more than cores.
+"""Run the linters, type checkers and tests on the interpreter of .venv, as jobs side by side, two more than cores.
 
     python -m scripts.test_here              every job, then the budgets, alone
     python -m scripts.test_here core stores  these jobs; `unit` stands for all that run tests
 
 `make test`, `make lint` and `make unit` call it. Jobs start longest first, so that no core is left without work early,
-and there is one more of them than cores, because several wait for processes and disks as much as they compute. Each
+and there are two more of them than cores, because several wait for processes and disks as much as they compute. Each
 prints its output when it ends, and all failures are listed once more at the very end.
 
 `core` counts the branches of `perdure.core`, which doubles the time of whatever runs, so only the tests in `COUNTED`
@@ -126,13 +126,13 @@ def jobs() -> dict[str, Job]:
     properties = [file for file in files_with("hypothesis", named) if is_counted(file)]
     return {
         "faults": Job([pytest(*folders("faults"))]),
-        "cli": Job([pytest(*folders("cli"))]),
-        "models": Job([pytest(*folders("models"))]),
-        "stores": Job([pytest(*folders("stores"))]),
-        "core": Job([[coverage, "run", *counted[1:]], [coverage, "report"]]),
-        "types": Job(type_checks()),
-        "pages": Job([pytest(*folders("pages"))]),
         "parts": Job([pytest(*folders("parts"))]),
+        "pages": Job([pytest(*folders("pages"))]),
+        "cli": Job([pytest(*folders("cli"))]),
+        "stores": Job([pytest(*folders("stores"))]),
+        "models": Job([pytest(*folders("models"))]),
+        "types": Job(type_checks()),
+        "core": Job([[coverage, "run", *counted[1:]], [coverage, "report"]]),
         "rest": Job([pytest("tests", *ignore([*named, *COUNTED]))]),
         "resumed": Job([pytest(*files_with("mark.resumed"), marks="resumed")], {"PERDURE_ALWAYS_RESUME": "1"}),
         "properties": Job([pytest(*properties, marks="not budget and hypothesis")]),
@@ -223,7 +223,7 @@ def main(*names: str) -> int:
         return 2
     print(f"test: {', '.join(chosen)}", flush=True)
     for stage in all_stages:
-        results += run_all({name: job for name, job in stage.items() if name in chosen}, (os.cpu_count() or 1) + 1)
+        results += run_all({name: job for name, job in stage.items() if name in chosen}, (os.cpu_count() or 1) + 2)
         if any(result.exit_code for result in results):
             break
     failed = [result for result in results if result.exit_code]
