@@ -50,7 +50,7 @@ def reflect(*, max_reflections: int = 2, acceptance_score: float = 8.0, prompt: 
     return ReflectEngine(max_reflections, acceptance_score, prompt)
 
 
-class Review(Struct, frozen=True):
+class ParsedReview(Struct, frozen=True):
     """The parsed reply of a reviewer."""
 
     assessment: str
@@ -168,7 +168,7 @@ def _check_review(run: Run, reply: Message) -> Accepted | Retry:
     return Retry("This is not the JSON that was asked for. Reply with the JSON object alone.", _REPAIR_ORIGIN)
 
 
-def parse_review(text: str) -> Review | None:
+def parse_review(text: str) -> ParsedReview | None:
     """Parse the reply of a reviewer; return `None` if it has no score and does not say if a revision is needed."""
     try:
         fields = get_fields(find_json(text))
@@ -181,7 +181,7 @@ def parse_review(text: str) -> Review | None:
         score = None
     if score is None and not isinstance(needed, bool):
         return None
-    return Review(
+    return ParsedReview(
         _describe_review(fields),
         needed if isinstance(needed, bool) else None,
         None if score is None else float(min(max(score, 0.0), MAX_SCORE)),  # an integer may be too large for a float

@@ -46,7 +46,7 @@ from .role_prompts import (
     build_planner_prompt,
     format_checklist,
 )
-from .verdict import Verdict, parse_plan, parse_verdict
+from .verdict import ChecklistVerdict, parse_plan, parse_verdict
 
 ROLE_INPUT: Final = "work"
 """Input id of the prompt of a role: sent again after a crash, it is answered once."""
@@ -188,7 +188,11 @@ class GoalEngine:
         prompt = build_checker_prompt(self._goal.objective, items, report, iteration.grade, labels)
         checker = add_verdict_validator(self._roles.checker, items)
         outcome, session_id = await self._run_role(checker, f"{CHECKER_ROLE}-{number}", prompt, _NOT_ANSWERED)
-        verdict = parse_verdict(outcome.text, items) if self._could_look(outcome) else Verdict(items, summary=NO_LOOK)
+        verdict = (
+            parse_verdict(outcome.text, items)
+            if self._could_look(outcome)
+            else ChecklistVerdict(items, summary=NO_LOOK)
+        )
         if not verdict.is_readable or outcome.status != "done":
             self._raise_if_interrupted(outcome, "checker")
         summary = verdict.summary if verdict.is_readable else "the checker returned no verdict that could be read"

@@ -22,7 +22,7 @@ MIN_ITEMS: Final = 2
 """Items that a plan should have."""
 
 
-class Verdict(Struct, frozen=True):
+class ChecklistVerdict(Struct, frozen=True):
     """The judgement of a checker: the checklist as it is now, and what is wrong with the form of its reply."""
 
     items: tuple[ChecklistItem, ...]
@@ -34,7 +34,7 @@ class Verdict(Struct, frozen=True):
     """False if the reply has no verdict at all: then the checklist is the old one."""
 
 
-def parse_verdict(text: str, items: Sequence[ChecklistItem]) -> Verdict:
+def parse_verdict(text: str, items: Sequence[ChecklistItem]) -> ChecklistVerdict:
     """Return the verdict in the reply of a checker about these items.
 
     Items are matched by their ids, and their titles are never changed. An item that the reply leaves out stays as it
@@ -45,7 +45,7 @@ def parse_verdict(text: str, items: Sequence[ChecklistItem]) -> Verdict:
     if not verdicts or any(each != verdicts[0] for each in verdicts):
         count = "more than one" if verdicts else "no"
         problem = f'the reply has {count} JSON object with "items"'
-        return Verdict(tuple(items), problem=problem, is_readable=False)
+        return ChecklistVerdict(tuple(items), problem=problem, is_readable=False)
     found = verdicts[0]
     judged, repeated = _collect_judgements(found["items"])
     known = {each.id for each in items}
@@ -63,7 +63,9 @@ def parse_verdict(text: str, items: Sequence[ChecklistItem]) -> Verdict:
     if repeated:
         problems.append(f"these ids are there more than once: {', '.join(repeated)[:200]}")
     summary = to_text(found.get("summary", "")).strip()
-    return Verdict(changed, is_true(found.get("done")), summary, "; ".join(problems), bool(set(judged) & known))
+    return ChecklistVerdict(
+        changed, is_true(found.get("done")), summary, "; ".join(problems), bool(set(judged) & known)
+    )
 
 
 def make_verdict_validator(items: Sequence[ChecklistItem]) -> OutputValidator:
