@@ -1,5 +1,6 @@
 """The command as a process of its own: with pipes, and at a terminal. Every wait is bounded."""
 
+import codecs
 import contextlib
 import os
 import pty
@@ -132,13 +133,14 @@ class Terminal:
         self.process = process
         self.seen = ""
         self._descriptor = descriptor
+        self._decoder = new_decoder()
 
     def type(self, text: str) -> None:
         os.write(self._descriptor, text.encode())
 
     def await_text(self, text: str) -> None:
         """Read until this is on the screen."""
-        self.seen = await_text(self._descriptor, text, self.seen)
+        self.seen = await_text(self._descriptor, text, self.seen, self._decoder)
 
     def hang_up(self) -> None:
         """Close the terminal, as by closing its window."""
@@ -152,16 +154,22 @@ class Terminal:
         """Read the rest; returns the exit code."""
         with contextlib.suppress(OSError):  # how the end of a terminal is told
             while data := os.read(self._descriptor, 4096):
-                self.seen += data.decode(errors="replace")
+                self.seen += self._decoder.decode(data)
         return self.process.wait(PATIENCE)
 
 
-def await_text(descriptor: int, text: str, seen: str = "") -> str:
+def new_decoder() -> codecs.IncrementalDecoder:
+    """A decoder of what is read in pieces: a piece may end in the middle of a letter."""
+    return codecs.getincrementaldecoder("utf-8")("replace")
+
+
+def await_text(descriptor: int, text: str, seen: str = "", decoder: codecs.IncrementalDecoder | None = None) -> str:
     """Read until this text has come; returns everything that has."""
+    decoder = decoder or new_decoder()
     deadline = time.monotonic() + PATIENCE
     while text not in seen:
         ready, _, _ = select.select([descriptor], [], [], max(deadline - time.monotonic(), 0))
         data = os.read(descriptor, 4096) if ready else b""
         assert data, f"{text!r} did not come; this did: {seen!r}"
-        seen += data.decode(errors="replace")
+        seen += decoder.decode(data)
     return seen
