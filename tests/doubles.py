@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, Self, TypeVar
 
+from perdure.core.error import StoreError
 from perdure.core.event import Entry, Event
 from perdure.core.store import Lease, Store
 from perdure.core.tool import Tool, tool
@@ -175,3 +176,22 @@ class LineCount:
     def _trace(self, _frame: Any, event: str, _argument: Any) -> Any:
         self.lines += event == "line"
         return self._trace
+
+
+class FailingStore:
+    """A store whose n-th append fails, as if its process had died just before."""
+
+    def __init__(self, inner: Any, place: int) -> None:
+        self._inner = inner
+        self._left = place
+        self.has_failed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def append(self, lease: Any, entries: Any, *, sync: bool) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self.has_failed = True
+            raise StoreError("the disk is gone")
+        await self._inner.append(lease, entries, sync=sync)

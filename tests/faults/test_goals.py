@@ -11,6 +11,7 @@ import pytest
 from perdure.core.error import SessionNotFound, StoreError
 from perdure.goals import pursue_goal, read_goal, resume_goal
 from perdure.stores import open_store
+from tests.doubles import FailingStore
 from tests.faults.goal_session import GOAL_ID, TITLES, build_agent
 from tests.seeds import chance
 
@@ -20,6 +21,13 @@ PATIENCE = 60.0
 POINTS = ("store.append.before_commit", "store.append.after_commit", "loop.intent_stored", "loop.effect_done")
 CHECKPOINTS = 70
 """More than the appends of a whole goal."""
+CERTAIN = {
+    "store.append.before_commit": 40,
+    "store.append.after_commit": 40,
+    "loop.intent_stored": 5,
+    "loop.effect_done": 5,
+}
+"""How often a goal passes each point at least: a kill that is drawn from these meets it."""
 
 
 def run_goal(folder: Path, command: str, faults: str = "") -> "subprocess.CompletedProcess[str]":
@@ -83,7 +91,8 @@ async def test_killed_at_every_checkpoint_in_turn_it_goes_on(tmp_path, long, rep
     if long:
         faults = [f"{point}=kill@{number}" for point in POINTS for number in range(1, CHECKPOINTS)]
     else:
-        faults = [f"{drawn.choice(POINTS)}=kill@{drawn.randint(1, 9)}"]
+        point = drawn.choice(POINTS)
+        faults = [f"{point}=kill@{drawn.randint(1, CERTAIN[point])}"]
     reached, passed = 0, set[str]()
     for number, fault in enumerate(faults):
         point = fault.partition("=")[0]
@@ -94,7 +103,7 @@ async def test_killed_at_every_checkpoint_in_turn_it_goes_on(tmp_path, long, rep
         else:
             passed.add(point)  # it is passed less often than that
     report.append(f"goals, killed and resumed: {reached} of {len(faults)} places were reached")
-    assert not long or reached > CHECKPOINTS
+    assert reached > CHECKPOINTS if long else reached == len(faults)
 
 
 async def test_killed_again_and_again_it_still_ends(tmp_path, long):
@@ -135,22 +144,3 @@ async def pursue_or_resume(agent):
     if await agent.store.info(GOAL_ID) is None:
         return await pursue_goal("Make the boat ready.", agent, goal_id=GOAL_ID)
     return await resume_goal(GOAL_ID, agent)
-
-
-class FailingStore:
-    """A store whose n-th append fails."""
-
-    def __init__(self, inner, place):
-        self._inner = inner
-        self._left = place
-        self.has_failed = False
-
-    def __getattr__(self, name):
-        return getattr(self._inner, name)
-
-    async def append(self, lease, entries, *, sync):
-        self._left -= 1
-        if self._left == 0:
-            self.has_failed = True
-            raise StoreError("the disk is gone")
-        await self._inner.append(lease, entries, sync=sync)

@@ -10,6 +10,7 @@ from perdure.core.error import StoreError
 from perdure.goals import read_grades, until
 from perdure.grading import Grade, contains, model_grader
 from perdure.testing import ScriptedModel, call
+from tests.doubles import FailingStore
 from tests.grading.failures import failure_of
 
 
@@ -110,7 +111,7 @@ async def test_after_a_crash_the_rounds_go_on_and_no_grade_is_given_twice():
     for place in range(1, 40):
         graded: list[int] = []
         inner = open_store("memory:")
-        store = _FailingStore(inner, place)
+        store = FailingStore(inner, place)
 
         def grade(evidence, graded=graded):
             graded.append(evidence.round)
@@ -130,25 +131,6 @@ async def test_after_a_crash_the_rounds_go_on_and_no_grade_is_given_twice():
             break
     assert expected == [1, 2, 3]
     assert place > 6  # appends have failed before that
-
-
-class _FailingStore:
-    """A store whose n-th append fails, as if its process had died just before."""
-
-    def __init__(self, inner, place):
-        self._inner = inner
-        self._left = place
-        self.has_failed = False
-
-    def __getattr__(self, name):
-        return getattr(self._inner, name)
-
-    async def append(self, lease, entries, *, sync):
-        self._left -= 1
-        if self._left == 0:
-            self.has_failed = True
-            raise StoreError("the disk is gone")
-        await self._inner.append(lease, entries, sync=sync)
 
 
 @pytest.mark.parametrize("options", [{"max_rounds": 0}, {"engine": "react"}, {"timeout_seconds": -1}])
