@@ -36,7 +36,7 @@ def build_command_page(note: str) -> str:
     """Return the text of the page."""
     parts = [f"# {TITLE}", note, INTRODUCTION.strip()]
     for words, command in walk_commands():
-        parts += [f"### perdure {words}", command.get_short_help_str(limit=300), _format_examples(words)]
+        parts += [f"## perdure {words}", command.get_short_help_str(limit=300), _format_examples(words)]
         parts += _describe_output(words)
     return "\n\n".join(parts) + "\n"
 

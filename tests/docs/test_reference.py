@@ -27,7 +27,8 @@ def entries() -> list[tuple[str, str, str]]:
     found = []
     for path in sorted(FOLDER.rglob("*.md")):
         text = path.read_text(encoding="utf-8")
-        assert len(ENTRY.findall(text)) == text.count("\n## ") or path.name == "index.md", path.name
+        headings = [each for each in re.findall(r"(?m)^## .*", text) if not each.startswith("## perdure ")]  # commands
+        assert len(ENTRY.findall(text)) == len(headings) or path.name == "index.md", path.name
         found += [(path.name, module, name) for _, name, module, _ in ENTRY.findall(text)]
     return found
 
