@@ -5,12 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from perdure import ConfigError
 from perdure.grading import Evidence, contains, equals, grade_evidence, matches, schema_grader
-from perdure.grading.tolerant_json import find_json_object, find_json_value, is_true
 from tests.grading.failures import failure_of
 
 NOT_A_BOOL: Any = 1
@@ -92,21 +89,6 @@ async def test_lists_schemas_and_typed_outputs_are_graded_too():
 def test_a_schema_grader_without_a_type_is_refused():
     with pytest.raises(ConfigError, match="give a type"):
         schema_grader(None)
-
-
-def test_the_last_value_of_a_reply_counts():
-    assert find_json_value('{"a": 1} then {"a": 2}') == ({"a": 2},)
-    assert find_json_object('[1] {"a": 2} [3]') == {"a": 2}
-    assert find_json_value("no braces") is None
-    assert find_json_object("[1, 2]") is None
-    assert is_true("Yes")
-    assert not is_true("no")
-
-
-@given(st.text(alphabet='{}[]",:0a \n`<think>/', max_size=200))
-def test_no_reply_makes_the_search_for_json_fail(text):
-    find_json_value(text)
-    find_json_object(text)
 
 
 @pytest.mark.parametrize("expected", ["", [], ["home", ""]])
