@@ -99,6 +99,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "perdure schedule add mail --prompt 'Answer this mail.'",
     ),
     "schedule remove": ("perdure schedule remove news",),
+    "schedule cancel": ("perdure schedule cancel news", "perdure schedule cancel news --json"),
     "schedule history": ("perdure schedule history", "perdure schedule history news --limit 5 --json"),
     "schedule run-now": (
         "perdure schedule run-now news",
