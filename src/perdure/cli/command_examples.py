@@ -24,6 +24,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         'perdure run --continue "And which are the longest?"',
         'perdure run --coding --yolo --limit-cost 1 "Fix the failing test."',
         'perdure run --schema answer.json --quiet "How many berths are free?"',
+        'perdure run --engine planner "Compare the three harbours."',
         'perdure run --trace trace.html "Why is it slow?"',
     ),
     "resume": ("perdure resume --last", "perdure resume 0197d2c4 --unpark"),
