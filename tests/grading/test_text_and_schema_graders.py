@@ -1,5 +1,6 @@
 """Graders of the answer's text and of its form."""
 
+import asyncio
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -7,10 +8,17 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError
+from perdure.core.worker_process import WORKERS
 from perdure.grading import Evidence, contains, equals, grade_evidence, matches, schema_grader
 from tests.grading.failures import failure_of
 
 NOT_A_BOOL: Any = 1
+
+
+@pytest.fixture(autouse=True)
+def _no_worker_is_left():
+    yield
+    WORKERS.close()
 
 
 @dataclass
@@ -56,7 +64,24 @@ async def test_matches_searches_a_regular_expression():
     assert not (await grade(matches(re.compile("^days")), "in 12 days")).passed
 
 
-@pytest.mark.parametrize("make", [lambda: matches("("), lambda: contains(""), lambda: equals(ignore_case=NOT_A_BOOL)])
+async def test_a_pattern_that_an_answer_lets_search_for_ever_is_ended_and_nothing_else_waits_for_it():
+    hostile = matches("(a+)+$", timeout_seconds=0.5, name="letters")
+    ended, other = await asyncio.gather(grade(hostile, "a" * 60 + "!"), grade(contains("b"), "abc"))
+    assert other.passed
+    assert failure_of(ended).kind == "timeout"
+    assert "'(a+)+$': the search took longer than 0.5 seconds, and was ended; write a pattern with" in ended.feedback
+    assert (await grade(matches("(a+)+$", timeout_seconds=float("inf")), "aaa")).passed
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: matches("("),
+        lambda: matches("a", timeout_seconds=-1),
+        lambda: contains(""),
+        lambda: equals(ignore_case=NOT_A_BOOL),
+    ],
+)
 def test_invalid_options_are_refused_when_the_grader_is_made(make):
     with pytest.raises(ConfigError):
         make()
