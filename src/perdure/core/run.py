@@ -699,10 +699,20 @@ class Run:
         self.cancel_mode = mode
         self.publish(CancelRequested(mode, run_id=self.run_id, path=self.path))
         if mode == "now" or (mode == "after_tools" and not (self.state.started_calls or self.children)):
+            self._stop_children()
             self.interrupt("cancelled")
         else:
             for child in self.children:
                 child.cancel(mode)
+
+    def _stop_children(self) -> None:
+        """Let the runs below begin nothing more: a tool of theirs may have cancelled this one, and not await anything.
+
+        Their tasks are cancelled by the one that waits for them.
+        """
+        for child in self.children:
+            child.cancel_mode, child.interrupt_reason = "now", child.interrupt_reason or "cancelled"
+            child._stop_children()  # noqa: SLF001 - another Run
 
     def interrupt(self, reason: str) -> None:
         """Cancel the asyncio task of the run now, for this reason."""
