@@ -23,6 +23,7 @@ async def test_an_agent_reads_a_memory_that_it_cannot_write(disk):
     path = disk / "memory.db"
     async with LongTermMemory(path, user="ann", embedder=WordEmbedder()) as memory:
         pinned = await memory.pin((await memory.remember("Ann is allergic to nuts.")).id)
+        assert pinned is not None
         await memory.remember("Ann drinks her coffee black.")
     remount(disk, "ro")
     async with LongTermMemory(path, user="ann", embedder=WordEmbedder()) as memory:

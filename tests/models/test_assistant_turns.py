@@ -12,8 +12,9 @@ from perdure import Agent, tool
 from perdure.core.message import Message, Text, Thinking, ToolCall, ToolResult, assistant, user
 from perdure.core.model import Request
 from perdure.models.encoding_memo import EncodingMemo
+from perdure.models.openai_responses import WIRE as RESPONSES
 from perdure.testing import ScriptedModel, call
-from tests.models.authors import AUTHORS, RESPONSES
+from tests.models.authors import AUTHORS
 from tests.models.histories import TOOLS
 
 POOR = '{"score": 3, "issues": ["no figure"], "suggestion": "look it up", "needs_revision": true}'
@@ -48,7 +49,7 @@ def requests() -> list[Request]:
 
 @pytest.mark.parametrize("author", AUTHORS, ids=lambda author: author.label)
 def test_a_revised_conversation_is_valid_for_every_wire(author, requests):
-    memo = EncodingMemo()
+    memo, sent = EncodingMemo(), b""
     for request in requests:
         sent = author.wire.encode(request, author.profile, memo).body
         body = json.loads(sent)
@@ -64,7 +65,7 @@ def test_a_revised_conversation_is_valid_for_every_wire(author, requests):
 @pytest.mark.parametrize("author", PARTING, ids=lambda author: author.label)
 def test_the_message_between_two_replies_comes_and_goes_with_them(author):
     whole = [user("a"), assistant("one"), assistant("two"), user("b")]
-    memo = EncodingMemo()
+    memo, sent = EncodingMemo(), b""
     for messages in (whole, whole[:1], whole, [*whole[:2], whole[3]], whole):
         request = Request(messages=messages, session_id="s")
         sent = author.wire.encode(request, author.profile, memo).body
