@@ -450,16 +450,8 @@ class Run:
         """Log and publish an error that does not end the run."""
         error = self.redaction.redact_error(error)
         kind, text = type(error).__name__, error_message(error)
-        logger.warning(
-            "%s failed in run %s of session %s: %s: %s",
-            where,
-            self.run_id,
-            self.full_session_id,
-            kind,
-            text,
-            exc_info=error,
-            extra=self.log_fields,
-        )
+        words, names = "%s failed in run %s of session %s: %s: %s", (where, self.run_id, self.full_session_id)
+        logger.warning(words, *names, kind, text, exc_info=error, extra=self.log_fields)
         self.publish(ErrorRaised(kind, text, where, run_id=self.run_id, path=self.path))
 
     @property
@@ -706,10 +698,7 @@ class Run:
                 child.cancel(mode)
 
     def _stop_children(self) -> None:
-        """Let the runs below begin nothing more: a tool of theirs may have cancelled this one, and not await anything.
-
-        Their tasks are cancelled by the one that waits for them.
-        """
+        """Let the runs below begin nothing more. Their tasks are cancelled later, by the one that waits for them."""
         for child in self.children:
             child.cancel_mode, child.interrupt_reason = "now", child.interrupt_reason or "cancelled"
             child._stop_children()  # noqa: SLF001 - another Run
