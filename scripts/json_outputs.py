@@ -246,6 +246,10 @@ OUTPUTS: Mapping[str, Output] = {
     ),
     "schedule add": Output("One line.", [{"name": "string. The schedule."}]),
     "schedule remove": Output("One line.", [{"name": "string. The schedule."}]),
+    "schedule cancel": Output(
+        "One line.",
+        [{"name": "string. The schedule.", "cancelled": "boolean. False if no run was in progress."}],
+    ),
     "schedule history": Output("A line for each firing, the newest first.", [FIRING]),
     "schedule run-now": Output("One line: the firing.", [FIRING]),
     "schedule serve": Output(

@@ -9,6 +9,7 @@ from perdure import Agent, Limits, Permissions, later
 from perdure.config import BadConfig, TrustedFiles, load_config
 from perdure.context.agent_role import Role
 from perdure.core.error import ConfigError
+from perdure.core.run_callbacks import get_engine_name
 from perdure.testing import ScriptedModel
 from perdure.toolkits.inbox_tool import post_to_inbox
 
@@ -25,6 +26,7 @@ skills = false
 roles = "roles"
 role = "reviewer"
 interactive = false
+engine = "reflect"
 
 [limits]
 max_turns = 7
@@ -95,6 +97,7 @@ def test_an_agent_is_made_of_it(write, folder, monkeypatch):
     assert agent.limits == Limits(max_turns=7, allowed_tools=("post_to_inbox",))
     assert agent.settings.temperature == 0.5
     assert (agent.role, [role.name for role in agent.roles], agent.interactive) == ("reviewer", ["reviewer"], False)
+    assert get_engine_name(agent.engine) == "reflect"
     assert agent.project is not None
     assert agent.project.workdir == str(folder / "deck")
     assert agent.compaction is not None
@@ -122,6 +125,7 @@ def test_an_empty_file_is_an_agent_as_soon_as_it_has_a_model(write):
         "name",
         "instructions",
         "interactive",
+        "engine",
         "tools",
         "limits",
         "settings",
@@ -205,6 +209,7 @@ RESTRICTED = {
     "store": 'store = "sqlite:sessions.db"',
     "model": 'model = "https://elsewhere.example/v1#gpt"',
     "compaction.model": '[compaction]\nmodel = "https://elsewhere.example/v1#gpt"',
+    "engine": 'engine = "autonomous"',
     "settings.extra_body": "[settings.extra_body]\nx = 1",
     "permissions.allow": '[permissions]\nallow = ["*"]',
     "skills": 'skills = ["skills"]',
@@ -244,7 +249,7 @@ def test_a_role_that_sends_conversations_elsewhere_needs_trust(write, folder):
 
 
 def test_without_trust_a_file_may_say_how_to_answer(write):
-    text = 'project = true\nskills = true\nroles = "roles"\n'
+    text = 'project = true\nskills = true\nroles = "roles"\nengine = "react"\n'
     text += '[permissions]\ndeny = ["*"]\n[limits]\nmax_turns = 2\n'
     config = load_config(write(text))
     assert not config.trusted
@@ -293,6 +298,28 @@ def test_trust_covers_the_file_of_a_tool_and_what_was_read_is_imported(write, fo
         config.agent()
     with pytest.raises(BadConfig, match=r"changed since you trusted it: '.*depths\.py'"):
         load_config(path, trusted=trusted)
+
+
+OWN_ENGINE = """
+from perdure import Extension, react, register_engine
+
+
+async def watchful(run):
+    return await react(run)
+
+
+register_engine("watchful", lambda: watchful)
+extension = Extension(name="watch")
+"""
+
+
+def test_a_trusted_file_may_name_an_engine_that_its_imports_register(write, folder, monkeypatch):
+    monkeypatch.setattr("perdure.engines._factories", {})
+    (folder / "own.py").write_text(OWN_ENGINE, encoding="utf-8")
+    path = write('model = "demo"\nengine = "watchful"\n[extensions]\nimports = ["./own.py:extension"]\n')
+    with pytest.raises(BadConfig, match="'engine' decides how often the model is asked"):
+        load_config(path)
+    assert get_engine_name(load_config(path, trusted=True).agent().engine) == "watchful"
 
 
 def test_a_file_of_a_tool_that_is_missing_is_named_with_its_line(write):
@@ -397,6 +424,7 @@ def test_an_extension_may_be_imported_or_made_by_a_function(write):
         ("[extensions]\nlarge_results = 5", 3, "max_characters=5"),
         ("[extensions]\ntool_search = -1", 3, "threshold=-1"),
         ("[vault]", 2, "needs a place"),
+        ('engine = "plannr"', 2, r"no engine 'plannr': did you mean 'planner'\?.* known are autonomous, .*, reflect"),
     ],
 )
 def test_what_cannot_be_made_has_its_line(write, text, line, told):

@@ -52,6 +52,7 @@ from .core.permission import Permissions, later
 from .core.stop_conditions import Limits
 from .core.tool import Tool
 from .credentials import EnvironmentVault, FileVault, KeyringVault, Vault, first_of
+from .engines import open_engine
 from .extensions import code_mode, history, large_results, memory, notebook, short_results, tool_search
 from .files.file_head import is_path_below
 from .mcp.server_settings import McpServer
@@ -80,6 +81,7 @@ Trusted: TypeAlias = bool | Callable[[str], bool]
 AGENT_OPTIONS: Final = (
     *("model", "name", "description", "instructions", "tools", "store", "permission", "limits", "settings"),
     *("compaction", "project", "skills", "roles", "role", "interactive", "mentions", "extensions", "vault"),
+    "engine",  # last: importing tools and extensions may register it
 )
 """Options of `Agent` that a file can set."""
 
@@ -153,6 +155,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
             "mentions": lambda: Mentions(self.workdir) if self.tables.mentions else None,
             "extensions": self._extensions,
             "vault": self._vault,
+            "engine": self._engine,
         }
         return {name: makers[name]() if name in makers else getattr(self.tables, name) for name in names}
 
@@ -169,6 +172,13 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
             if not self.tables.model:
                 raise ConfigError('there is no model: add model = "provider:model", or use config.agent(model=…)')
             return open_model(self.tables.model, base_url=self.tables.base_url)
+
+    def _engine(self) -> str:
+        """Return the name of the engine, which the log keeps; an unknown name is an error of its line."""
+        name = self.tables.engine or "react"
+        with self._errors_at(("engine",)):
+            open_engine(name)
+        return name
 
     def _tools(self) -> list[Tool[..., Any]]:
         found: list[Tool[..., Any]] = []

@@ -141,9 +141,10 @@ def test_without_a_command_there_is_help(perdure):
         ('model = "demo:nope"', "perdure.toml:2: there is no demonstration model 'nope'"),
         ('model = "local:nope.gguf"', "perdure.toml:2: 'local:nope.gguf'"),
         ('store = "sqlite:no/such/x.db"', "perdure.toml:2: 'sqlite:"),
+        ('engine = "plannr"', "perdure.toml:2: there is no engine 'plannr': did you mean 'planner'? known are "),
     ],
 )
-def test_a_model_or_store_that_cannot_be_is_a_mistake(perdure, setting, problem):
+def test_a_model_engine_or_store_that_cannot_be_is_a_mistake(perdure, setting, problem):
     Path("perdure.toml").write_text(f"# ours\n{setting}\n")
     result = perdure("config", "check")
     assert (result.exit_code, result.stdout) == (2, "")

@@ -8,9 +8,10 @@ import stat
 import subprocess
 import sys
 
+import click
 import pytest
 
-from perdure.cli.run import MOST_BYTES
+from perdure.cli.run import MOST_BYTES, complete_engine_name, run
 from perdure.core import fault_injection as faults
 from perdure.core.event import TextDelta
 from perdure.core.model import ModelInfo, Price
@@ -191,6 +192,32 @@ def test_instructions_and_model_are_kept_for_a_resume(perdure):
     perdure("run", "--session", "s", "--instructions", "Be brief.", "--model", "demo:words", "Calculate 6 * 7")
     first = json.loads(perdure("sessions", "show", "s", "--json").stdout.splitlines()[0])
     assert first["event"]["options"] == {"instructions": "Be brief.", "model": "demo:words"}
+
+
+def test_an_engine_is_chosen_by_its_name_and_kept_for_a_resume(perdure, tmp_path):
+    path = tmp_path / "perdure.toml"
+    path.write_text('engine = "reflect"\n', encoding="utf-8")
+    assert "it needs to be trusted for engine" in perdure("run", "Calculate 6 * 7").stderr
+    assert perdure("config", "trust", "--yes", str(path)).exit_code == 0
+    assert started_run(perdure, "configured")["engine"] == "reflect"
+    chosen = started_run(perdure, "chosen", "--engine", "passthrough")
+    assert (chosen["engine"], chosen["options"]["engine"]) == ("passthrough", "passthrough")
+    result = perdure("run", "--engine", "plannr", "-s", "unknown", "Calculate 6 * 7")
+    assert result.exit_code == 2
+    assert "there is no engine 'plannr': did you mean 'planner'? known are autonomous, " in result.stderr
+    assert "unknown" not in perdure("sessions", "list").stdout
+
+
+def started_run(perdure, session_id, *options) -> dict:
+    assert perdure("run", "-s", session_id, *options, "Calculate 6 * 7").exit_code == 0
+    first = json.loads(perdure("sessions", "show", session_id, "--json").stdout.splitlines()[0])
+    assert first["event"]["kind"] == "run_started"
+    return first["event"]
+
+
+def test_names_of_engines_are_completed():
+    parameter = next(each for each in run.params if each.name == "engine")
+    assert complete_engine_name(click.Context(run), parameter, "ref") == ["reflect"]
 
 
 def test_files_below_the_working_folder_can_be_read(perdure, tmp_path):

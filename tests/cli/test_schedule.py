@@ -1,11 +1,13 @@
-"""`perdure schedule`: schedules are added, listed, served, run now and removed; every firing can be listed."""
+"""`perdure schedule`: schedules are added, listed, served, run now, cancelled and removed; firings can be listed."""
 
 import json
 import signal
+import time
 
 import pytest
 
 from perdure.core import fault_injection as faults
+from tests.cli.process import PATIENCE, STAND_INS
 
 ADD = ("schedule", "add", "calc", "--prompt", "Calculate 6 * 7")
 
@@ -92,12 +94,40 @@ def test_schedules_of_the_configuration_need_trust_and_cannot_be_removed_here(pe
         (("add", "x", "--every", "5m"), "give a prompt, or a skill"),
         (("run-now", "x"), "there is no schedule 'x'"),
         (("history", "x"), "there is no schedule 'x'"),
+        (("cancel", "x"), "there is no schedule 'x'"),
     ],
 )
 def test_what_is_wrong_is_refused_with_advice(perdure, arguments, message):
     result = perdure("schedule", *arguments)
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_without_a_run_there_is_nothing_to_cancel(perdure):
+    perdure(*ADD)
+    result = perdure("schedule", "cancel", "calc")
+    assert (result.exit_code, result.stderr) == (1, "schedule 'calc' has no active run\n")
+    result = perdure("schedule", "cancel", "calc", "--json")
+    assert (result.exit_code, rows(result)) == (1, [{"name": "calc", "cancelled": False}])
+
+
+def test_a_run_in_another_process_is_cancelled_and_its_schedule_stays(perdure, shell):
+    perdure(*ADD)
+    perdure("schedule", "run-now", "calc", "--no-wait")
+    with shell.started("schedule", "serve", "--model", "odd:wait", "--json", program=STAND_INS) as process:
+        await_started_call(perdure, "calc")
+        result = perdure("schedule", "cancel", "calc", "--json")
+        assert (result.exit_code, rows(result)) == (0, [{"name": "calc", "cancelled": True}])
+        kinds = [json.loads(process.stdout.readline())["kind"] for _ in range(2)]
+        assert kinds == ["fired", "cancelled"]
+    assert perdure("schedule", "list").stdout == "calc  when triggered  last cancelled\n"
+
+
+def await_started_call(perdure, session_id: str) -> None:
+    """Return when a tool call of a session has begun, in whatever process."""
+    end = time.monotonic() + PATIENCE
+    while "tool_started" not in perdure("sessions", "show", session_id, "--json").stdout:
+        assert time.monotonic() < end, "no call has begun"
 
 
 def test_names_are_completed(perdure):
@@ -114,7 +144,7 @@ def test_names_are_completed(perdure):
 
 
 def test_help_has_examples(perdure):
-    for name in ("list", "add", "remove", "run-now", "serve", "history"):
+    for name in ("list", "add", "remove", "run-now", "cancel", "serve", "history"):
         assert f"perdure schedule {name}" in perdure("schedule", name, "--help").stdout
     assert "perdure schedule serve" in perdure("schedule").stdout
 

@@ -19,6 +19,7 @@ from perdure.cli.untrusted_text_frame import (
     quote_text,
     quote_unless_plain,
     split_pages,
+    wrap_words,
 )
 from tests.security.emulator import draw_rows
 
@@ -180,3 +181,20 @@ def test_rows_are_split_into_pages_that_fit():
     assert [len(page) for page in split_pages(rows, 24)] == [19, 19, 7]
     assert [len(page) for page in split_pages(rows[:12], 3)] == [5, 5, 2]
     assert split_pages([], 24) == [[]]
+
+
+def test_words_of_ours_are_wrapped_at_blanks():
+    frame = UntrustedTextFrame(40)
+    frame.add_words("input: 3,600 tokens, of which 2,700 from the cache")
+    frame.add_words("rule 1: " + "x" * 50)
+    assert frame.rows == [
+        "| input: 3,600 tokens, of which 2,700",
+        "|+ from the cache",
+        "| rule 1:",
+        "|+ " + "x" * 36,
+        "|+ " + "x" * 14,
+    ]
+
+
+def test_blanks_between_words_are_kept_within_a_row():
+    assert wrap_words("restored  notes.txt", 40) == ["restored  notes.txt"]

@@ -14,6 +14,7 @@ from perdure.core.event import (
     CancelRequested,
     Entry,
     MessageAdded,
+    ModelRequested,
     ReplyDiscarded,
     ReplyFinished,
     RunEnded,
@@ -581,3 +582,53 @@ async def test_a_call_that_has_begun_is_never_reported_as_not_started(is_direct)
             assert (await session.run("Go on")).text == "Done."
     finished = of(await log_of(session.store, "s"), ToolFinished)
     assert [event.result.status for event in finished] == [Status.UNKNOWN]
+
+
+# -- a run that cancels itself -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["now", "after_tools", "after_turn"])
+async def test_a_tool_that_cancels_its_own_run_gives_the_caller_the_outcome(mode):
+    @tool(effect="read")
+    async def stop() -> str:
+        """Stops the run, and awaits nothing afterwards."""
+        await session.cancel(mode)
+        return "stopped"
+
+    session = Agent(ScriptedModel(call("stop"), "Not asked."), tools=[stop]).session()
+    outcome = await ended(asyncio.create_task(session.run("Go")))
+    assert (outcome.status, outcome.reason, outcome.turns) == ("cancelled", "cancelled", 1)
+    assert outcome.messages[-1].tool_results[0].text == "stopped"  # it had finished
+    assert (await session.run("Again")).text == "Not asked."
+
+
+@pytest.mark.parametrize("mode", ["now", "after_tools", "after_turn"])
+@pytest.mark.parametrize("depth", [1, 2])
+async def test_a_tool_of_a_subagent_that_cancels_the_session_is_the_last_thing_that_happens(mode, depth):
+    @tool(effect="read")
+    async def stop() -> str:
+        """Stops the session, and awaits nothing afterwards."""
+        await session.cancel(mode)
+        return "stopped"
+
+    agent = Agent(ScriptedModel(call("stop"), "Not asked."), tools=[stop], name="agent0")
+    for number in range(1, depth + 1):
+        model = ScriptedModel(call(agent.name, task="Go"), "Not asked.", "Again.")
+        agent = Agent(model, tools=[agent.as_tool()], name=f"agent{number}")
+    session = agent.session()
+    outcome = await ended(asyncio.create_task(session.run("Go")))
+    assert (outcome.status, outcome.reason, outcome.turns) == ("cancelled", "cancelled", 1)
+    events = await log_of(session.store, session.session_id)
+    assert len(of(events, ModelRequested)) == depth + 1
+    assert [each.status for each in of(events, RunEnded)] == ["cancelled"] * (depth + 1)
+    assert of(events, ToolFinished)[0].result.text == "stopped"
+    assert (await session.run("Again")).text == "Not asked."
+
+
+async def test_an_engine_that_cancels_its_own_run_gives_the_caller_the_outcome():
+    async def give_up(run: Run) -> Outcome[Any]:
+        run.cancel("now")
+        return run.outcome("done")
+
+    outcome = await ended(asyncio.create_task(Agent(ScriptedModel(), engine=give_up).session().run("Go")))
+    assert outcome.status == "done"

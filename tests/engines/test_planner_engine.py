@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Limits, ToolContext, tool
-from perdure.core.event import PlanMade, RunStarted, SubagentStarted, ToolFinished
+from perdure.core.event import ModelRequested, PlanMade, RunStarted, SubagentStarted, ToolFinished
 from perdure.core.message import Status
 from perdure.engines import planner
 from perdure.shutdown import Shutdown
@@ -221,3 +221,20 @@ async def test_an_idempotency_key_of_a_task_is_its_own() -> None:
 
     await Agent(play(), tools=[note], engine="planner").run("Do it")
     assert len(set(keys)) == 3
+
+
+async def test_a_tool_of_a_task_that_cancels_the_session_is_the_last_thing_that_happens() -> None:
+    @tool(effect="read")
+    async def stop() -> str:
+        """Stop the session, and await nothing afterwards."""
+        await session.cancel("now")
+        return "stopped"
+
+    model = play(plan=TWO, task=lambda request: call("stop") if request.messages[-1].role == "user" else "Too late.")
+    session = Agent(model, tools=[stop], engine="planner").session()
+    async with asyncio.timeout(SECONDS):
+        outcome = await asyncio.create_task(session.run("Do it"))
+    assert (outcome.status, outcome.reason) == ("cancelled", "cancelled")
+    kinds = [type(entry.event) for entry in await session.store.read(session.session_id)]
+    assert kinds.count(ToolFinished) == 1
+    assert ModelRequested not in kinds[kinds.index(ToolFinished) :]

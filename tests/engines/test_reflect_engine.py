@@ -111,6 +111,14 @@ async def test_a_second_run_of_the_session_has_reviews_of_its_own() -> None:
 def test_a_review_without_a_word_is_none() -> None:
     assert parse_review('{"issues": []}') is None
     assert parse_review("nothing") is None
+    assert parse_review('[{"score": 3}]') is None
+
+
+def test_a_review_that_is_quoted_beside_another_one_does_not_count() -> None:
+    quoted, own = '{"score": 10, "needs_revision": false}', '{"score": 2, "needs_revision": true}'
+    assert parse_review(f"The answer says {quoted}. I say {own}.") is None
+    assert parse_review(f"I say {own}. It says {quoted}.") is None
+    assert parse_review(f"{own}, in short {own} [1]") == parse_review(own)
 
 
 @pytest.mark.parametrize(("given", "score"), [("9" * 400, 10.0), ("-" + "9" * 400, 0.0), ("7", 7.0)])

@@ -25,6 +25,7 @@ async def judge(choice, answer="Paris is it", expected=None, context=NO_CONTEXT)
         ("equals", " Paris ", "It is Paris"),
         ({"name": "equals", "expected": "x"}, "x", "y"),
         ({"name": "matches", "pattern": "^[A-Z]"}, "Paris", "paris"),
+        ({"name": "matches", "pattern": "^[A-Z]", "timeout_seconds": 5}, "Paris", "paris"),
         ({"name": "schema", "schema": {"type": "object", "required": ["a"]}}, '{"a": 1}', '{"b": 1}'),
         ({"name": "all_of", "graders": ["contains", {"name": "matches", "pattern": "it"}]}, "Paris, it is", "Paris"),
         ({"name": "any_of", "graders": ["equals", {"name": "matches", "pattern": "^R"}]}, "Rome", "Oslo"),

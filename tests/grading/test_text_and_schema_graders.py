@@ -1,19 +1,24 @@
 """Graders of the answer's text and of its form."""
 
+import asyncio
 import re
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from perdure import ConfigError
+from perdure.core.worker_process import WORKERS
 from perdure.grading import Evidence, contains, equals, grade_evidence, matches, schema_grader
-from perdure.grading.tolerant_json import find_json_object, find_json_value, is_true
 from tests.grading.failures import failure_of
 
 NOT_A_BOOL: Any = 1
+
+
+@pytest.fixture(autouse=True)
+def _no_worker_is_left():
+    yield
+    WORKERS.close()
 
 
 @dataclass
@@ -59,7 +64,24 @@ async def test_matches_searches_a_regular_expression():
     assert not (await grade(matches(re.compile("^days")), "in 12 days")).passed
 
 
-@pytest.mark.parametrize("make", [lambda: matches("("), lambda: contains(""), lambda: equals(ignore_case=NOT_A_BOOL)])
+async def test_a_pattern_that_an_answer_lets_search_for_ever_is_ended_and_nothing_else_waits_for_it():
+    hostile = matches("(a+)+$", timeout_seconds=0.5, name="letters")
+    ended, other = await asyncio.gather(grade(hostile, "a" * 60 + "!"), grade(contains("b"), "abc"))
+    assert other.passed
+    assert failure_of(ended).kind == "timeout"
+    assert "'(a+)+$': the search took longer than 0.5 seconds, and was ended; write a pattern with" in ended.feedback
+    assert (await grade(matches("(a+)+$", timeout_seconds=float("inf")), "aaa")).passed
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: matches("("),
+        lambda: matches("a", timeout_seconds=-1),
+        lambda: contains(""),
+        lambda: equals(ignore_case=NOT_A_BOOL),
+    ],
+)
 def test_invalid_options_are_refused_when_the_grader_is_made(make):
     with pytest.raises(ConfigError):
         make()
@@ -92,21 +114,6 @@ async def test_lists_schemas_and_typed_outputs_are_graded_too():
 def test_a_schema_grader_without_a_type_is_refused():
     with pytest.raises(ConfigError, match="give a type"):
         schema_grader(None)
-
-
-def test_the_last_value_of_a_reply_counts():
-    assert find_json_value('{"a": 1} then {"a": 2}') == ({"a": 2},)
-    assert find_json_object('[1] {"a": 2} [3]') == {"a": 2}
-    assert find_json_value("no braces") is None
-    assert find_json_object("[1, 2]") is None
-    assert is_true("Yes")
-    assert not is_true("no")
-
-
-@given(st.text(alphabet='{}[]",:0a \n`<think>/', max_size=200))
-def test_no_reply_makes_the_search_for_json_fail(text):
-    find_json_value(text)
-    find_json_object(text)
 
 
 @pytest.mark.parametrize("expected", ["", [], ["home", ""]])

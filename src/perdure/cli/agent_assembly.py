@@ -19,6 +19,7 @@ from perdure.core.permission import Gate, Handler, Permissions, allow, allow_all
 from perdure.core.rule import Rule
 from perdure.core.stop_conditions import Limits
 from perdure.core.tool import Tool
+from perdure.engines import open_engine
 from perdure.interaction.grant_file import GrantFile
 from perdure.runtime.agent import Agent
 from perdure.runtime.extension import Extension
@@ -101,6 +102,9 @@ class AgentParts(Struct, frozen=True, kw_only=True, eq=False):
             given["instructions"] = order.instructions
         if order.agent.role:
             given["role"] = order.agent.role
+        if order.engine is not None:
+            open_engine(order.engine)  # an unknown name is refused before anything is asked
+            given["engine"] = order.engine
         if limits := order.list_limits():
             given["limits"] = replace(self.options.get("limits", Limits()), **limits)
         return given
@@ -216,7 +220,8 @@ def _is_enabled(name: str, wish: "AgentOptions", config: "Config | None", *, oth
 def _options_from_file(wish: "AgentOptions", config: "Config", choice: ModelChoice) -> dict[str, Any]:
     """Return the `Agent` options that the configuration file sets."""
     names = ["name", "description", "instructions", "limits", "settings", "role", "interactive"]
-    names += [name for name in ("tools", "compaction", "extensions", "vault", "mentions") if _has_setting(config, name)]
+    set_alone = ("tools", "compaction", "extensions", "vault", "mentions", "engine")
+    names += [name for name in set_alone if _has_setting(config, name)]
     names += ["model"] if choice == _configured_model(config) else []
     if wish.context is not False and not isinstance(config.tables.skills, bool) and config.tables.skills:
         names.append("skills")

@@ -24,6 +24,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         'perdure run --continue "And which are the longest?"',
         'perdure run --coding --yolo --limit-cost 1 "Fix the failing test."',
         'perdure run --schema answer.json --quiet "How many berths are free?"',
+        'perdure run --engine planner "Compare the three harbours."',
         'perdure run --trace trace.html "Why is it slow?"',
     ),
     "resume": ("perdure resume --last", "perdure resume 0197d2c4 --unpark"),
@@ -99,6 +100,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "perdure schedule add mail --prompt 'Answer this mail.'",
     ),
     "schedule remove": ("perdure schedule remove news",),
+    "schedule cancel": ("perdure schedule cancel news", "perdure schedule cancel news --json"),
     "schedule history": ("perdure schedule history", "perdure schedule history news --limit 5 --json"),
     "schedule run-now": (
         "perdure schedule run-now news",

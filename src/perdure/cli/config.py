@@ -66,7 +66,7 @@ def check(context: click.Context, /, path: str, *, as_json: bool) -> None:
     try:
         look = read_config_for_review(path)
         look.check_variables()
-        look.check_model_and_store(path)
+        look.check_model_engine_and_store(path)
     except BadConfig as error:
         from perdure.configuring.config_error import format_location
 
@@ -224,18 +224,22 @@ class ConfigReview(NamedTuple):
         for source in self.sources:
             source.expand_servers()
 
-    def check_model_and_store(self, path: str) -> None:
-        """Raise `BadConfig` if there is no such model, or no folder for the store. Keys are not needed."""
+    def check_model_engine_and_store(self, path: str) -> None:
+        """Raise `BadConfig` if there is no such model or engine, or no folder for the store. Keys are not needed."""
         from perdure.config import BadConfig
         from perdure.configuring.config_error import ConfigFault
         from perdure.core.error import ConfigError
+        from perdure.engines import open_engine
 
         from .perdure_home import check_store_folder
 
         faults: list[ConfigFault] = []
         model: str = self.settings.get("model") or ""
+        has_code = self.settings.get("tools") or getattr(self.settings.get("extensions"), "imports", ())
+        engine: str = "" if has_code else self.settings.get("engine") or ""  # what is imported may register it
         for name, value, check_value in (
             ("model", model, self._open_model),
+            ("engine", engine, open_engine),
             ("store", self.store, check_store_folder),
         ):
             try:

@@ -57,8 +57,15 @@ def add_agent_options(command: Any) -> Any:
     return command
 
 
+def complete_engine_name(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of engines that begin with a text, for the completion of shells."""
+    from perdure.engines import list_engine_names
+
+    return [name for name in list_engine_names() if name.startswith(incomplete)]
+
+
 def add_run_options(command: Any) -> Any:
-    """Decorate a click command with the options of new runs: model, role, tools, approvals and limits."""
+    """Decorate a click command with the options of new runs: model, role, engine, tools, approvals and limits."""
     positive = click.IntRange(min=1)
     above_zero = click.FloatRange(min=0, min_open=True)
     for option in (
@@ -76,6 +83,10 @@ def add_run_options(command: Any) -> Any:
             help="Allow such calls without asking, as in --allow 'bash(git *)'. Can be repeated.",
         ),
         click.option("--tools", metavar="NAMES", help='Offer only these tools, separated by commas; "" for none.'),
+        click.option(
+            "--engine", metavar="NAME", shell_complete=complete_engine_name,
+            help="How turns and tool calls follow each other, such as planner or reflect.  [default: react]",
+        ),
         click.option("--role", metavar="NAME", help="Role of the agent: NAME.md in the folder roles."),
         click.option(
             "--model", "-m", metavar="PROVIDER:MODEL", help="Model to ask.  [default: PERDURE_MODEL, or see above]"

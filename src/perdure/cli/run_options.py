@@ -74,6 +74,8 @@ class CommandOptions(Struct, frozen=True, kw_only=True):
     """Options that choose the agent."""
     instructions: str | None = None
     """System instructions for this run."""
+    engine: str | None = None
+    """Name of the engine of this run; `None` for that of the configuration file."""
     max_turns: int | None = None
     """Limit on the model's replies in this run."""
     limit_tokens: int | None = None

@@ -1,4 +1,4 @@
-"""`perdure schedule`: list, add and remove schedules, serve them, run one now, and show what became of each firing."""
+"""`perdure schedule`: list, add and remove schedules, serve them, run or cancel one, and list what became of each."""
 
 import asyncio
 import contextlib
@@ -142,6 +142,27 @@ def remove(name: str, *, as_json: bool, **options: Any) -> None:
     if not _use_schedules(take_agent_options(options), work):
         raise UsageError(f"there is no schedule {name!r} in the store; see perdure schedule list")
     _print_result(name, f"schedule {name!r} is removed", as_json=as_json)
+
+
+@schedule.command()
+@_name_argument
+@_json_option
+@_add_store_options
+@click.pass_context
+def cancel(context: click.Context, /, name: str, *, as_json: bool, **options: Any) -> None:
+    """Cancel the run of schedule NAME, in whatever process it is. Finished work is kept.
+
+    The exit code is 1 if there is no run. A firing that waits for its session, or to be tried again, ends as well. The
+    schedule itself stays.
+    """
+
+    async def work(scheduler: "Scheduler") -> bool:
+        return await scheduler.cancel(name)
+
+    asked = _use_schedules(take_agent_options(options), work)
+    text = "is being cancelled" if asked else "has no active run"
+    _print_result(name, f"schedule {name!r} {text}", as_json=as_json, cancelled=asked)
+    context.exit(int(not asked))
 
 
 @schedule.command()
@@ -350,10 +371,10 @@ def _format_firing(firing: "Firing") -> str:
     return f"{format_moment(int(firing.started_at))}  {firing.schedule}  {firing.firing_id}  {firing.status} {shown}"
 
 
-def _print_result(name: str, text: str, *, as_json: bool) -> None:
+def _print_result(name: str, text: str, *, as_json: bool, **facts: Any) -> None:
     screen = TerminalOutput()
     if as_json:
-        _write_json(screen, {"name": name})
+        _write_json(screen, {"name": name, **facts})
     else:
         screen.note(to_one_line(text))
 

@@ -77,6 +77,11 @@ class UntrustedTextFrame:
         """Add trusted text of the program. Names in it have to be escaped already."""
         self._add_cells(_cells_of(text), LABEL_MARK, MORE_MARK)
 
+    def add_words(self, text: str) -> None:
+        """Add trusted text of the program, wrapped at blanks. Names in it have to be escaped already."""
+        first, *rest = wrap_words(text, self._width, len(MORE_MARK) + 1)
+        self.rows += [LABEL_MARK + first, *[f"{MORE_MARK} {row}" for row in rest]]
+
     def add_value(self, label: str, text: str) -> None:
         """Add a label and an untrusted text: in quotes, or line by line if it has several lines."""
         if "\n" in text:
@@ -139,6 +144,25 @@ def wrap_text(line: str, width: int | None, taken: int = 0) -> list[str]:
             row, room = "", max(width - taken, 1)
         row += character
         room -= columns
+    return [*rows, row]
+
+
+def wrap_words(line: str, width: int, taken: int = 0) -> list[str]:
+    """Wrap a line at blanks into rows of at most `width` columns, including `taken` columns in front of each row.
+
+    A word that is wider than a row is cut.
+    """
+    rows: list[str] = []
+    first, *words = line.split(" ")
+    *cut, row = wrap_text(first, width, taken)
+    rows += cut
+    for word in words:
+        if measure_text(f"{row} {word}") + taken <= width:
+            row = f"{row} {word}"
+            continue
+        *cut, rest = wrap_text(word, width, taken)
+        rows += [row, *cut]
+        row = rest
     return [*rows, row]
 
 

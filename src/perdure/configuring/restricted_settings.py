@@ -39,6 +39,7 @@ def list_restricted_settings(file: ConfigFile, folder: str) -> Iterator[Restrict
         ("base_url",): (file.base_url, "sends conversations, and the key, to another address"),
         ("model",): (file.model, _describe_model(file.model)),
         ("compaction", "model"): (summary_model, _describe_model(summary_model)),
+        ("engine",): (file.engine not in {"", "react"}, "decides how often the model is asked, and when it stops"),
         ("settings", "extra_body"): (file.settings.extra_body, "adds unchecked fields to requests"),
         ("permissions", "allow"): (file.permissions and file.permissions.allow, "allows calls without a question"),
         ("memory",): (file.memory is not None, "reads and changes what was remembered elsewhere"),

@@ -257,6 +257,8 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """Folder with one `*.md` file per role."""
     role: str = ""
     """Initial role."""
+    engine: str = ""
+    """Name of the engine, such as `"planner"`: how turns and tool calls follow each other. By default `"react"`."""
     interactive: bool = True
     """True if a user can be asked."""
     limits: Limits = Limits()

@@ -54,7 +54,7 @@ from .outcome import Outcome
 from .run import Accepted, Engine, HistoryProcessor, Retry, Run, call_engine, get_unlimited_model
 from .run_mailbox import Delivery
 from .stop_conditions import Guardrail, Halt, Nudge, Step, evaluate_condition, evaluate_guardrails
-from .store import wait_despite_cancel
+from .store import clear_pending_cancel, wait_despite_cancel
 from .tool import REPEATABLE_EFFECTS
 from .tool_execution import PreparedCall, add_tool_labels, run_call, run_call_with_deferred_intent, run_finish_hooks
 from .unsuccessful_results import (
@@ -108,6 +108,8 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
             build_run_ended(run, outcome),
             sync=True,
         )
+    if run.is_interrupted:  # perhaps by a tool of its own, in whose task nothing was awaited since
+        await clear_pending_cancel()
     return outcome
 
 
@@ -134,6 +136,8 @@ async def suspend_run(run: Run) -> Outcome[Any]:
     waiting = RunWaiting(tuple([each.ask_id for each in questions]), due_at, reason, run_id=run.run_id, path=run.path)
     with suppress(asyncio.CancelledError):  # the event is stored: nothing is left to cancel
         await run.emit(waiting, sync=True)
+    if run.is_interrupted:
+        await clear_pending_cancel()
     return run.outcome("waiting", reason)
 
 

@@ -450,16 +450,8 @@ class Run:
         """Log and publish an error that does not end the run."""
         error = self.redaction.redact_error(error)
         kind, text = type(error).__name__, error_message(error)
-        logger.warning(
-            "%s failed in run %s of session %s: %s: %s",
-            where,
-            self.run_id,
-            self.full_session_id,
-            kind,
-            text,
-            exc_info=error,
-            extra=self.log_fields,
-        )
+        words, names = "%s failed in run %s of session %s: %s: %s", (where, self.run_id, self.full_session_id)
+        logger.warning(words, *names, kind, text, exc_info=error, extra=self.log_fields)
         self.publish(ErrorRaised(kind, text, where, run_id=self.run_id, path=self.path))
 
     @property
@@ -699,10 +691,17 @@ class Run:
         self.cancel_mode = mode
         self.publish(CancelRequested(mode, run_id=self.run_id, path=self.path))
         if mode == "now" or (mode == "after_tools" and not (self.state.started_calls or self.children)):
+            self._stop_children()
             self.interrupt("cancelled")
         else:
             for child in self.children:
                 child.cancel(mode)
+
+    def _stop_children(self) -> None:
+        """Let the runs below begin nothing more. Their tasks are cancelled later, by the one that waits for them."""
+        for child in self.children:
+            child.cancel_mode, child.interrupt_reason = "now", child.interrupt_reason or "cancelled"
+            child._stop_children()  # noqa: SLF001 - another Run
 
     def interrupt(self, reason: str) -> None:
         """Cancel the asyncio task of the run now, for this reason."""

@@ -12,6 +12,7 @@ import asyncio
 import math
 import os
 from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, cast, runtime_checkable
 
@@ -611,3 +612,12 @@ async def wait_despite_cancel(futures: Collection["asyncio.Future[Any]"]) -> boo
         except asyncio.CancelledError:
             cancelled = True
     return cancelled
+
+
+async def clear_pending_cancel() -> None:
+    """Clear a cancel of the current task that has not been raised in it yet.
+
+    asyncio drops the result of a task that returns before, as one does that has cancelled itself in its last step.
+    """
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)

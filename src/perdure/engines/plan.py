@@ -1,13 +1,12 @@
 """Plans: parse the tasks in the reply of a model, and correct mistakes, so that every plan can be carried out."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 
 from perdure.core.event import PlannedTask
-
-from .json_in_reply import find_json, get_fields, get_items
+from perdure.core.reply_json import list_json_values
 
 MAX_DESCRIPTION_CHARACTERS = 4000
 MAX_ID_CHARACTERS = 60
@@ -29,14 +28,11 @@ def parse_plan(text: str, max_tasks: int, known_ids: Collection[str] = ()) -> Pa
     Tasks may depend on one another and on `known_ids`, the tasks of earlier plans. A mistake is corrected, and named in
     `problems`.
     """
-    try:
-        found = find_json(text)
-    except ValueError as error:
-        return ParsedPlan(problems=(str(error),))
-    fields = get_fields(found)
-    items = get_items(found if fields is None else fields.get("tasks"))
-    if items is None:
-        return ParsedPlan(problems=("the JSON is no list of tasks",))
+    lists = [items for each in list_json_values(text) if (items := _get_items(each)) is not None]
+    if not lists:
+        return ParsedPlan(problems=("there is no JSON list of tasks in the reply",))
+    # A reply may have other lists, such as [1] for a note: the first with an object in it is the plan
+    items = next((each for each in lists if any(isinstance(item, dict) for item in each)), lists[0])
     problems: list[str] = []
     drafts = _read_tasks(items, problems)
     if len(drafts) > max_tasks:
@@ -46,11 +42,17 @@ def parse_plan(text: str, max_tasks: int, known_ids: Collection[str] = ()) -> Pa
     return ParsedPlan(_correct_dependencies(tasks, known_ids, problems), tuple(problems))
 
 
+def _get_items(value: object) -> Sequence[Any] | None:
+    """Return a list, or that in the field `tasks` of an object; `None` if there is none."""
+    listed = cast("dict[str, Any]", value).get("tasks") if isinstance(value, dict) else value
+    return cast("Sequence[Any]", listed) if isinstance(listed, list) else None
+
+
 def _read_tasks(items: Sequence[Any], problems: list[str]) -> list[PlannedTask]:
     """Read each item as a task: an object, or its description alone."""
     tasks: list[PlannedTask] = []
     for number, item in enumerate(items, 1):
-        fields = get_fields(item) or {"description": item}
+        fields = cast("dict[str, Any]", item) if isinstance(item, dict) else {"description": item}
         description = _get_text(fields, _DESCRIPTION_KEYS)
         if not description:
             problems.append(f"task {number} has no description")
@@ -74,7 +76,7 @@ def _list_dependencies(fields: Mapping[str, Any]) -> list[str]:
         value: Any = fields.get(key)
         if isinstance(value, (str, int)):
             return [str(value).strip()]
-        if (items := get_items(value)) is not None:
+        if (items := _get_items(value)) is not None:
             return [str(each).strip()[:MAX_ID_CHARACTERS] for each in items if isinstance(each, (str, int))]
     return []
 

@@ -1,6 +1,7 @@
 """The `reflect` engine: each answer is reviewed in private, and revised until it is good enough."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -10,10 +11,10 @@ from perdure.core.event import AnswerReviewed
 from perdure.core.loop import react, run_turn
 from perdure.core.message import Message
 from perdure.core.outcome import Outcome
+from perdure.core.reply_json import list_json_values
 from perdure.core.run import Accepted, Engine, Retry, Run
 from perdure.core.run_callbacks import PrivateTask
 
-from .json_in_reply import find_json, get_fields, get_items
 from .private_run import EngineStopped, PrivateAnswer, add_reminder, is_followed_up, run_privately
 
 REVIEW_PROMPT = (
@@ -169,13 +170,19 @@ def _check_review(run: Run, reply: Message) -> Accepted | Retry:
 
 
 def parse_review(text: str) -> ParsedReview | None:
-    """Parse the reply of a reviewer; return `None` if it has no score and does not say if a revision is needed."""
-    try:
-        fields = get_fields(find_json(text))
-    except ValueError:
+    """Parse the reply of a reviewer; return `None` if it has no score and does not say if a revision is needed.
+
+    The answer under review may contain a review, which a reviewer may quote: of several that differ none counts.
+    """
+    found = [review for each in list_json_values(text) if (review := _convert_review(each)) is not None]
+    return found[0] if found and all(each == found[0] for each in found) else None
+
+
+def _convert_review(value: object) -> ParsedReview | None:
+    """Make a review of a JSON object; `None` if it is none."""
+    if not isinstance(value, dict):
         return None
-    if fields is None:
-        return None
+    fields = cast("dict[str, Any]", value)
     score, needed = fields.get("score"), fields.get("needs_revision")
     if isinstance(score, bool) or not isinstance(score, (int, float)):
         score = None
@@ -189,6 +196,7 @@ def parse_review(text: str) -> ParsedReview | None:
 
 
 def _describe_review(fields: dict[str, Any]) -> str:
-    lines = [f"- {each}" for each in get_items(fields.get("issues")) or ()]
+    issues = fields.get("issues")
+    lines = [f"- {each}" for each in cast("Sequence[Any]", issues)] if isinstance(issues, list) else []
     suggestion = fields.get("suggestion")
     return "\n".join([*lines, *([suggestion] if isinstance(suggestion, str) and suggestion else [])])

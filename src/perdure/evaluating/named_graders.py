@@ -28,7 +28,7 @@ from .named_objects import import_named
 NAMES_AND_PARAMETERS: Final[Mapping[str, Sequence[str]]] = {
     "contains": ("texts", "ignore_case"),
     "equals": ("expected", "ignore_case"),
-    "matches": ("pattern",),
+    "matches": ("pattern", "timeout_seconds"),
     "schema": ("schema",),
     "model": ("model", "criteria", "passing_score"),
     "command": ("command", "cwd", "timeout_seconds"),

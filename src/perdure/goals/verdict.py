@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from perdure.core.jsonable import to_text
 from perdure.core.message import Message
+from perdure.core.reply_json import is_true, list_json_objects, list_json_values
 from perdure.core.run import Accepted, OutputValidator, Retry, Run
-from perdure.grading.tolerant_json import find_json_value, is_true, list_json_objects
 
 from .goal import WHOLE, ChecklistItem, build_checklist
 
@@ -87,8 +87,8 @@ def make_verdict_validator(items: Sequence[ChecklistItem]) -> OutputValidator:
 
 def parse_plan(text: str) -> tuple[ChecklistItem, ...]:
     """Return the checklist in the reply of a planner; empty if it has none."""
-    value = find_json_value(text)
-    listed: Any = () if value is None else value[0]
+    values = list_json_values(text)
+    listed: Any = values[0] if values else ()
     if isinstance(listed, dict):
         listed = cast("dict[str, Any]", listed).get("items", ())
     if not isinstance(listed, list):

@@ -14,6 +14,7 @@ from perdure.core.model import Model
 from perdure.core.model_and_tool_wrappers import shorten_text
 from perdure.core.outcome import Outcome
 from perdure.core.provenance import UNTRUSTED_LABEL
+from perdure.core.reply_json import is_true, split_json_objects
 from perdure.core.run import Accepted, Retry, Run
 from perdure.core.shared_budget import Budget
 from perdure.core.stop_conditions import Limits
@@ -22,7 +23,6 @@ from perdure.runtime.agent import Agent
 from .evidence import Evidence
 from .grade import Grade, build_failed_grade
 from .grader import Grader
-from .tolerant_json import is_true, split_json_objects
 
 INSTRUCTIONS: Final = """\
 You grade the work of an agent strictly. Compare what was asked for with the answer and with what the agent did: its \

@@ -4,13 +4,13 @@ from typing import Any
 
 from perdure.core import argument_checks
 from perdure.core.jsonable import to_text
+from perdure.core.reply_json import list_json_values
 from perdure.core.validation_problems import Invalid
 from perdure.runtime.output import to_output
 
 from .evidence import Evidence
 from .grade import Grade
 from .grader import FunctionGrader, Grader
-from .tolerant_json import find_json_value
 
 
 def schema_grader(type_: Any, *, name: str = "schema") -> Grader:
@@ -24,8 +24,8 @@ def schema_grader(type_: Any, *, name: str = "schema") -> Grader:
 
     def grade(evidence: Evidence) -> Grade:
         text = evidence.answer if evidence.output is None else to_text(evidence.output)
-        found = find_json_value(text)
-        if found is None:
+        found = list_json_values(text)
+        if not found:
             return Grade(passed=False, feedback="the answer is not JSON", grader=name)
         data = {"value": found[0]} if output.record.boxed and not _is_boxed(found[0]) else found[0]
         try:

@@ -1,15 +1,18 @@
 """Graders of the answer's text: equal to a text, with a text in it, or matching a pattern."""
 
 import re
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from perdure.core import argument_checks
 from perdure.core.jsonable import short_repr, to_text
+from perdure.core.pattern_search import search_within_time
 
 from .evidence import Evidence
-from .grade import Grade
+from .grade import Grade, build_failed_grade
 from .grader import FunctionGrader, Grader
+
+MATCH_SECONDS: Final = 30.0
+"""The default time that the search of a pattern may take."""
 
 
 def equals(expected: Any = None, *, ignore_case: bool = False, name: str = "equals") -> Grader:
@@ -54,19 +57,27 @@ def contains(*texts: str, ignore_case: bool = True, name: str = "contains") -> G
     return FunctionGrader(grade, name)
 
 
-def matches(pattern: "str | re.Pattern[str]", *, name: str = "matches") -> Grader:
+def matches(
+    pattern: "str | re.Pattern[str]", *, timeout_seconds: float = MATCH_SECONDS, name: str = "matches"
+) -> Grader:
     """Make a grader that passes if a regular expression is found in the answer.
 
-    Raises `ConfigError` for a pattern that is not valid.
+    An answer can make some patterns search for ever, such as `(a+)+$`. So a pattern with repetitions or alternatives is
+    searched in a process of its own, which is killed after `timeout_seconds`: that is a failure of the grader. Raises
+    `ConfigError` for a pattern that is not valid.
     """
+    argument_checks.require_number("matches", "timeout_seconds", timeout_seconds)
     try:
         compiled = re.compile(pattern)
     except (re.error, TypeError, RecursionError, OverflowError) as error:
         argument_checks.raise_config_error("matches", "pattern", pattern, f"give a regular expression ({error})")
-    search: Callable[[str], object] = compiled.search
 
     def grade(evidence: Evidence) -> Grade:
-        passed = search(evidence.answer) is not None
+        try:
+            passed = search_within_time(compiled, evidence.answer, timeout_seconds)
+        except TimeoutError as error:
+            message = f"{compiled.pattern!r}: {error}; write a pattern with fewer repetitions inside others"
+            return build_failed_grade(name, "timeout", message)
         feedback = "" if passed else f"the answer does not match {compiled.pattern!r}"
         return Grade(passed=passed, feedback=feedback, grader=name)
 

@@ -1,8 +1,8 @@
 """The SQLite file of long-term memories: its tables, its connection, and the thread that uses it.
 
 It has the habits of the SQLite store: a write-ahead log that is synced at every commit, checks of a file that another
-program wrote, and deleted rows that are overwritten. Each scope has its own full-text index, so that no query can reach
-the text of another.
+program wrote, and deleted rows that are overwritten. A file that this process cannot write is read. Each scope has its
+own full-text index, so that no query can reach the text of another.
 """
 
 import asyncio
@@ -27,6 +27,13 @@ from perdure.stores.sqlite.database_file import (
     sync_wal,
     to_store_error,
 )
+from perdure.stores.sqlite.read_only_media import (
+    build_immutable_uri,
+    build_read_only_error,
+    get_file_version,
+    get_read_only_flags,
+    is_read_only,
+)
 
 from .memory_record import MemoryScope
 
@@ -49,6 +56,11 @@ PRAGMA cell_size_check = ON;
 PRAGMA secure_delete = ON;
 PRAGMA cache_size = -32768;
 PRAGMA journal_size_limit = 67108864;
+"""
+_PRAGMAS_TO_READ: Final = """
+PRAGMA trusted_schema = OFF;
+PRAGMA cell_size_check = ON;
+PRAGMA cache_size = -32768;
 """
 _STAMP: Final = """
 SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
@@ -98,12 +110,23 @@ class _OpenFile:
         self.path = path
         self.thread = ThreadPoolExecutor(1, "perdure-memory")
         self._connection: Connection | None = None
+        self._read_only_version: tuple[int, ...] | None = None  # None if the connection can write
 
-    def connect(self) -> Connection:
-        """Return the connection; called on the thread."""
+    def connect(self, *, writes: bool) -> Connection:
+        """Return the connection; called on the thread. Raises `StoreError` if the file can only be read, to write."""
+        if self._read_only_version is not None and self._look_at_file() != self._read_only_version:
+            self.close()  # it has changed, or can be written now
         if self._connection is None:
-            self._connection = open_memory_file(self.path)
+            version = self._look_at_file()
+            self._connection = open_memory_file(self.path) if version is None else open_memory_to_read(self.path)
+            self._read_only_version = version
+        if writes and self._read_only_version is not None:
+            raise build_read_only_error(self.path)
         return self._connection
+
+    def _look_at_file(self) -> tuple[int, ...] | None:
+        """Return values that change when a read-only file is changed; None for a file that can be written."""
+        return get_file_version(self.path) if is_read_only(self.path) else None
 
     def close(self) -> None:
         """Close the connection; called on the thread."""
@@ -121,7 +144,7 @@ class MemoryDatabase:
 
     async def run(self, job: Callable[[Connection], T]) -> T:
         """Run a job on the thread of the file. Raises `StoreError` if SQLite fails."""
-        return await self._submit(job)
+        return await self._submit(job, writes=False)
 
     async def write(self, job: Callable[[Connection], T]) -> T:
         """Run a job in a transaction, which is on the disk when this returns. A cancel waits until it is."""
@@ -155,9 +178,9 @@ class MemoryDatabase:
             if cancelled:
                 raise asyncio.CancelledError
 
-    async def _submit(self, job: Callable[[Connection], T]) -> T:
+    async def _submit(self, job: Callable[[Connection], T], *, writes: bool = True) -> T:
         file = self._file = self._file or _OpenFile(self.path)
-        future = asyncio.get_running_loop().run_in_executor(file.thread, lambda: job(file.connect()))
+        future = asyncio.get_running_loop().run_in_executor(file.thread, lambda: job(file.connect(writes=writes)))
         cancelled = await wait_despite_cancel([future])
         try:
             result = future.result()
@@ -195,6 +218,37 @@ def open_memory_file(path: str) -> Connection:
     except BaseException:
         connection.close()
         raise
+    return connection
+
+
+def open_memory_to_read(path: str) -> Connection:
+    """Open a file of long-term memories that this process cannot write. Raises `ConfigError` or `StoreError`.
+
+    Without a write-ahead log it is opened as one that does not change. With one, SQLite needs the shared memory beside
+    it, as while another process uses the file.
+    """
+    check_file_path(path)
+    uri, problem = "", None
+    try:
+        uri = build_immutable_uri(path)
+    except StoreError as error:
+        problem = error
+    flags = get_read_only_flags() if uri else apsw.SQLITE_OPEN_READONLY
+    try:
+        connection = cast("Connection", apsw.Connection(uri or path, flags=flags))
+        try:
+            connection.set_busy_timeout(BUSY_SECONDS * 1000)
+            has_tables = _check_format(connection, path)
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            connection.execute(_PRAGMAS_TO_READ).fetchall()
+        except BaseException:
+            connection.close()
+            raise
+    except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
+        raise problem or to_store_error(error, path) from error
+    if not has_tables:
+        connection.close()
+        raise build_read_only_error(path)
     return connection
 
 

@@ -13,6 +13,7 @@ from perdure.core.message import merge_labels
 from perdure.core.provenance import PRIVATE_LABEL
 from perdure.core.run import Run
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
+from perdure.stores.sqlite.read_only_media import ReadOnlyStoreError
 
 from .long_term_memory import LongTermMemory
 from .memory_record import KINDS, UNTRUSTED_LABELS, MemoryHit, MemoryRecord
@@ -100,7 +101,7 @@ class MemoryTools:
             known = await self.memory.get(memory_id) if memory_id.strip() else None
             if known is not None and known.pinned:
                 raise ToolError(f"{memory_id!r} is pinned by a person, who alone can remove it")
-            done = known is not None and await self.memory.forget(memory_id)
+            done = known is not None and await _run_checked(self.memory.forget(memory_id))
             return "Forgotten." if done else f"There is no memory {memory_id!r} that can be forgotten here."
 
         return forget
@@ -205,11 +206,16 @@ def _list_sources(context: ToolContext[Any]) -> list[str]:
 
 
 async def _run_checked(work: Any) -> Any:
-    """Await an operation of the memory; turn its `ConfigError` into an error that the model can correct."""
+    """Await an operation of the memory; turn its `ConfigError` into an error that the model can correct.
+
+    A memory that can only be read is no error of the program either: the model is told, and can go on without it.
+    """
     try:
         return await work
     except ConfigError as error:
         raise ToolError(str(error)) from error
+    except ReadOnlyStoreError as error:
+        raise ToolError("this memory can only be read: nothing was changed") from error
 
 
 def _parse_time(text: str) -> float | None:

@@ -13,7 +13,7 @@ import msgspec
 
 from perdure.core.error import BadRequest
 from perdure.core.jsonable import to_jsonable
-from perdure.core.message import Message
+from perdure.core.message import Message, StopReason
 from perdure.core.transcript import MessagesSnapshot
 
 from .think_tag_writer import remove_think_tags
@@ -53,12 +53,14 @@ class ProviderRuleError(BadRequest):
 class _EncodedConversation:
     """The encoded messages of one conversation, each with the state of the order rules after it."""
 
-    __slots__ = ("messages", "pieces", "size", "states", "view")
+    __slots__ = ("messages", "pieces", "separators", "size", "states", "view")
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.pieces: list[bytes] = []
         """For each message: its items, encoded and joined by commas; empty if it has none."""
+        self.separators: dict[int, bytes] = {}
+        """Encoded items that are sent before a message, by the index of the message."""
         self.states: list[Any] = []
         """For each message: the state of the rules after it."""
         self.size = 0
@@ -84,11 +86,13 @@ class EncodingMemo:
         messages: Sequence[Message],
         items_of: Callable[[Message], Sequence[Item]],
         rules: ItemOrderRules,
+        separator: Message | None = None,
     ) -> list[bytes]:
         """Encode the messages, reusing those cached under `name`, and check them against the rules.
 
         Returns the encoded items of each message that has any. `name` is the conversation, with all else that the
         encoding depends on; `None` caches nothing. `items_of` must depend on nothing but the message and `name`.
+        `separator` is sent between two assistant messages that follow each other.
         """
         kept = self._take_out(name)
         view = messages if isinstance(messages, MessagesSnapshot) else None
@@ -101,6 +105,11 @@ class EncodingMemo:
         state = kept.states[-1] if kept.states else rules.begin()
         for message in messages[shared:]:
             items = items_of(remove_think_tags(message))
+            if separator is not None and items and message.role == "assistant" and _ends_with_reply(kept):
+                (between,) = items_of(separator)
+                state = rules.step(state, between)
+                kept.separators[len(kept.messages)] = encode_lossy_json(between)
+                items = items_of(remove_think_tags(message))  # once more: encoders are given the messages in order
             for item in items:
                 state = rules.step(state, item)
             piece = b",".join([encode_lossy_json(item) for item in items])
@@ -109,7 +118,7 @@ class EncodingMemo:
             kept.states.append(state)
             kept.size += len(piece) + _MESSAGE_BYTES
         rules.end(state)
-        pieces = [piece for piece in kept.pieces if piece]  # before it is put back: then another thread may change it
+        pieces = _list_pieces(kept)  # before it is put back: then another thread may change it
         if name is not None:
             self._put_back(name, kept)
         return pieces
@@ -148,6 +157,23 @@ def _count_shared_messages(known: Sequence[Message], messages: Sequence[Message]
     return min(len(known), len(messages))
 
 
+def _ends_with_reply(kept: _EncodedConversation) -> bool:
+    """Return True if the last message that is sent is a reply, unless the next one is the rest of it."""
+    for message, piece in zip(reversed(kept.messages), reversed(kept.pieces), strict=True):
+        if piece:
+            return message.role == "assistant" and message.stop is not StopReason.PAUSE
+    return False
+
+
+def _list_pieces(kept: _EncodedConversation) -> list[bytes]:
+    """Return what is sent, in order."""
+    if not kept.separators:
+        return [piece for piece in kept.pieces if piece]
+    pairs = [(kept.separators.get(place), piece) for place, piece in enumerate(kept.pieces)]
+    return [each for pair in pairs for each in pair if each]
+
+
 def _truncate_conversation(kept: _EncodedConversation, length: int) -> None:
     kept.size -= sum([len(piece) + _MESSAGE_BYTES for piece in kept.pieces[length:]])
     del kept.messages[length:], kept.pieces[length:], kept.states[length:]
+    kept.separators = {place: piece for place, piece in kept.separators.items() if place < length}

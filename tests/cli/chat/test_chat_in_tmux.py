@@ -17,6 +17,15 @@ EDIT = [
     {"text": "Done: **two** is `TWO` now.\n\n- first\n- second\n\n```python\nprint('hi')\n```\n"},
 ]
 
+USAGE = """\
+| input: 2,400 tokens, of which 1,800
+|+ from the cache and 0 written to it
+| output: 68 tokens, of which 0 for
+|+ thinking
+| last request: 1,200 tokens
+"""
+"""Rows of /usage at forty columns."""
+
 
 def mask(screen: str) -> str:
     """Replace what differs from run to run: ids of sessions, paths with the rows that they take, and the spinner."""
@@ -204,6 +213,9 @@ def test_it_fits_on_forty_columns(chat):
     terminal.type("y")
     terminal.press("Enter")
     check_screen("narrow", mask(terminal.await_screen("Written.", "ready |")))
+    terminal.type("/usage")
+    terminal.press("Enter")
+    terminal.await_screen(USAGE)
     terminal.press("C-c")
     terminal.await_screen("- press Ctrl-C once more to leave; Esc\n  cancels the run\n>")
 

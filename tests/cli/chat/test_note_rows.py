@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.cli.chat.note_rows import build_note_rows, wrap_words
+from perdure.cli.chat.note_rows import build_note_rows
 from perdure.cli.untrusted_text_frame import measure_text
 
 
@@ -22,7 +22,3 @@ def test_no_row_is_wider_than_the_terminal_and_nothing_is_lost(text, columns):
     assert "\x1b" not in "".join(rows)
     if "\x1b" not in text:
         assert "".join(rows).replace(" ", "").removeprefix("-") == "".join(text.split())
-
-
-def test_blanks_between_words_are_kept_within_a_row():
-    assert wrap_words("restored  notes.txt", 40) == ["restored  notes.txt"]

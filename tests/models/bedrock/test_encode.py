@@ -125,15 +125,15 @@ def test_the_name_of_a_model_tells_its_maker(model: str, name: str) -> None:
 # -- the conversation --------------------------------------------------------------------------------------------------
 
 
-def test_neighbours_of_one_role_are_joined_and_the_memo_does_not_mind() -> None:
+def test_neighbours_of_the_user_are_joined_those_of_the_model_parted_and_the_memo_does_not_mind() -> None:
     memo = EncodingMemo()
     messages = [user("a"), user("b"), assistant("c"), assistant("d"), user("e")]
     for length in (1, 2, 3, 4, 5, 2, 5):
         body = body_of(messages[:length], NOVA, memo, session_id="s")
         roles = [item["role"] for item in body["messages"]]
-        assert roles == ["user", "assistant", "user"][: len(roles)]
+        assert roles == ["user", "assistant", "user", "assistant", "user"][: len(roles)]
         texts = [block["text"] for item in body["messages"] for block in item["content"] if "text" in block]
-        assert texts == ["a", "b", "c", "d", "e"][:length]
+        assert texts == ["a", "b", "c", *(["Continue.", "d", "e"] if length > 3 else [])][: length + (length > 3)]
 
 
 def test_a_conversation_that_the_model_began_gets_a_beginning() -> None:

@@ -17,8 +17,8 @@ from perdure.core.message import (
     tool_message,
     user,
 )
+from perdure.models.assistant_turns import CONTINUE_MESSAGE
 from perdure.models.gemini.messages import (
-    CONTINUE_MESSAGE,
     EMPTY_MESSAGE_TEXT,
     PLACEHOLDER_SIGNATURE,
     GeminiMessageEncoder,

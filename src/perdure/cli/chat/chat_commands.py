@@ -110,12 +110,12 @@ class ChatCommands:
         self._chat.note(text)
 
     def _list(self, rows: Mapping[str, str]) -> None:
-        """Print a table of names and explanations, framed: both may come from files."""
+        """Print a table of names and explanations, framed, since both may come from files, and wrapped at words."""
         import sys
 
         frame = make_frame(sys.stdout)
         for name, about in rows.items():
-            frame.add_label(f"{to_one_line(name)}: {to_one_line(about)}" if about else to_one_line(name))
+            frame.add_words(f"{to_one_line(name)}: {to_one_line(about)}" if about else to_one_line(name))
         self._chat.print_rows(frame.rows)
 
     def _require_idle(self) -> None:

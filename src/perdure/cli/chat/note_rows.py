@@ -3,7 +3,7 @@
 from typing import Final
 
 from perdure.cli.terminal_output import escape_controls, indent_lines
-from perdure.cli.untrusted_text_frame import measure_text, wrap_text
+from perdure.cli.untrusted_text_frame import wrap_words
 
 NOTE_MARK: Final = "- "
 """Begins a note of the chat."""
@@ -15,22 +15,3 @@ def build_note_rows(text: str, columns: int) -> list[str]:
     lines = indent_lines(escape_controls(text)).expandtabs(4).split("\n")
     rows = [row for line in lines for row in wrap_words(line, width, len(NOTE_MARK))]
     return [(" " * len(NOTE_MARK) if place else NOTE_MARK) + row for place, row in enumerate(rows)]
-
-
-def wrap_words(line: str, width: int, taken: int = 0) -> list[str]:
-    """Wrap a line at blanks into rows of at most `width` columns, including `taken` columns in front of each row.
-
-    A word that is wider than a row is cut.
-    """
-    rows: list[str] = []
-    first, *words = line.split(" ")
-    *cut, row = wrap_text(first, width, taken)
-    rows += cut
-    for word in words:
-        if measure_text(f"{row} {word}") + taken <= width:
-            row = f"{row} {word}"
-            continue
-        *cut, rest = wrap_text(word, width, taken)
-        rows += [row, *cut]
-        row = rest
-    return [*rows, row]

@@ -13,6 +13,7 @@ import msgspec
 from perdure.core.error import ConfigError
 from perdure.core.model import Request, Settings
 from perdure.core.prompt_cache_misses import count_cacheable_messages
+from perdure.models.assistant_turns import CONTINUE_MESSAGE
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.extra_body_tool_merging import merge_tool_definitions
 from perdure.models.profile import Profile
@@ -85,7 +86,7 @@ def _encode_messages(
     begun = bool(request.messages) and request.messages[0].role == "assistant"
     items = build_message_encoder(request.messages, profile, echo=echo, signed=dialect.signed, citations=citations)
     rules = get_message_rules(signed=dialect.signed, is_continuation=begun)
-    pieces = memo.encode_messages(name, request.messages, items, rules)
+    pieces = memo.encode_messages(name, request.messages, items, rules, CONTINUE_MESSAGE)
     if begun:
         pieces.insert(0, _OPENING_MESSAGE)
     if request.messages[-1].role == "assistant":

@@ -16,6 +16,7 @@ from perdure.core.model import OutputSpec, Request, Settings
 from perdure.models.anthropic import model_features as claude
 from perdure.models.anthropic.messages import list_called_tools, sanitize_tool_name
 from perdure.models.anthropic.thinking_parameters import ThinkingPlan, plan_thinking
+from perdure.models.assistant_turns import CONTINUE_MESSAGE
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.extra_body_tool_merging import merge_tool_definitions
 from perdure.models.profile import Profile
@@ -91,9 +92,8 @@ def _encode_messages(
     name = (request.session_id, echo, citations) if request.session_id else None
     begun = bool(request.messages) and request.messages[0].role == "assistant"
     items = build_message_encoder(request.messages, profile, dialect, echo=echo, citations=citations)
-    pieces = memo.encode_messages(
-        name, request.messages, items, MESSAGE_RULES_AFTER_OPENING if begun else MESSAGE_RULES
-    )
+    rules = MESSAGE_RULES_AFTER_OPENING if begun else MESSAGE_RULES
+    pieces = memo.encode_messages(name, request.messages, items, rules, CONTINUE_MESSAGE)
     if begun:
         pieces.insert(0, _OPENING_MESSAGE)
     if pieces[-1].startswith(_ASSISTANT):

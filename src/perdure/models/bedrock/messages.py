@@ -1,6 +1,6 @@
 """Encode messages as lists of content blocks of the Converse API. No I/O.
 
-Every message becomes one item that depends on nothing else; `encode` joins adjacent messages of one role.
+Every message becomes one item that depends on nothing else; `encode` joins adjacent messages of the user.
 """
 
 import re

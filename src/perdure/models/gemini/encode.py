@@ -9,6 +9,7 @@ import msgspec
 from perdure.core.error import ConfigError
 from perdure.core.jsonable import replace_surrogates
 from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
+from perdure.models.assistant_turns import CONTINUE_MESSAGE
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.profile import Profile
 from perdure.models.schemas import compile_schema
@@ -32,7 +33,7 @@ def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedReq
     messages = insert_user_turns(request.messages)
     contents = GeminiMessageEncoder(messages, profile, echo=echo)
     encode_message = contents.encode_message if profile.dialect != "vertex" else contents.encode_without_ids
-    pieces = memo.encode_messages(name, messages, encode_message, GeminiMessageRules(profile.model))
+    pieces = memo.encode_messages(name, messages, encode_message, GeminiMessageRules(profile.model), CONTINUE_MESSAGE)
     head = encode_lossy_json(_merge_extra_body(_build_body_fields(request, profile), request.settings.extra_body))
     comma = b"," if len(head) > len(b"{}") else b""
     return EncodedRequest(_build_path(profile), b'{"contents":[' + b",".join(pieces) + b"]" + comma + head[1:])

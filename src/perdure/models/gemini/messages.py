@@ -24,8 +24,8 @@ from perdure.core.message import (
     ToolResult,
     Video,
     parts_to_text,
-    user,
 )
+from perdure.models.assistant_turns import CONTINUE_MESSAGE
 from perdure.models.attachment import describe_unsupported_media
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
@@ -39,9 +39,6 @@ PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"
 """Placeholder for the signature of a call that has none, for models that refuse calls without one."""
 EMPTY_MESSAGE_TEXT = "(no text)"
 """Placeholder for an empty message: empty text is refused."""
-CONTINUE_MESSAGE = user("Continue.")
-"""User message inserted between two assistant turns, and after the last one: a call must follow a user message."""
-
 _MEDIA_TYPES = (Image, Audio, Video, Document)
 
 

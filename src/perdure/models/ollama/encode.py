@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from perdure.core.model import OutputSpec, Request, Settings
+from perdure.models.assistant_turns import CONTINUE_MESSAGE
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.openai_chat.encode import merge_extra_body
 from perdure.models.openai_chat.tools import encode_tools
@@ -31,7 +32,7 @@ def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedReq
     echo = request.settings.echo_reasoning is not False
     name = (request.session_id, profile.model, echo) if request.session_id else None
     items = build_message_encoder(request.messages, profile, echo=echo)
-    pieces = memo.encode_messages(name, request.messages, items, MESSAGE_RULES)
+    pieces = memo.encode_messages(name, request.messages, items, MESSAGE_RULES, CONTINUE_MESSAGE)
     has_tools = bool(request.tools) and profile.tools == "native" and request.settings.tool_choice != "none"
     described = request.output if has_tools else None
     instructions = "\n\n".join([text for text in (request.instructions, _describe_schema(described)) if text])

@@ -13,6 +13,7 @@ import msgspec
 from perdure.core.error import ConfigError
 from perdure.core.message import Message
 from perdure.core.model import OutputSpec, Request, Settings
+from perdure.models.assistant_turns import CONTINUE_MESSAGE
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.profile import Profile
 from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_dialect
@@ -41,7 +42,8 @@ def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedReq
     dialect = get_dialect(profile.dialect)
     writer = ChatMessageEncoder(request.messages, profile, dialect, echo=settings.echo_reasoning)
     name = (request.session_id, profile.model, settings.echo_reasoning) if request.session_id else None
-    pieces = memo.encode_messages(name, request.messages, writer.encode_message, get_message_rules(profile.dialect))
+    rules = get_message_rules(profile.dialect)
+    pieces = memo.encode_messages(name, request.messages, writer.encode_message, rules, CONTINUE_MESSAGE)
     mark = _build_cache_marker(settings, profile)
     if mark is not None:
         _mark_last_user_message(pieces, request.messages, writer, mark)
@@ -73,12 +75,21 @@ def _mark_last_user_message(
 ) -> None:
     """Add the cache marker to the last user message, which is encoded again: cached encodings have no markers."""
     message = next((each for each in reversed(messages) if each.role == "user"), None)
-    place = next(
-        (place for place in range(len(pieces) - 1, -1, -1) if pieces[place].startswith(_USER_MESSAGE_PREFIX)), None
-    )
-    if message is None or place is None:
+    if message is None:
         return
     item = writer.encode_message(message)[0]
+    separator = encode_lossy_json(writer.encode_message(CONTINUE_MESSAGE)[0])
+    others = [separator] if encode_lossy_json(item) != separator else []
+    place = next(
+        (
+            place
+            for place in range(len(pieces) - 1, -1, -1)
+            if pieces[place].startswith(_USER_MESSAGE_PREFIX) and pieces[place] not in others
+        ),
+        None,
+    )
+    if place is None:
+        return
     content: Any = item["content"]
     items: list[dict[str, Any]] = [build_text_item(content)] if isinstance(content, str) else list(content)
     for number in range(len(items) - 1, -1, -1):

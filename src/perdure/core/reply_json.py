@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, cast
 
 MOST_CHARACTERS: Final = 200_000
 """Characters of a reply that are searched, from its end."""
@@ -18,31 +18,27 @@ _THINKING = re.compile(r"<(think|thinking|thought)>", re.IGNORECASE)
 _FENCE = re.compile(r"```[a-zA-Z0-9_-]*\n?(.*?)```", re.DOTALL)
 _BEGINNING = re.compile(r"[{\[]")
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
-_DECODER = json.JSONDecoder(strict=False)
 
 
-def find_json_value(text: str) -> tuple[Any] | None:
-    """Return the JSON value of a reply in a tuple of one; `None` if there is none.
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
 
-    The whole text counts first, then the last code fence with JSON, then the last outermost object or list in the text.
+
+_DECODER = json.JSONDecoder(strict=False, parse_constant=_refuse_constant)
+"""Decodes as `json` does, without NaN and infinities, which are in no order with other numbers."""
+
+
+def list_json_values(text: str) -> list[Any]:
+    """Return the JSON values of a reply, the likeliest first.
+
+    If the whole text is JSON, it is the only one. Else the values in code fences come first, and then the outermost
+    objects and lists in the text; of both the last one first, which a model may have written to correct another.
     """
     plain = _remove_thinking(text)
-    for candidate in (plain, *reversed([found[1].strip() for found in _FENCE.finditer(plain)])):
-        if (value := _parse(candidate)) is not None:
-            return value
-    found = [(value,) for value, _, _ in _find_embedded_values(plain)]
-    return found[-1] if found else None
-
-
-def find_json_object(text: str) -> dict[str, Any] | None:
-    """Return the JSON object of a reply, as `find_json_value` does; `None` if there is none."""
-    whole = find_json_value(text)
-    candidates = [*whole] if whole is not None else []
-    embedded = [value for value, _, _ in _find_embedded_values(_remove_thinking(text))]
-    for value in [*candidates, *reversed(embedded)]:
-        if isinstance(value, dict):
-            return cast("dict[str, Any]", value)
-    return None
+    if (whole := _parse(plain)) is not None:
+        return [*whole]
+    fences = [value for found in _FENCE.finditer(plain) for value in _parse(found[1].strip()) or ()]
+    return [*reversed(fences), *reversed([value for value, _, _ in _find_embedded_values(plain)])]
 
 
 def list_json_objects(text: str) -> list[dict[str, Any]]:
