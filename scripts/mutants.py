@@ -80,6 +80,8 @@ FEW_TESTS = 10
 """A line that fewer tests reach is tried with all tests that bear the name of its module as well."""
 SECONDS = 300.0
 """After this a mutant that no test has noticed counts as a survivor."""
+LAST_SECONDS = 90.0
+"""A mutant that survives `--quick` is tried with so many seconds of the tests that reach its line in all."""
 TEST_SECONDS = 45
 """A test that takes longer has noticed the mutant, by hanging."""
 
@@ -456,7 +458,9 @@ def try_mutant(mutant: Mutant, copy: WarmCopy, reached: Reached, *, quick: bool 
         return Trial(mutant, "survived", "no tests belong to this module")
     source = (copy.project / mutant.path).read_text()
     count = 0
-    for group in [tests, nearby] if reached and not quick else [tests] if reached else [nearby]:
+    more = reached.find_tests(mutant.path, mutant.line, nearby, seconds=LAST_SECONDS) if quick else []
+    rest = [test for test in more if test not in noted] if quick else nearby
+    for group in filter(None, [tests, rest] if reached else [nearby]):
         without: list[str] = []
         while True:
             kind, answer = _run_changed(mutant, copy, group, source, is_noted=bool(reached), without=without)
@@ -485,7 +489,7 @@ def _run_changed(
     try:
         _write_source(changed, mutant.apply(source))
         answer = copy.run("collected", request) if is_noted else Answer(CANNOT)
-        if answer.failed != CANNOT:
+        if answer.failed != CANNOT and not answer.ran_earlier:
             return "collected", answer
         pinned = [test for test in PINNED if (copy.project / test).exists()] if is_noted else []
         return "started", copy.run("started", request._replace(tests=[*tests, *pinned]))

@@ -126,7 +126,7 @@ class Reached:
     def __bool__(self) -> bool:
         return bool(self._notes)
 
-    def find_tests(self, path: Path, line: int, nearest: Sequence[str]) -> list[str]:
+    def find_tests(self, path: Path, line: int, nearest: Sequence[str], *, seconds: float = MOST_SECONDS) -> list[str]:
         """Return tests that reach a line, for half a minute: some of each file, the nearest and quickest first.
 
         Where the file has changed since, or the line is reached by being imported, they are the tests that reach the
@@ -139,7 +139,7 @@ class Reached:
                 lines = {int(line): numbers for line, numbers in file["lines"].items()}
                 same = file["digest"] == digest(self._root / path)
                 numbers = _reaching(lines, place if same else None)
-                found.update((test, seconds) for test, seconds in (note["tests"][number] for number in numbers))
+                found.update((test, took) for test, took in (note["tests"][number] for number in numbers))
         rank = {file: place for place, file in enumerate(nearest)}
         by_file: dict[str, list[str]] = {}
         for test in sorted(found, key=lambda test: found[test]):
@@ -147,7 +147,7 @@ class Reached:
         files = sorted(by_file, key=lambda file: rank.get(file, len(rank)))
         # Each file has its turns, for the nearest may reach a line hundreds of times and look at something else.
         rounds = range(0, max(map(len, by_file.values()), default=0), IN_TURN)
-        chosen, left = list[str](), MOST_SECONDS
+        chosen, left = list[str](), seconds
         for test in (each for begin in rounds for file in files for each in by_file[file][begin : begin + IN_TURN]):
             if found[test] <= left and len(chosen) < MOST_TESTS:
                 chosen.append(test)
