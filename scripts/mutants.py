@@ -450,10 +450,11 @@ def try_mutant(mutant: Mutant, copy: WarmCopy, reached: Reached, *, quick: bool 
     """Run the tests against one mutant in a copy of the project, which is as before afterwards."""
     nearby = list_tests(mutant.path, copy.project)
     noted = reached.find_tests(mutant.path, mutant.line, nearby)
-    named = [test for test in find_tests(str(mutant.path), copy.project) if mutant.path.stem in test]
-    if len(noted) < FEW_TESTS:  # what is done once in a process is noted of one test, and of none if it starts one
-        named = find_tests(str(mutant.path), copy.project)
-    tests = [*named, *noted]
+    named = find_tests(str(mutant.path), copy.project)
+    if len(noted) < FEW_TESTS:  # what is done once in a process is noted of one test
+        tests = [*noted, *named]
+    else:
+        tests = [*[test for test in named if mutant.path.stem in test], *noted]
     if not nearby and not tests:
         return Trial(mutant, "survived", "no tests belong to this module")
     source = (copy.project / mutant.path).read_text()
