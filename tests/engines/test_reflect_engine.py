@@ -109,6 +109,14 @@ async def test_an_answer_that_no_turn_is_left_to_review_is_the_answer() -> None:
     assert (outcome.status, outcome.reason, outcome.text) == ("limit", "max_turns", "A draft.")
 
 
+async def test_a_run_that_failed_or_reached_a_limit_has_no_answer_to_review() -> None:
+    for reply, limits, status in ((ProviderDown("down"), Limits(), "failed"), ("x", Limits(max_turns=1), "limit")):
+        model = play(answer=lambda _, reply=reply: reply)  # type: ignore[misc]
+        outcome = await build_agent("reflect", model=model, limits=limits).run("Do it", output=list[int])
+        assert outcome.status == status
+        assert not any("Review the last" in last_question(each) for each in model.requests)
+
+
 async def test_tools_can_be_called_for_the_revision() -> None:
     world = World()
 
