@@ -69,6 +69,7 @@ def test_conditions_comparisons_numbers_and_statements_are_changed():
         'logger.warning("%s", 1)',
         'faults.fault_point("here")',
         '"""Words."""',
+        "pairs = zip(first, second, strict=True)",
     ],
 )
 def test_what_no_test_could_notice_is_left_alone(source):
