@@ -368,9 +368,7 @@ def _find_sources(root: Path, names: Sequence[str]) -> Iterator[Path]:
 def list_tests(path: Path, root: Path = ROOT) -> list[str]:
     """Return the test files that a developer would run after a change of this file, the nearest first."""
     package = path.relative_to(PACKAGE)
-    own = Path("tests", *package.parts[:-1])
-    while not (root / own).is_dir():  # the tests of a package may lie in the folder above
-        own = own.parent
+    own = _find_test_folder(path, root)
     places = [own, *[Path("tests", name) for name in NEIGHBOURS.get(package.parts[0], ())]]
     nearby = [
         str(test.relative_to(root))
@@ -379,6 +377,14 @@ def list_tests(path: Path, root: Path = ROOT) -> list[str]:
         for test in ([root / place] if place.suffix else sorted((root / place).rglob("test_*.py")))
     ]
     return list(dict.fromkeys([*find_tests(str(path), root), *nearby, *_find_importing_tests(path, root)]))
+
+
+def _find_test_folder(path: Path, root: Path) -> Path:
+    """Return the folder with the tests of a source file; those of a package may lie in the folder above."""
+    own = Path("tests", *path.relative_to(PACKAGE).parts[:-1])
+    while not (root / own).is_dir():
+        own = own.parent
+    return own
 
 
 def _find_importing_tests(path: Path, root: Path) -> list[str]:
@@ -465,6 +471,8 @@ def try_mutant(mutant: Mutant, copy: WarmCopy, reached: Reached, *, quick: bool 
     count = 0
     more = reached.find_tests(mutant.path, mutant.line, nearby, seconds=LAST_SECONDS) if quick else []
     rest = [test for test in more if test not in noted] if quick else nearby
+    if quick and len(noted) < FEW_TESTS:  # a process with an environment of its own is not seen, as in a terminal
+        rest += [test for test in nearby if Path(test).parent == _find_test_folder(mutant.path, copy.project)]
     for group in filter(None, [tests, rest] if reached else [nearby]):
         without: list[str] = []
         while True:
