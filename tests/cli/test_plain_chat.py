@@ -96,3 +96,17 @@ def test_results_of_tools_are_shown_by_their_number(chat):
     assert result.stderr.count("tool calculate ok:\n    42\n") == 1
     assert result.stderr.count("tool calculate ok:\n    2\n") == 1
     assert result.stderr.count("error: there is no such tool result") == 2
+
+
+def test_another_session_of_the_project_is_chosen_by_its_number(chat):
+    for name in ("one", "two"):
+        chat("--session", name, typed=["Calculate 1 + 1"])
+    result = chat(
+        "--session", "here", typed=["Calculate 6 * 7", "/resume", "2", "/session", "/resume", "1", "/session"]
+    )
+    chosen = [line.removeprefix("> ").split(",")[0] for line in result.stderr.splitlines() if "entries" in line]
+    assert chosen == ["session one", "session here"]
+    for wrong in ("0", "3", "x", "\u0661"):
+        refused = chat("--session", "here", typed=["/resume", wrong])
+        assert f"error: {wrong!r} is none of the numbers" in refused.stderr
+    assert "error" not in chat("--session", "here", typed=["/resume", ""]).stderr

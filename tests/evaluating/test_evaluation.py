@@ -54,6 +54,8 @@ async def test_as_many_cases_run_at_once_as_may():
 async def test_agents_are_called_after_themselves_or_their_models():
     agents = [echo(name="x"), echo(name="x"), echo(name="agent", model_name="m"), echo(name="agent", model_name="m")]
     assert list(Evaluation(quiz("a"), agents).agents) == ["x", "x #2", "m", "m #2"]
+    many = [echo(name="x") for _ in range(4)]
+    assert list(Evaluation(quiz("a"), many).agents) == ["x", "x #2", "x #3", "x #4"]
 
 
 async def test_graders_of_the_evaluation_are_added_to_those_of_a_case():
