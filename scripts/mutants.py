@@ -80,6 +80,8 @@ FEW_TESTS = 10
 """A line that fewer tests reach is tried with all tests that bear the name of its module as well."""
 SECONDS = 300.0
 """After this a mutant that no test has noticed counts as a survivor."""
+LAST_SECONDS = 90.0
+"""A mutant that survives `--quick` is tried with so many seconds of the tests that reach its line in all."""
 TEST_SECONDS = 45
 """A test that takes longer has noticed the mutant, by hanging."""
 
@@ -238,6 +240,10 @@ class Finder(ast.NodeVisitor):
         if isinstance(node.func, ast.Name) and node.func.id in {"min", "max"}:
             new = "max" if node.func.id == "min" else "min"
             self._replace(node.func, new, f"{node.func.id} becomes {new}")
+        if isinstance(node.func, ast.Name) and node.func.id == "zip":  # `strict` is a check of the program itself
+            for each in node.args:
+                self.visit(each)
+            return
         self.generic_visit(node)
 
     def visit_Return(self, node: ast.Return) -> None:
@@ -362,9 +368,7 @@ def _find_sources(root: Path, names: Sequence[str]) -> Iterator[Path]:
 def list_tests(path: Path, root: Path = ROOT) -> list[str]:
     """Return the test files that a developer would run after a change of this file, the nearest first."""
     package = path.relative_to(PACKAGE)
-    own = Path("tests", *package.parts[:-1])
-    while not (root / own).is_dir():  # the tests of a package may lie in the folder above
-        own = own.parent
+    own = _find_test_folder(path, root)
     places = [own, *[Path("tests", name) for name in NEIGHBOURS.get(package.parts[0], ())]]
     nearby = [
         str(test.relative_to(root))
@@ -373,6 +377,14 @@ def list_tests(path: Path, root: Path = ROOT) -> list[str]:
         for test in ([root / place] if place.suffix else sorted((root / place).rglob("test_*.py")))
     ]
     return list(dict.fromkeys([*find_tests(str(path), root), *nearby, *_find_importing_tests(path, root)]))
+
+
+def _find_test_folder(path: Path, root: Path) -> Path:
+    """Return the folder with the tests of a source file; those of a package may lie in the folder above."""
+    own = Path("tests", *path.relative_to(PACKAGE).parts[:-1])
+    while not (root / own).is_dir():
+        own = own.parent
+    return own
 
 
 def _find_importing_tests(path: Path, root: Path) -> list[str]:
@@ -448,15 +460,20 @@ def try_mutant(mutant: Mutant, copy: WarmCopy, reached: Reached, *, quick: bool 
     """Run the tests against one mutant in a copy of the project, which is as before afterwards."""
     nearby = list_tests(mutant.path, copy.project)
     noted = reached.find_tests(mutant.path, mutant.line, nearby)
-    named = [test for test in find_tests(str(mutant.path), copy.project) if mutant.path.stem in test]
-    if len(noted) < FEW_TESTS:  # what is done once in a process is noted of one test, and of none if it starts one
-        named = find_tests(str(mutant.path), copy.project)
-    tests = [*named, *noted]
+    named = find_tests(str(mutant.path), copy.project)
+    if len(noted) < FEW_TESTS:  # what is done once in a process is noted of one test
+        tests = [*noted, *named]
+    else:
+        tests = [*[test for test in named if mutant.path.stem in test], *noted]
     if not nearby and not tests:
         return Trial(mutant, "survived", "no tests belong to this module")
     source = (copy.project / mutant.path).read_text()
     count = 0
-    for group in [tests, nearby] if reached and not quick else [tests] if reached else [nearby]:
+    more = reached.find_tests(mutant.path, mutant.line, nearby, seconds=LAST_SECONDS) if quick else []
+    rest = [test for test in more if test not in noted] if quick else nearby
+    if quick and len(noted) < FEW_TESTS:  # a process with an environment of its own is not seen, as in a terminal
+        rest += [test for test in nearby if Path(test).parent == _find_test_folder(mutant.path, copy.project)]
+    for group in filter(None, [tests, rest] if reached else [nearby]):
         without: list[str] = []
         while True:
             kind, answer = _run_changed(mutant, copy, group, source, is_noted=bool(reached), without=without)
@@ -485,7 +502,7 @@ def _run_changed(
     try:
         _write_source(changed, mutant.apply(source))
         answer = copy.run("collected", request) if is_noted else Answer(CANNOT)
-        if answer.failed != CANNOT:
+        if answer.failed != CANNOT and not answer.ran_earlier:
             return "collected", answer
         pinned = [test for test in PINNED if (copy.project / test).exists()] if is_noted else []
         return "started", copy.run("started", request._replace(tests=[*tests, *pinned]))

@@ -4,7 +4,8 @@
     python -m scripts.reached_lines core stores    only these folders or files; what was noted of the others stays
 
 `scripts.mutants` reads the notes if there are any. They are made by a plugin of pytest, with the monitoring of Python
-3.12: a line is told once for each test, and costs nothing when it runs again. A process that a test starts is not seen.
+3.12: a line is told once for each test, and costs nothing when it runs again. A Python process that a test starts notes
+its lines in a file (`scripts/started_processes`), unless it has an environment of its own.
 """
 
 import ast
@@ -13,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType
@@ -25,6 +27,7 @@ from scripts.check import MARKS
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path("src/perdure")
 NOTES = Path("build/reached")
+STARTED = Path(__file__).resolve().parent / "started_processes"
 LEFT_OUT = ("architecture", "bench", "docs", "scripts", "typing", "faults")
 """The folders of tests that look at the project instead of running its code, or take too long to be run each time."""
 monitoring: Any = getattr(sys, "monitoring", None)  # which Python 3.11 does not have
@@ -53,8 +56,14 @@ class Noting:
         self.reached: dict[str, set[tuple[str, int]]] = {}
         self._here: set[tuple[str, int]] = set()
         self._watched: set[CodeType] = set()
+        self._folder = tempfile.TemporaryDirectory(prefix="reached-")
+        self._read: dict[Path, int] = {}
+        """Bytes that were read of the notes of each process that tests have started."""
 
     def pytest_sessionstart(self) -> None:
+        os.environ["PERDURE_REACHED_BELOW"] = self._folder.name
+        os.environ["PERDURE_REACHED_SOURCE"] = self.source
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(STARTED), *filter(None, [os.environ.get("PYTHONPATH")])])
         monitoring.use_tool_id(monitoring.COVERAGE_ID, "reached lines")
         monitoring.register_callback(monitoring.COVERAGE_ID, monitoring.events.PY_START, self._enter)
         monitoring.register_callback(monitoring.COVERAGE_ID, monitoring.events.LINE, self._reach)
@@ -74,7 +83,21 @@ class Noting:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self._here = self.reached[item.nodeid] = set()
         monitoring.restart_events()
-        return (yield)
+        try:
+            return (yield)
+        finally:
+            self._here.update(self._read_started())
+
+    def _read_started(self) -> Iterator[tuple[str, int]]:
+        """Yield the lines that started processes have reached since this was last called."""
+        for file in Path(self._folder.name).iterdir():
+            with file.open("rb") as notes:
+                notes.seek(self._read.get(file, 0))
+                whole = notes.read().rpartition(b"\n")[0]
+            self._read[file] = self._read.get(file, 0) + len(whole) + bool(whole)
+            for each in whole.splitlines():
+                line, _, name = each.decode().partition(" ")
+                yield name, int(line)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
@@ -86,6 +109,7 @@ class Noting:
         for event in (monitoring.events.PY_START, monitoring.events.LINE):
             monitoring.register_callback(monitoring.COVERAGE_ID, event, None)
         monitoring.free_tool_id(monitoring.COVERAGE_ID)
+        self._folder.cleanup()
         tests = list(self.reached)
         files: dict[str, dict[int, list[int]]] = {}
         for number, test in enumerate(tests):
@@ -126,7 +150,7 @@ class Reached:
     def __bool__(self) -> bool:
         return bool(self._notes)
 
-    def find_tests(self, path: Path, line: int, nearest: Sequence[str]) -> list[str]:
+    def find_tests(self, path: Path, line: int, nearest: Sequence[str], *, seconds: float = MOST_SECONDS) -> list[str]:
         """Return tests that reach a line, for half a minute: some of each file, the nearest and quickest first.
 
         Where the file has changed since, or the line is reached by being imported, they are the tests that reach the
@@ -139,7 +163,7 @@ class Reached:
                 lines = {int(line): numbers for line, numbers in file["lines"].items()}
                 same = file["digest"] == digest(self._root / path)
                 numbers = _reaching(lines, place if same else None)
-                found.update((test, seconds) for test, seconds in (note["tests"][number] for number in numbers))
+                found.update((test, took) for test, took in (note["tests"][number] for number in numbers))
         rank = {file: place for place, file in enumerate(nearest)}
         by_file: dict[str, list[str]] = {}
         for test in sorted(found, key=lambda test: found[test]):
@@ -147,7 +171,7 @@ class Reached:
         files = sorted(by_file, key=lambda file: rank.get(file, len(rank)))
         # Each file has its turns, for the nearest may reach a line hundreds of times and look at something else.
         rounds = range(0, max(map(len, by_file.values()), default=0), IN_TURN)
-        chosen, left = list[str](), MOST_SECONDS
+        chosen, left = list[str](), seconds
         for test in (each for begin in rounds for file in files for each in by_file[file][begin : begin + IN_TURN]):
             if found[test] <= left and len(chosen) < MOST_TESTS:
                 chosen.append(test)

@@ -7,7 +7,8 @@
 a line from their output. Starting Python, importing pytest and collecting tests takes seconds; a fork of a process that
 has done so takes milliseconds. In a fork of a process that has collected, the changed functions get the code of the
 changed file. Where the change is no part of a function, the answer is that it cannot be tried this way; the other
-process imports the changed file as it is.
+process imports the changed file as it is. A function that ran while the tests were collected has left what it returned
+in tables, decorated functions and parameters of tests: the answer says so, and it is tried in the other process too.
 """
 
 import contextlib
@@ -19,15 +20,15 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import pytest
 
 from scripts.check import MARKS
-from scripts.reached_lines import LEFT_OUT
+from scripts.reached_lines import LEFT_OUT, monitoring
 
 LIBRARIES = ("aiohttp", "hypothesis.stateful", "jsonschema_rs", "msgspec", "pytest_asyncio", "apsw", "psycopg")
 """What most tests import, apart from the project itself."""
@@ -66,6 +67,8 @@ class Answer(NamedTuple):
     """True when all tests together took longer than they may."""
     begun: int = 0
     """Number of tests that were begun."""
+    ran_earlier: bool = False
+    """True when changed code also ran while the tests were collected, and its results of then are still in use."""
 
 
 # -- changed functions -------------------------------------------------------------------------------------------------
@@ -117,17 +120,50 @@ def _list_pairs(before: CodeType, after: CodeType) -> list[tuple[CodeType, CodeT
     ]
 
 
+CodePlace: TypeAlias = tuple[str, str, int]
+"""Where code is written: the file, the qualified name, the first line."""
+
+
+def _find_code_place(code: CodeType) -> CodePlace:
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
+@contextlib.contextmanager
+def note_started_code() -> Iterator[set[CodePlace]]:
+    """Yield a set that gets the place of all code that starts to run, until the end of the block."""
+    started: set[CodePlace] = set()
+    if monitoring is None:  # Python 3.11
+        yield started
+        return
+
+    def note(code: CodeType, _offset: int) -> object:
+        started.add(_find_code_place(code))
+        return monitoring.DISABLE
+
+    monitoring.use_tool_id(monitoring.PROFILER_ID, "started code")
+    monitoring.register_callback(monitoring.PROFILER_ID, monitoring.events.PY_START, note)
+    monitoring.set_events(monitoring.PROFILER_ID, monitoring.events.PY_START)
+    try:
+        yield started
+    finally:
+        monitoring.set_events(monitoring.PROFILER_ID, monitoring.events.NO_EVENTS)
+        monitoring.register_callback(monitoring.PROFILER_ID, monitoring.events.PY_START, None)
+        monitoring.free_tool_id(monitoring.PROFILER_ID)
+
+
 class Functions:
     """The functions of the source that this process has, by the place of their code."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, started: Collection[CodePlace] = ()) -> None:
         gc.unfreeze()  # what is frozen is not found
         prefix = str(folder) + os.sep
-        self._known: dict[tuple[str, str, int], list[FunctionType]] = {}
+        self._started = started
+        self._known: dict[CodePlace, list[FunctionType]] = {}
+        self.has_changed_started_code = False
+        """True if a changed function is one of those that ran before."""
         for each in gc.get_objects():
             if isinstance(each, FunctionType) and each.__code__.co_filename.startswith(prefix):
-                code = each.__code__
-                self._known.setdefault((code.co_filename, code.co_qualname, code.co_firstlineno), []).append(each)
+                self._known.setdefault(_find_code_place(each.__code__), []).append(each)
 
     def change(self, path: Path, before: str) -> bool:
         """Give each function of a file the code that the file has now; return False if that is not all that changed."""
@@ -137,11 +173,13 @@ class Functions:
             return False
         is_changed = False
         for was, becomes in pairs:
-            for function in self._known.get((str(path), was.co_qualname, was.co_firstlineno), []):
+            for function in self._known.get(_find_code_place(was), []):
                 if function.__code__.co_freevars != becomes.co_freevars:
                     return False
                 is_changed = is_changed or not _is_same_code(was, becomes)
                 function.__code__ = becomes
+            if not _is_same_code(was, becomes) and _find_code_place(was) in self._started:
+                self.has_changed_started_code = True
         return is_changed
 
 
@@ -179,16 +217,17 @@ class CollectedTests:
         self._root = root
         left_out = [f"--ignore=tests/{folder}" for folder in LEFT_OUT]
         options = [*list_options(45), "--maxfail=0", "--continue-on-collection-errors", *left_out, "tests"]
-        self._config = importlib.import_module("_pytest.config")._prepareconfig(options)  # noqa: SLF001
-        self._session: Any = pytest.Session.from_config(self._config)
-        self._config._do_configure()  # noqa: SLF001
-        self._config.hook.pytest_sessionstart(session=self._session)
-        self._config.hook.pytest_collection(session=self._session)
+        with note_started_code() as started:
+            self._config = importlib.import_module("_pytest.config")._prepareconfig(options)  # noqa: SLF001
+            self._session: Any = pytest.Session.from_config(self._config)
+            self._config._do_configure()  # noqa: SLF001
+            self._config.hook.pytest_sessionstart(session=self._session)
+            self._config.hook.pytest_collection(session=self._session)
         self._items: dict[str, list[pytest.Item]] = {}
         for item in self._session.items:
             for name in (item.nodeid, item.nodeid.partition("::")[0]):
                 self._items.setdefault(name, []).append(item)
-        self._functions = Functions(root / "src")
+        self._functions = Functions(root / "src", started)
         gc.freeze()
 
     def run(self, request: Request, report: Callable[[str, str], None]) -> None:
@@ -196,6 +235,8 @@ class CollectedTests:
         if request.path and not self._functions.change(self._root / request.path, request.before):
             report("failed", CANNOT)
             return
+        if self._functions.has_changed_started_code:
+            report("ran earlier", "")
         self._config.pluginmanager.register(Progress(report))
         self._config._env_timeout = request.test_seconds  # noqa: SLF001 - pytest-timeout reads it for every test
         chosen = dict.fromkeys(item for test in request.tests for item in self._items.get(test, []))
@@ -249,16 +290,18 @@ def _run_child(request: Request, run: Callable[[Request, Callable[[str, str], No
 
 def _read_answer(reading: int, child: int, seconds: float) -> Answer:
     """Read what a fork reports until a test has failed or all have passed; one that ends in between has failed."""
-    until, current, count = time.monotonic() + seconds, "no test", 0
+    until, current, count, ran_earlier = time.monotonic() + seconds, "no test", 0, False
     for what, name in _read_reports(reading, child, until):
         if what == "begun":
             current, count = name, count + 1
+        elif what == "ran earlier":
+            ran_earlier = True
         elif what == "failed":
             return Answer(name, begun=count)
         else:
-            return Answer(None, begun=count)
+            return Answer(None, begun=count, ran_earlier=ran_earlier)
     if time.monotonic() >= until:
-        return Answer(None, timed_out=True, begun=count)
+        return Answer(None, timed_out=True, begun=count, ran_earlier=ran_earlier)
     return Answer(current, begun=count)
 
 

@@ -186,6 +186,17 @@ def question(*calls, path="") -> QuestionAsked:
     return QuestionAsked("ask", "permission", "?", tuple([{"call_id": each} for each in calls]), path=path)
 
 
+async def test_nothing_is_asked_before_the_events_up_to_the_question_have_been_printed(capsys):
+    prompt = TerminalPermissionPrompt(TerminalOutput(), Typist("y"))  # type: ignore[arg-type]
+    asking = asyncio.ensure_future(prompt([request("a")]))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not asking.done()
+    assert capsys.readouterr().err == ""
+    prompt.allow_asking(question("a"))
+    assert [each.allow for each in await asyncio.wait_for(asking, 10)] == [True]
+
+
 async def test_two_questions_that_were_shown_before_either_was_asked_are_both_asked(capsys):
     prompt = TerminalPermissionPrompt(TerminalOutput(), Typist("y", "n"))  # type: ignore[arg-type]
     prompt.allow_asking(question("a", path="agent/child"))

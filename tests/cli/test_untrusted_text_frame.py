@@ -16,6 +16,7 @@ from perdure.cli.untrusted_text_frame import (
     VALUE_MARK,
     UntrustedTextFrame,
     make_frame,
+    measure_text,
     quote_text,
     quote_unless_plain,
     split_pages,
@@ -149,6 +150,10 @@ def test_wide_characters_count_twice_and_a_long_escape_is_cut():
     assert max(map(len, frame.rows)) <= 19
     assert len(draw_rows("\r\n".join(frame.rows), 20)) == len(frame.rows)
     assert '\\{1,234,567 blanks}" (has characters outside ASCII)' in "".join([row[2:] for row in frame.rows])
+
+
+def test_a_character_has_its_width_and_the_larger_one_where_terminals_differ():
+    assert [measure_text(each) for each in ("a", "č", "日", "č日", "é", "\U0001f600")] == [1, 1, 2, 3, 2, 2]
 
 
 def test_a_stream_that_cannot_write_a_character_gets_its_number():

@@ -193,6 +193,30 @@ async def test_a_thread_that_has_had_nothing_to_do_for_a_while_ends():
     assert await threads.run(lambda: "another", (), {}) == "another"
 
 
+async def test_a_job_that_comes_just_when_an_idle_thread_has_waited_long_enough_is_done(monkeypatch):
+    threads, idle, has_job = ThreadPool(), threading.Event(), threading.Event()
+
+    def wait_too_long(timeout):
+        """The wait of a thread that is woken by its timeout, and not by the job that has come at the same moment."""
+        threads._lock.release()
+        try:
+            idle.set()
+            assert timeout
+            assert has_job.wait(PATIENCE)
+        finally:
+            threads._lock.acquire()
+        return False
+
+    monkeypatch.setattr(threads._wake, "wait", wait_too_long)
+    assert await threads.run(lambda: "first", (), {}) == "first"
+    await eventually(idle.is_set)
+    second = asyncio.ensure_future(threads.run(lambda: "second", (), {}))
+    await eventually(lambda: threads.waiting_count)
+    has_job.set()
+    async with asyncio.timeout(PATIENCE):
+        assert await second == "second"
+
+
 # -- callers that go away ----------------------------------------------------------------------------------------------
 
 

@@ -69,6 +69,13 @@ async def test_a_model_that_only_talks_is_asked_to_go_on_and_then_believed() -> 
     assert (outcome.status, outcome.text, outcome.turns) == ("done", "Working on it.", 2)
 
 
+async def test_a_model_is_asked_to_go_on_twice_unless_another_number_is_given_and_anew_in_each_run() -> None:
+    session = Agent(ScriptedModel("Working on it.", repeat_last=True), engine="autonomous").session("s")
+    assert [(await session.run("Do it")).turns for _ in range(2)] == [3, 3]
+    at_once = Agent(ScriptedModel("Working on it."), engine=autonomous(max_nudges=0))
+    assert (await at_once.run("Do it")).turns == 1
+
+
 async def test_an_empty_result_is_refused() -> None:
     model = ScriptedModel(call("finish", result=" "), call("finish", result="Now."))
     outcome = await Agent(model, engine="autonomous").run("Do it")

@@ -51,6 +51,21 @@ def test_mistakes_are_named_and_corrected(text: str, problem: str) -> None:
     assert all(other in ids for each in plan.tasks for other in each.depends_on)
 
 
+def test_a_plan_may_have_as_many_tasks_as_are_allowed_and_what_follows_is_left_out() -> None:
+    assert parse_plan('["a", "b", "c"]', 3).problems == ()
+    assert [each.description for each in parse_plan('["a", "b", "c", "d"]', 3).tasks] == ["a", "b", "c"]
+
+
+def test_a_third_task_of_the_same_id_has_a_third_id_and_dependencies_mean_the_first() -> None:
+    plan = parse_plan(
+        '[{"id": "a", "description": "x"}, {"id": "a", "description": "y"}, {"id": "a", "description": "z"},'
+        ' {"id": "b", "description": "w", "dependencies": ["a"]}]',
+        5,
+    )
+    assert [each.id for each in plan.tasks] == ["a", "a-2", "a-3", "b"]
+    assert plan.tasks[3].depends_on == ("a",)
+
+
 def test_a_cycle_is_broken_where_it_closes() -> None:
     text = (
         '[{"id": "a", "description": "x", "depends_on": ["c"]}, {"id": "b", "description": "y", "depends_on": ["a"]},'

@@ -86,6 +86,49 @@ async def test_no_more_tasks_run_at_the_same_time_than_are_allowed(
     assert (outcome.status, most) == ("done", parallel)
 
 
+async def test_no_more_tasks_run_at_the_same_time_than_the_engine_was_given() -> None:
+    running, most = 0, 0
+
+    async def task(_request: Any) -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        running -= 1
+        return "done"
+
+    agent = build_agent(planner(max_parallel_tasks=2), model=play(plan='["1", "2", "3", "4"]', task=task))
+    assert ((await agent.run("Do it")).status, most) == ("done", 2)
+
+
+async def test_a_task_that_takes_all_its_turns_has_failed() -> None:
+    model = play(plan='["one"]', task=lambda _: call("note", text="again"))
+    outcome = await build_agent(planner(max_task_turns=2, max_replans=0), model=model).run("Do it")
+    assert outcome.status == "done"
+    assert "Failed (limit max_turns)" in model.requests[-1].messages[-1].text
+    assert sum("Do this one task now" in last_question(each) for each in model.requests) == 2
+
+
+async def test_the_model_is_asked_twice_to_correct_a_plan_and_its_last_one_is_used_as_far_as_it_goes() -> None:
+    model = play(plan='[{"id": "a", "description": "x"}, {"id": "b"}]')
+    seen = Recorder()
+    assert (await build_agent("planner", model=model, watchers=[seen]).run("Do it")).status == "done"
+    asked = [last_question(each) for each in model.requests if not each.tools]
+    refused = "This plan cannot be used: task 2 has no description"
+    assert [each.startswith(refused) for each in asked] == [False, True, True]
+    [made] = seen.of(PlanMade)
+    assert ([each.id for each in made.tasks], made.problems) == (["a"], ("task 2 has no description",))
+
+
+async def test_the_result_of_a_task_is_cut_for_others_that_need_it() -> None:
+    plan = '[{"id": "a", "description": "x"}, {"id": "b", "description": "y", "depends_on": ["a"]}]'
+    model = play(plan=plan, task=lambda request: "word " * 4_000 if find_task(request) == "x" else "short")
+    await build_agent("planner", model=model).run("Do it")
+    needing = next(each for each in model.requests if find_task(each) == "y")
+    assert 7_000 < len(last_question(needing)) < 9_000
+
+
 async def test_a_failed_task_is_planned_again_with_what_is_done() -> None:
     seen, asked = Recorder(), list[str]()
 

@@ -81,11 +81,40 @@ async def test_a_reviewer_that_does_not_answer_with_json_is_asked_once_more() ->
     assert outcome.text == "A better answer."
 
 
+async def test_a_reviewer_is_asked_for_json_once_more_and_not_again() -> None:
+    model = play(review="Nice!")
+    outcome = await build_agent(reflect(max_reflections=1), model=model).run("Do it")
+    asked = [last_question(each) for each in model.requests if not each.tools]
+    assert sum("This is not the JSON that was asked for" in each for each in asked) == 1
+    assert outcome.text == "A draft."
+
+
+async def test_the_score_from_which_an_answer_is_good_enough_can_be_given() -> None:
+    for given, text in ((3, "A draft."), (3.5, "A better answer.")):
+        agent = build_agent(reflect(acceptance_score=given, max_reflections=1), model=play(review=POOR))
+        assert (await agent.run("Do it")).text == text
+
+
+async def test_a_review_without_issues_or_a_suggestion_is_an_empty_assessment() -> None:
+    seen = Recorder()
+    review = '{"score": 3, "issues": "none", "suggestion": ["x"]}'
+    await build_agent(reflect(max_reflections=1), model=play(review=review), watchers=[seen]).run("Do it")
+    assert [each.assessment for each in seen.of(AnswerReviewed)] == [""]
+
+
 async def test_an_answer_that_no_turn_is_left_to_review_is_the_answer() -> None:
     outcome = await build_agent("reflect", limits=Limits(max_turns=3)).run("Do it")
     assert (outcome.status, outcome.reason, outcome.text) == ("done", NOT_REVIEWED_REASON, "A draft.")
     outcome = await build_agent("reflect", limits=Limits(max_turns=4)).run("Do it")
     assert (outcome.status, outcome.reason, outcome.text) == ("limit", "max_turns", "A draft.")
+
+
+async def test_a_run_that_failed_or_reached_a_limit_has_no_answer_to_review() -> None:
+    for reply, limits, status in ((ProviderDown("down"), Limits(), "failed"), ("x", Limits(max_turns=1), "limit")):
+        model = play(answer=lambda _, reply=reply: reply)  # type: ignore[misc]
+        outcome = await build_agent("reflect", model=model, limits=limits).run("Do it", output=list[int])
+        assert outcome.status == status
+        assert not any("Review the last" in last_question(each) for each in model.requests)
 
 
 async def test_tools_can_be_called_for_the_revision() -> None:

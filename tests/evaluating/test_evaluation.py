@@ -54,6 +54,8 @@ async def test_as_many_cases_run_at_once_as_may():
 async def test_agents_are_called_after_themselves_or_their_models():
     agents = [echo(name="x"), echo(name="x"), echo(name="agent", model_name="m"), echo(name="agent", model_name="m")]
     assert list(Evaluation(quiz("a"), agents).agents) == ["x", "x #2", "m", "m #2"]
+    many = [echo(name="x") for _ in range(4)]
+    assert list(Evaluation(quiz("a"), many).agents) == ["x", "x #2", "x #3", "x #4"]
 
 
 async def test_graders_of_the_evaluation_are_added_to_those_of_a_case():
@@ -324,6 +326,21 @@ async def test_the_cost_of_attempts_that_are_run_again_counts_for_the_budget():
     assert [each.reason for each in (await evaluate(first)).results] == [""]
     report = await evaluate(build(evaluation_id=first.evaluation_id, retry_errors=True))
     assert [(each.verdict, each.reason) for each in report.results] == [("error", "budget")]
+
+
+async def test_the_cost_of_graders_counts_for_the_budget_of_a_resumed_evaluation():
+    store, agent = open_store("memory:"), echo()
+
+    def judge(_evidence):
+        return Grade(passed=True, usage=Usage(1), cost_usd=15.0)
+
+    def build(*prompts, **options):
+        return Evaluation(quiz(*prompts), agent, graders=[judge], store=store, **options)
+
+    first = build("a", max_cost_usd=20.0)
+    assert [each.grading_cost_usd for each in (await evaluate(first)).results] == [15.0]
+    again = build("a", "b", evaluation_id=first.evaluation_id, max_cost_usd=15.0)
+    assert [each.reason for each in (await evaluate(again)).results] == ["", "budget"]
 
 
 async def test_a_baseline_that_does_not_exist_leaves_no_evaluation_to_resume():

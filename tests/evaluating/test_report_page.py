@@ -63,6 +63,13 @@ def test_a_page_has_plots_and_no_script():
     assert "style" not in Tags(page).attributes
 
 
+@pytest.mark.parametrize(("seconds", "shown"), [(0.25, "250 ms"), (-5.0, "0 ms"), (12.5, "12.5 s")])
+def test_a_page_says_how_long_the_evaluation_took(seconds, shown):
+    made = sample()
+    page = build_report_page(replace(made, finished_at=made.started_at + seconds))
+    assert f", {shown}, evaluation e2<" in page
+
+
 def test_hostile_text_adds_no_element_and_no_attribute():
     plain, attacked = Tags(build_report_page(sample())), Tags(build_report_page(hostile()))
     assert attacked.tags <= plain.tags

@@ -24,3 +24,15 @@ def test_scores_beyond_the_bounds_are_drawn_at_the_edge():
     assert draw_sparkline([-1.0, 0.0, 1.0, 7.0, math.inf, math.nan]) == "▁▁███▁"
     assert draw_sparkline([]) == ""
     parseString(draw_score_plot([]))
+
+
+def test_a_sparkline_has_a_bar_for_each_score_from_the_lowest_to_the_highest():
+    assert draw_sparkline([0, 0.5, 1]) == "▁▅█"
+    assert draw_sparkline([]) == ""
+
+
+def test_a_plot_goes_over_its_whole_width_and_names_each_score():
+    picture = draw_score_plot([0.0, 0.5, 1.0], title="Boat")
+    assert 'points="36.0,204.0 320.0,120.0 604.0,36.0"' in picture
+    assert [f"iteration {number}: {score:.2f}" in picture for number, score in ((1, 0), (2, 0.5), (3, 1))] == [True] * 3
+    assert 'points="36.0,36.0"' in draw_score_plot([1.0])

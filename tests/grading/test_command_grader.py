@@ -55,6 +55,27 @@ async def test_a_program_that_does_not_exist_is_the_graders_failure(tmp_path):
     assert failure_of(grade).kind == "raised"
 
 
+async def test_a_program_that_may_not_be_run_is_the_graders_failure(tmp_path):
+    (tmp_path / "tests.sh").write_text("exit 0\n")
+    grade = await grade_evidence(grader(tmp_path, "./tests.sh"), Evidence())
+    assert failure_of(grade).kind == "raised"
+    assert "cannot be run" in grade.feedback
+
+
+async def test_both_streams_are_feedback_and_long_output_is_shortened(tmp_path):
+    grade = await grade_evidence(grader(tmp_path, "echo out; echo err >&2; exit 1", name="tests"), Evidence())
+    assert grade.feedback == "tests ended with exit code 1\nout\nerr"
+    grade = await grade_evidence(grader(tmp_path, "head -c 9000 /dev/zero | tr '\\0' x; exit 1", name="t"), Evidence())
+    assert 3_000 < len(grade.feedback) < 4_200
+
+
+async def test_a_program_has_the_environment_that_it_is_given_and_no_other(tmp_path, monkeypatch):
+    monkeypatch.setenv("API_KEY", "secret")
+    line = 'test "$PORT" = 5 -a -z "$API_KEY"'
+    judge = grader(tmp_path, line, env={"PORT": "5", "PATH": os.environ["PATH"]})
+    assert (await grade_evidence(judge, Evidence())).passed
+
+
 async def test_a_program_can_write_much_after_another_one_of_the_same_grader_has_ended(tmp_path):
     errors = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))

@@ -6,7 +6,7 @@ import functools
 import msgspec
 import pytest
 
-from perdure import ConfigError
+from perdure import ConfigError, Usage
 from perdure.grading import Evidence, Grade, Grader, all_of, any_of, function_grader, grade_evidence, to_grader
 from tests.grading.failures import failure_of
 
@@ -168,6 +168,43 @@ async def test_a_combination_that_depends_on_a_grader_that_failed_is_no_judgemen
         assert "full of water" in failure_of(grade).message
     rejected = await grade_evidence(all_of(capsize, function_grader(lambda _: False, name="no")), EVIDENCE)
     assert (rejected.is_judged, rejected.feedback) == (True, "- no: not passed")  # a failure is no feedback
+
+
+def spending(tokens, cost_usd):
+    usage = Usage(input_tokens=tokens)
+    return lambda _evidence: Grade(passed=True, usage=usage, cost_usd=cost_usd)
+
+
+@pytest.mark.parametrize(
+    ("parts", "cost_usd"),
+    [
+        ([spending(10, 0.5), spending(20, 0.25), spending(0, None)], 0.75),
+        ([spending(10, 0.5), spending(20, None)], None),
+        ([spending(0, None)], None),
+    ],
+)
+async def test_a_combination_counts_the_tokens_of_its_parts_and_their_cost_if_all_of_it_is_known(parts, cost_usd):
+    grade = await grade_evidence(all_of(*parts), EVIDENCE)
+    assert grade.cost_usd == cost_usd
+    assert grade.usage.input_tokens == sum(each(None).usage.input_tokens for each in parts)
+
+
+async def test_a_combination_has_the_name_of_its_parts_unless_it_has_its_own():
+    named = function_grader(lambda _: False, name="no")
+    assert (await grade_evidence(any_of(named, named), EVIDENCE)).grader == "any_of(no, no)"
+    assert (await grade_evidence(all_of(named, name="both"), EVIDENCE)).grader == "both"
+
+
+async def test_a_part_that_takes_too_long_is_a_timeout_of_that_part_alone():
+    async def wait_for_ever(_evidence):
+        await asyncio.Event().wait()
+
+    async def pass_at_once(_evidence):
+        return True
+
+    grade = await grade_evidence(any_of(wait_for_ever, pass_at_once, timeout_seconds=0.01), EVIDENCE)
+    assert grade.passed
+    assert failure_of(grade.parts[0]).kind == "timeout"
 
 
 def test_a_combination_of_no_graders_is_refused():

@@ -77,6 +77,23 @@ async def test_a_passing_score_takes_the_place_of_what_the_model_says():
     grade = await grade_evidence(grader, EVIDENCE)
     assert not grade.passed
     assert grade.feedback
+    grader = model_grader(ScriptedModel('{"passed": false, "score": 0.7}'), passing_score=0.7)
+    grade = await grade_evidence(grader, EVIDENCE)
+    assert (grade.passed, grade.score, grade.feedback) == (True, 0.7, "")
+
+
+async def test_the_model_is_told_how_a_run_ended_that_was_not_done_and_sees_a_typed_output():
+    judge = ScriptedModel(PASSED, repeat_last=True)
+    await grade_evidence(model_grader(judge), Evidence(goal="g", answer="text", output={"port": "Bergen"}))
+    await grade_evidence(model_grader(judge), Evidence(goal="g", answer="", status="limit"))
+    typed, limited = [each.messages[-1] for each in judge.requests]
+    assert "Bergen" in typed.text
+    assert "text" not in typed.text
+    assert "How the run ended" not in typed.text
+    assert "How the run ended" in limited.text
+    assert "limit" in limited.text
+    assert limited.text.endswith("(empty)")
+    assert typed.labels == ("untrusted",)
 
 
 @pytest.mark.parametrize("options", [{"passing_score": 2}, {"instructions": ""}, {"name": ""}, {"criteria": 1}])

@@ -111,6 +111,23 @@ async def test_lists_schemas_and_typed_outputs_are_graded_too():
     assert (await grade(schema_grader(Voyage), "", output=Voyage("Bergen", 3))).passed
 
 
+@pytest.mark.parametrize(
+    ("answer", "passed"), [("3", True), ('{"value": 3}', True), ('"x"', False), ('{"other": 3}', False)]
+)
+async def test_a_bare_value_fits_its_type_also_in_the_object_in_which_models_return_it(answer, passed):
+    assert (await grade(schema_grader(int), answer)).passed is passed
+
+
+async def test_a_text_is_compared_with_the_answer_also_if_there_is_a_typed_output():
+    assert (await grade(equals("three"), "three", output=3)).passed
+    assert not (await grade(equals(4), "4", output=3)).passed
+
+
+async def test_the_value_of_a_grader_comes_before_that_of_the_evidence():
+    assert (await grade(equals("a"), "a", expected="b")).passed
+    assert (await grade(contains("a"), "a", expected="b")).passed
+
+
 def test_a_schema_grader_without_a_type_is_refused():
     with pytest.raises(ConfigError, match="give a type"):
         schema_grader(None)

@@ -357,3 +357,13 @@ def test_files_outside_the_working_folder_are_not_listed(repository):
     listing = LocalGit(LocalFiles(repository / "below")).list_shown_paths
     assert listing("diff", ["--cached"], [], ["."]) == ["x"]
     assert listing("log", ["-p"], [], []) is None
+
+
+async def test_a_driver_whose_name_cannot_be_switched_off_is_an_error_and_does_not_run(repository, tmp_path):
+    trap = tmp_path / "trapped"
+    git(repository, "config", "filter.a=b.clean", f"touch {trap}; cat")
+    (repository / ".gitattributes").write_text("* filter=a=b\n")
+    result = await open_session(repository).call("git_diff", {})
+    assert result.is_error
+    assert "names a driver with '='" in result.text
+    assert not trap.exists()

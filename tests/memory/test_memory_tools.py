@@ -111,6 +111,33 @@ async def test_the_model_forgets_with_permission_and_never_what_is_pinned(memory
     assert "There is no memory" in results[3].text
 
 
+@pytest.mark.parametrize(("given", "count"), [({}, 5), ({"limit": 1}, 1), ({"limit": -3}, 1), ({"limit": 99}, 20)])
+async def test_a_model_recalls_as_many_memories_as_it_asks_for_and_no_more_than_twenty(memory, given, count):
+    for number in range(21):
+        await memory.remember(f"apple number {number}")
+    _, _, results = await run(memory, call("recall", query="apple", **given))
+    assert results[0].text.count("apple number") == count
+
+
+async def test_the_model_does_not_change_an_entity_that_a_person_has_pinned(memory):
+    pinned = await memory.remember_entity("Ann", type="person", properties={"team": "red"})
+    await memory.pin(pinned.id)
+    _, _, results = await run(
+        memory,
+        call("remember_entity", name="Ann", type="person", properties={"team": "blue"}),
+        call("remember_entity", name="Bob", type="person", properties={"team": "blue"}),
+    )
+    assert "'Ann' is pinned by a person, who alone can change it" in results[0].text
+    assert [each.is_error for each in results] == [True, False]
+    assert (await memory.get_entity("Ann", type="person")).properties == {"team": "red"}
+
+
+async def test_the_time_of_an_episode_may_have_an_offset_from_utc(memory):
+    await run(memory, call("remember_episode", content="Lunch.", occurred_at="2026-03-01T13:30+01:00"))
+    (episode,) = await memory.list_memories()
+    assert episode.occurred_at == 1_772_368_200.0
+
+
 async def test_no_argument_names_a_scope(memory, tmp_path):
     async with LongTermMemory(tmp_path / "memory.db", user="bob") as other:
         theirs = await other.remember("a secret of bob")
@@ -142,11 +169,13 @@ async def test_secrets_of_a_vault_are_not_remembered(memory):
         memory,
         call("remember", content="the key is hunter2-secret-key"),
         call("remember_entity", name="Door", properties={"code": "hunter2-secret-key"}),
-        call("remember_episode", content="hunter2-secret-key was used"),
+        call("remember_episode", content="hunter2-secret-key was used", participants=["hunter2-secret-key"]),
+        call("remember", content="tagged", tags=["hunter2-secret-key"]),
+        call("remember_entity", name="hunter2-secret-key", type="hunter2-secret-key", description="hunter2-secret-key"),
         vault=MemoryVault({"door": "hunter2-secret-key"}),
     )
     stored = await memory.list_memories()
-    assert len(stored) == 3
+    assert len(stored) == 5
     assert "hunter2" not in repr(stored)
 
 

@@ -395,3 +395,46 @@ async def test_rules_are_added_to_those_of_the_agent_and_explained_alike(gate, r
     outcome = await session.run("Go")
     (result,) = outcome.new_messages[2].tool_results
     assert ((result.text == "boom"), explained.verdict == "allow") == (fired, fired)
+
+
+class _Background:
+    """Work in the background, with nothing to do."""
+
+    def has_unfinished_tasks(self, *_given: Any) -> bool:
+        return False
+
+    def resume_tasks(self, _run: Any) -> None:
+        """Do nothing."""
+
+    def list_tasks(self, _place: Any) -> tuple[Any, ...]:
+        return ()
+
+    async def report_ended_tasks(self, *_given: Any) -> None:
+        """Do nothing."""
+
+
+async def _answer_later(*_given: Any) -> None:
+    """An async function."""
+
+
+def _answer_at_once(*_given: Any) -> None:
+    """A plain function."""
+
+
+@pytest.mark.parametrize(
+    ("method", "wrong"),
+    [
+        *[
+            (name, wrong)
+            for name in ("has_unfinished_tasks", "resume_tasks", "list_tasks")
+            for wrong in (None, _answer_later)
+        ],
+        *[("report_ended_tasks", wrong) for wrong in (None, _answer_at_once)],
+    ],
+)
+def test_background_work_whose_methods_are_not_what_they_have_to_be_is_refused(method: str, wrong: Any) -> None:
+    background = _Background()
+    assert Extension(name="e", background=background).background is background
+    setattr(background, method, wrong)
+    with pytest.raises(ConfigError, match=f"background.{method}"):
+        Extension(name="e", background=background)

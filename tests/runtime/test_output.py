@@ -131,6 +131,13 @@ async def test_an_answer_that_does_not_fit_goes_back_with_every_problem() -> Non
     assert "steps" in told.text
 
 
+@pytest.mark.parametrize("answer", ['{"other": 1}', "[1]", "5", '"value"', "null"])
+async def test_a_value_that_is_not_in_the_object_in_which_it_travels_goes_back(answer: str) -> None:
+    outcome = await Agent(model(answer, '{"value": [1]}')).run("Plan.", output=list[int])
+    assert outcome.value == [1]
+    assert "value: is missing" in outcome.messages[2].text
+
+
 async def test_a_model_that_talks_instead_of_calling_is_reminded_of_the_tool() -> None:
     asked = model("Here is my plan!", call(ANSWER_TOOL, title="Oslo", steps=[]), mode="tool")
     outcome = await Agent(asked).run("Plan.", output=Plan)

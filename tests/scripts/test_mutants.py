@@ -1,6 +1,7 @@
 """Mutants: small changes of the source that the tests have to notice."""
 
 import json
+import sys
 from pathlib import Path
 from textwrap import dedent
 
@@ -68,6 +69,7 @@ def test_conditions_comparisons_numbers_and_statements_are_changed():
         'logger.warning("%s", 1)',
         'faults.fault_point("here")',
         '"""Words."""',
+        "pairs = zip(first, second, strict=True)",
     ],
 )
 def test_what_no_test_could_notice_is_left_alone(source):
@@ -183,6 +185,21 @@ def test_tests_that_are_noted_to_reach_the_line_run_where_they_are_collected(pro
     killed, survived = try_mutants([mutant_of(project, "== becomes !="), default], 1, project, quick=True)
     assert (killed.verdict, killed.reason) == ("killed", tests[0])  # and not by the one that fails anyway
     assert survived.verdict == "survived"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the monitoring of Python 3.12")
+def test_a_change_whose_function_ran_when_tests_were_imported_is_tried_with_a_new_import(project, monkeypatch):
+    monkeypatch.setattr(mutants, "FEW_TESTS", 0)
+    source = project / "src" / "perdure" / "part" / "sums.py"
+    source.write_text("def add(a, b=1):\n    return a + 1 if b == 1 else a + b\n\nTHREE = add(1, 2)\n", "utf-8")
+    test = "from perdure.part.sums import THREE, add\n\ndef test_it():\n    assert THREE == 3 and add(1)\n"
+    (project / "tests" / "part" / "test_sums.py").write_text(test, "utf-8")
+    files = {"src/perdure/part/sums.py": {"digest": reached_lines.digest(source), "lines": {"2": [0]}}}
+    notes = {"tests": [["tests/part/test_sums.py::test_it", 0.1]], "files": files}
+    (project / "build" / "reached").mkdir(parents=True)
+    (project / "build" / "reached" / "part.json").write_text(json.dumps(notes), encoding="utf-8")
+    (trial,) = try_mutants([mutant_of(project, "== becomes !=")], 1, project, quick=True)
+    assert (trial.verdict, trial.reason) == ("killed", "tests/part/test_sums.py::test_it")
 
 
 def test_a_test_that_fails_anyway_kills_nothing(project, monkeypatch):

@@ -28,8 +28,13 @@ def grow(
     return value + 1
 """
 TESTS = """
-import time
+import subprocess
+import sys
 from perdure.sums import grow
+
+def test_a_process_stops():
+    program = "import os; from perdure.sums import grow; grow(5); os._exit(0)"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 def test_it_stops():
     assert grow(5) == 3
@@ -63,7 +68,7 @@ def project(tmp_path):
     }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "scripts.reached_lines", "tests"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert "2 passed" in done.stdout, done.stdout + done.stderr
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
     return tmp_path
 
 
@@ -74,18 +79,18 @@ def reaching(project: Path, text: str) -> set[str]:
 
 
 def test_a_line_is_tried_with_the_tests_that_reach_it_and_not_with_those_that_fail_anyway(project):
-    assert reaching(project, "        return most") == {"test_it_stops"}
+    assert reaching(project, "        return most") == {"test_it_stops", "test_a_process_stops"}
     assert reaching(project, "    return value + 1") == {"test_it_grows"}
 
 
 @pytest.mark.parametrize("line", ["LIMIT = 3", "    most=LIMIT,", "        and value", "    ):"])
 def test_what_is_evaluated_by_an_import_or_is_part_of_a_statement_is_tried_with_all_that_come_there(project, line):
-    assert reaching(project, line) == {"test_it_stops", "test_it_grows"}
+    assert reaching(project, line) == {"test_it_stops", "test_it_grows", "test_a_process_stops"}
 
 
 def test_a_file_that_has_changed_since_is_tried_with_all_tests_that_reach_it(project):
     (project / PATH).write_text("# one line more\n" + SOURCE, encoding="utf-8")
-    assert reaching(project, "        return most") == {"test_it_stops", "test_it_grows"}
+    assert reaching(project, "        return most") == {"test_it_stops", "test_it_grows", "test_a_process_stops"}
 
 
 def test_a_line_that_no_test_reaches_has_none(project):

@@ -1,13 +1,14 @@
 """Tests run in forks of a process that has collected them, against functions that were changed since."""
 
 import os
+import sys
 import time
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from scripts.warm_tests import Answer, Functions, Request, answer_in_fork, list_changed_code
+from scripts.warm_tests import Answer, Functions, Request, answer_in_fork, list_changed_code, note_started_code
 
 SOURCE = """
 LIMIT = 3
@@ -76,9 +77,26 @@ def test_a_change_that_reaches_no_function_is_refused(tmp_path, module):
     assert module.add(1) == 2
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the monitoring of Python 3.12")
+def test_a_change_of_code_that_ran_while_tests_were_collected_is_told(tmp_path, module):
+    with note_started_code() as started:
+        module.add(1)
+    module.Sum().total([1])  # later
+    functions = Functions(tmp_path / "src", started)
+    assert change(tmp_path, functions, "max(", "min(")
+    assert not functions.has_changed_started_code
+    assert change(tmp_path, functions, "a + b", "a - b")
+    assert functions.has_changed_started_code
+
+
 def pass_all(_request, report):
     report("begun", "one")
     report("begun", "two")
+
+
+def pass_all_with_results_of_earlier(_request, report):
+    report("ran earlier", "")
+    pass_all(_request, report)
 
 
 def fail_second(_request, report):
@@ -107,6 +125,7 @@ def leave_a_child(_request, report):
     ("run", "answer"),
     [
         (pass_all, Answer(None, begun=2)),
+        (pass_all_with_results_of_earlier, Answer(None, begun=2, ran_earlier=True)),
         (fail_second, Answer("two", begun=2)),
         (die, Answer("one", begun=1)),
         (raise_error, Answer("the tests ended with ValueError")),

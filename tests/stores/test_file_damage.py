@@ -185,6 +185,15 @@ def test_a_flipped_byte_costs_at_most_the_append_it_is_in_and_is_found(whole, lo
         assert found.problems.missing == tuple((seq, seq) for seq in lost), place
 
 
+async def test_a_repair_erases_what_killed_processes_have_left_beside_the_file(folder, whole, files):
+    start, end = line_ends(whole)[99:101]
+    (folder / "s.session").write_bytes(whole[:start] + whole[start:end].replace(b'"x"', b'"y"') + whole[end:])
+    for name in ("s.session.00.tmp", "other.session.00.tmp"):
+        (folder / name).write_bytes(b"left")
+    await files.acquire("s")
+    assert [path.name for path in folder.glob("*.tmp")] == ["other.session.00.tmp"]
+
+
 async def test_a_flipped_byte_is_set_aside_with_its_line_and_the_rest_goes_on(folder, whole, files, caplog):
     start, end = line_ends(whole)[99:101]
     bad = whole[start:end].replace(b'"x"', b'"y"')

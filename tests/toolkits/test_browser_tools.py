@@ -246,3 +246,8 @@ def test_bad_backends_are_refused():
         browser_tools(5)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="LocalFiles"):
         browser_tools(open_browser(), files=5)  # type: ignore[arg-type]
+
+
+def test_a_secret_reaches_a_page_only_where_it_is_typed():
+    tools = browser_tools(open_browser())
+    assert [each.name for each in tools if each.credentials] == ["browser_type"]

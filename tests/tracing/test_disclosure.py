@@ -1,6 +1,9 @@
 from perdure import Agent, tool
 from perdure.extensions import tracing
 from perdure.testing import ScriptedModel, call
+from perdure.tracing.disclosure import match_snapshots
+from perdure.tracing.trace_entry import RequestSnapshot, TraceEntry
+from perdure.tracing.trace_tree import TracedTurn
 from perdure.tracing.tracer import Tracer
 from tests.tracing.sample_traces import coding_session
 
@@ -35,3 +38,28 @@ def test_the_timeline_as_text_names_reasons():
     assert "changed: compaction" in text
     assert "tools: +git_show" in text
     assert "historian: turn 1" in text
+
+
+def turn_at(requested_at, messages, path=""):
+    return TracedTurn(turn=1, run_id="r", path=path, messages=messages, requested_at=requested_at)
+
+
+def snapshot_at(t, messages, system):
+    snapshot = RequestSnapshot(system=system, messages=messages)
+    return TraceEntry(0, t, 0.0, "tracer", snapshot), snapshot
+
+
+def test_snapshots_of_requests_at_the_same_time_go_to_the_last_that_has_none_and_repeated_ones_replace_it():
+    first, second, longer, later = turn_at(1.0, 3), turn_at(2.0, 3, "b"), turn_at(2.5, 4), turn_at(9.0, 3)
+    given = [snapshot_at(3.0, 3, "two"), snapshot_at(3.1, 3, "one"), snapshot_at(3.2, 5, "of no turn")]
+    found = match_snapshots([first, second, longer, later], given)
+    assert {key: each.system for key, each in found.items()} == {id(second): "two", id(first): "one"}
+    repeated = match_snapshots([first, second, longer, later], [*given, snapshot_at(3.3, 3, "two again")])
+    assert repeated[id(second)].system == "two again"
+    assert repeated[id(first)].system == "one"
+
+
+def test_a_snapshot_at_the_very_time_of_a_request_belongs_to_it():
+    turn = turn_at(1.0, 3)
+    assert [*match_snapshots([turn], [snapshot_at(1.0, 3, "now")])] == [id(turn)]
+    assert match_snapshots([turn], [snapshot_at(0.9, 3, "before")]) == {}

@@ -70,10 +70,8 @@ async def note_read(context: ToolContext[Any], path: str, digest: str) -> None:
         await context.keep(FILE_PREFIX + path, FileRecord(digest))
 
 
-async def note_change(
-    context: ToolContext[Any], path: str, root: str, before: FileContent | None, after: str
-) -> FileRecord:
-    """Store in the session's log that a tool call is about to change a file; return the record."""
+async def note_change(context: ToolContext[Any], path: str, root: str, before: FileContent | None, after: str) -> None:
+    """Store in the session's log that a tool call is about to change a file."""
     record = FileRecord(
         digest=after,
         before=NO_FILE if before is None else before.digest,
@@ -82,7 +80,6 @@ async def note_change(
         mode=None if before is None else before.mode,
     )
     await context.keep(FILE_PREFIX + path, record)
-    return record
 
 
 def check_fresh(known: FileRecord | None, found: FileContent | None, path: str) -> None:

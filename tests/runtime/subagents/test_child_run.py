@@ -140,6 +140,14 @@ async def test_all_transcripts_are_valid_at_any_cut_of_the_log():
         assert build_repair_events(state) == []
 
 
+async def test_the_beginning_of_a_child_run_is_on_the_disk_before_its_model_is_asked():
+    noted = NotedStore()
+    await family([], noted).session("s").run("Go")
+    begun = [each for each in noted.appends if any(isinstance(one, RunStarted) and one.path for one in each.events)]
+    assert len(begun) > 1
+    assert all(each.sync for each in begun)
+
+
 async def test_a_run_that_was_cut_off_anywhere_goes_on_and_does_nothing_twice():
     done: list[str] = []
     noted = NotedStore()

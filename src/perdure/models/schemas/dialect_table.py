@@ -20,8 +20,6 @@ class SchemaDialect(Struct, frozen=True, kw_only=True):
     """Supported keywords. `None`: all of draft 2020-12, so that only the top has to be changed."""
     references: bool = True
     """True if `$ref` and `$defs` are supported; else references are replaced by their targets."""
-    recursion: bool = True
-    """True if a definition may refer to itself."""
     annotated_references: bool = True
     """True if other keywords are allowed beside `$ref`."""
     top_union: bool = False
@@ -96,7 +94,6 @@ DIALECTS: Mapping[str, SchemaDialect] = {
     "anthropic_output": SchemaDialect(
         keywords=_BASE | {"const", "additionalProperties", "pattern", "format", "minItems", "default"},
         references=False,
-        recursion=False,
         must_be_closed=True,
         type_required=True,
         nulls="union",

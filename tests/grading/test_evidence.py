@@ -1,0 +1,26 @@
+"""What a grader sees of the tool calls of a run."""
+
+from perdure import Agent, tool
+from perdure.grading import Evidence
+from perdure.grading.evidence import MOST_RESULT_CHARACTERS
+from perdure.testing import Reply, ScriptedModel, call
+
+
+@tool
+def look(place: str) -> str:
+    """Look at a place."""
+    return f"{place} is empty" if place != "sea" else "water " * 1_000
+
+
+async def test_tool_calls_are_numbered_with_their_arguments_and_shortened_results():
+    calls = Reply(calls=[call("look", place="harbour"), call("look", place="sea"), call("look")])
+    outcome = await Agent(ScriptedModel(calls, "done"), tools=[look]).run("Look.")
+    evidence = Evidence.from_outcome(outcome, goal="Look.", round=2, details={"case": 1})
+    text = evidence.describe_tool_calls()
+    first, second, third = text.split("\n2. ")[0], text.split("\n2. ")[1].split("\n3. ")[0], text.split("\n3. ")[1]
+    assert first == '1. look({"place":"harbour"}) -> ok\nharbour is empty'
+    assert second.startswith('look({"place":"sea"}) -> ok\nwater')
+    assert MOST_RESULT_CHARACTERS / 2 < len(second) < MOST_RESULT_CHARACTERS + 100
+    assert third.startswith("look({}) -> error\ninvalid arguments")
+    assert (evidence.answer, evidence.status, evidence.round, evidence.details) == ("done", "done", 2, {"case": 1})
+    assert Evidence().describe_tool_calls() == ""

@@ -1,0 +1,85 @@
+"""Results of MCP tools as parts for the model: media, resources, structured content, and what is left out of them."""
+
+import base64
+from types import SimpleNamespace
+
+import pytest
+
+from perdure.core.message import Audio, Document, Image, Text
+from perdure.mcp import result_parts
+from perdure.mcp.listed_tool import read_listing
+from perdure.mcp.result_parts import build_output, convert_resource
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def listed(**more):
+    values = {"name": "count", "description": "Count.", "inputSchema": {"type": "object"}, **more}
+    return read_listing("server", [values]).tools[0]
+
+
+def convert(*content, structured=None, is_error=False, tool=None):
+    result = SimpleNamespace(content=content, structured_content=structured, is_error=is_error)
+    return build_output(tool or listed(), result)
+
+
+def media(kind, data, media_type):
+    return SimpleNamespace(type=kind, data=data, mime_type=media_type)
+
+
+def test_pictures_and_recordings_are_decoded():
+    data = base64.b64encode(b"\x00bytes").decode()
+    output = convert(media("image", data, "image/png"), media("audio", data, "audio/wav"))
+    assert output.content == [
+        Image(data=b"\x00bytes", media_type="image/png"),
+        Audio(data=b"\x00bytes", media_type="audio/wav"),
+    ]
+    blob = SimpleNamespace(uri="file:///a.pdf", blob=data, mime_type="application/pdf")
+    assert convert_resource(blob) == [Document(data=b"\x00bytes", media_type="application/pdf")]
+    unnamed = SimpleNamespace(uri="file:///a", blob=data, mime_type=None)
+    assert convert_resource(unnamed) == [Document(data=b"\x00bytes", media_type="application/octet-stream")]
+
+
+@pytest.mark.parametrize("data", ["no base64!", "YQ=", "YQ==\nYQ==", "Y*Q=="])
+def test_what_is_no_base64_is_left_out_with_a_note(data):
+    assert convert(media("image", data, "image/png")).content == [
+        Text("[image of type image/png was left out: it is no base64]")
+    ]
+
+
+def test_media_of_the_limit_is_decoded_and_more_is_left_out(monkeypatch):
+    monkeypatch.setattr(result_parts, "MAX_MEDIA_BYTES", 6)
+    fits, too_large = "A" * 12, "A" * 16
+    assert convert(media("image", fits, "image/png")).content == [Image(data=b"\0" * 9, media_type="image/png")]
+    (note,) = convert(media("image", too_large, "image/png")).content
+    assert note == Text("[image of type image/png was left out: it is too large]")
+    (note,) = convert_resource(SimpleNamespace(uri="u", blob=None, mime_type="a/b"))
+    assert "too large" in note.text
+
+
+def test_links_to_resources_and_unknown_kinds_are_described_in_short():
+    link = SimpleNamespace(type="resource_link", uri="https://x/" + "y" * 5_000, name="n\x1b" + "m" * 500)
+    first, second = convert(link, SimpleNamespace(type="hologram" * 50)).content
+    assert first.text.startswith("[resource https://x/yyy")
+    assert len(first.text) < 2_300
+    assert "\x1b" not in first.text
+    assert len(second.text) < 150
+
+
+def test_structured_content_is_the_text_where_there_is_no_other():
+    assert convert(structured={"n": 1}).content == [Text('{"n":1}')]
+    said = convert(SimpleNamespace(type="text", text="one"), structured={"n": 1})
+    assert (said.content, said.render, said.is_error) == ([Text("one")], {"n": 1}, False)
+    assert convert().content == "(no content)"
+
+
+def test_structured_content_that_breaks_the_schema_of_the_tool_is_an_error_unless_the_tool_has_failed():
+    tool = listed(outputSchema=SCHEMA)
+    assert not convert(structured={"n": 1}, tool=tool).is_error
+    broken = convert(SimpleNamespace(type="text", text="one"), structured={"n": "x"}, tool=tool)
+    assert broken.is_error
+    assert broken.content[0].text.startswith("[The structured result does not match the tool's schema:")
+    assert broken.content[1] == Text("one")
+    failed = convert(structured={"n": "x"}, is_error=True, tool=tool)
+    assert (failed.is_error, failed.content) == (True, [Text('{"n":"x"}')])
+    assert not convert(structured={"n": "x"}).is_error
