@@ -137,7 +137,8 @@ class AsyncWatcherFeed(Feed[T]):
         self.retire()
         if self._task is None or self._task is asyncio.current_task():
             return None
-        self._task.cancel()
+        if self._handling:  # else it waits for an event, and ends with the next turn of the event loop
+            self._task.cancel()
         return self._task
 
     def when_settled(self) -> asyncio.Future[None] | None:
