@@ -10,7 +10,7 @@ import math
 import re
 import socket
 import urllib.request
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import suppress
 from io import BytesIO
 from typing import Any
@@ -108,8 +108,8 @@ class HttpConnectionPool:
         # The server had closed the old connection in the meantime: nothing is wrong, so use a new one.
         return await self._send(url, headers, body)
 
-    async def _send(self, url: str, headers: Mapping[str, str], body: bytes | None) -> aiohttp.ClientResponse:
-        return await self._session.request(
+    def _send(self, url: str, headers: Mapping[str, str], body: bytes | None) -> Awaitable[aiohttp.ClientResponse]:
+        return self._session.request(
             "GET" if body is None else "POST",
             self._parse_url(url),
             # A large body is sent in pieces, so that other requests are not delayed while it is written.
