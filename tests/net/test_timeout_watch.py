@@ -6,9 +6,7 @@ import math
 import pytest
 
 from perdure.net.timeout_watch import MAX_CHECK_SECONDS, FirstByteTimeout, TimeoutWatch
-
-SECONDS = 30.0
-"""More than any of this takes, however busy the machine is."""
+from tests.doubles import SECONDS, until
 
 
 class Operation:
@@ -57,8 +55,7 @@ async def test_operations_share_a_timer_which_ends_with_the_last_of_them(monkeyp
         for operation in operations:
             await operation.checked.wait()
             watch.remove(operation)
-        while watch._timer is not None:
-            await asyncio.sleep(0)
+        await until(lambda: watch._timer is None)
     checks = [operation.checks for operation in operations]
     watch.add(operations[0])
     operations[0].checked.clear()
@@ -156,8 +153,7 @@ async def test_a_block_that_ignores_its_cancel_is_cancelled_once():
 
     task = asyncio.ensure_future(ignore())
     async with asyncio.timeout(SECONDS):
-        while not cancels:
-            await asyncio.sleep(0)
+        await until(lambda: cancels)
         done.set_result(None)
         assert await task == "done"
     assert len(cancels) == 1

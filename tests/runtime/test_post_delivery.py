@@ -13,7 +13,7 @@ from perdure.runtime import post_delivery
 from perdure.runtime.post_delivery import PostPoller
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call
-from tests.doubles import SECONDS, Held
+from tests.doubles import SECONDS, Held, until
 
 
 class SlowToLook(MemoryStore):
@@ -118,8 +118,7 @@ async def test_a_poller_without_intervals_looks_when_it_is_asked_to(monkeypatch:
     async with asyncio.timeout(SECONDS):
         for looks in (1, 2):
             poller.poll_soon()
-            while len(delivered) < looks:
-                await asyncio.sleep(0)
+            await until(lambda looks=looks: len(delivered) == looks)
         await poller.close()
     assert delivered == ["p1", "p1"]
     assert poller not in post_delivery._schedules[asyncio.get_running_loop()].due_times
@@ -139,8 +138,7 @@ async def test_what_is_posted_while_the_store_is_asked_is_found_too(monkeypatch:
     poller = PostPoller(AskedTwice(), "s", lambda _: None)
     poller.poll_soon()
     async with asyncio.timeout(SECONDS):
-        while len(looks) < 2:
-            await asyncio.sleep(0)
+        await until(lambda: len(looks) == 2)
     await poller.close()
     assert looks == [0, 1]
 

@@ -118,10 +118,7 @@ class HttpModel:
             try:  # every event passes here: no extra generator, task or timer per event
                 url, headers = await self._build_url_and_headers(sending)
                 async with apply_current_taps(self._transport).post(url, headers, sending.body) as answer:
-                    media_type = _get_media_type(answer)
-                    if answer.status >= _REDIRECTS.start or media_type == "text/html":
-                        await self._raise_for_error(answer, slot)
-                    throttle.record_accepted(slot)
+                    media_type = await self._check_response(answer, slot)
                     decoder = self._wire.decoder(self.profile, media_type)
                     quiet_since: float | None = None
                     chunks = answer.chunks()
@@ -163,11 +160,15 @@ class HttpModel:
 
     # -- the response --------------------------------------------------------------------------------------------------
 
-    async def _raise_for_error(self, answer: Response, slot: RequestSlot) -> NoReturn:
-        """Raise the `ModelError` of a response whose status is an error, or which is a web page."""
+    async def _check_response(self, answer: Response, slot: RequestSlot) -> str:
+        """Return the media type of a response. Raises a `ModelError` if its status is an error, or it is a web page."""
         status = answer.status
         if status < _REDIRECTS.start:
-            self._raise_wrong_url(f"answers with a web page instead of a reply (HTTP {status})")
+            media_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if media_type == "text/html":
+                self._raise_wrong_url(f"answers with a web page instead of a reply (HTTP {status})")
+            self._throttle.record_accepted(slot)
+            return media_type
         if status in _REDIRECTS and (location := answer.headers.get("location")):
             self._raise_wrong_url(
                 f"answers with a redirect to {mask_url(location)!r} (HTTP {status}), which is not followed"
@@ -267,10 +268,6 @@ async def _drain_response(answer: Response, chunks: AsyncIterator[bytes]) -> Non
 
 def _build_waiting_event(obstacle: WaitReason) -> RetryScheduled:
     return RetryScheduled(0, 0, obstacle.seconds or 0.0, "RateLimited", f"waiting to send: {obstacle.reason}")
-
-
-def _get_media_type(answer: Response) -> str:
-    return answer.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _get_used_tokens(last: ModelEvent | None) -> int | None:
