@@ -108,7 +108,7 @@ async def test_a_watcher_that_raises_is_reported_and_the_others_go_on():
 
 
 async def test_the_one_who_is_told_of_a_dropped_watcher_may_publish_it():
-    fanout = Fanout[str](on_dropped=lambda name, error: fanout.publish(f"{name}: {error!r}"))
+    fanout = Fanout[str](on_dropped=lambda name, error: f"{name}: {error!r}")
     subscription = fanout.subscribe()
 
     async def faulty(event: str) -> None:
@@ -121,7 +121,7 @@ async def test_the_one_who_is_told_of_a_dropped_watcher_may_publish_it():
 
 async def test_draining_waits_until_others_have_heard_of_a_watcher_that_was_dropped_meanwhile():
     seen: list[str] = []
-    fanout = Fanout[str](on_dropped=lambda _name, _error: fanout.publish("dropped"))
+    fanout = Fanout[str](on_dropped=lambda _name, _error: "dropped")
 
     async def broken(event: str) -> None:
         await turns()

@@ -239,6 +239,29 @@ def test_a_reply_that_is_sound_already_stays_the_very_same(text, thought, medium
     assert sanitize_reply(reply, {"call_1"}) is reply
 
 
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"served_model": "m-2026"},
+        {"served_model": "m" * 1000},
+        {"n" * 300: "m"},
+        {"modèle": "m"},
+        {"served_model": "modèle"},
+        {"logprobs": [1.0]},
+        {str(number): "x" for number in range(100)},
+    ],
+)
+def test_metadata_that_can_be_stored_stays_the_very_same(metadata):
+    reply = msgspec.structs.replace(assistant("Hi"), metadata=metadata)
+    assert sanitize_reply(reply, set()) is reply
+
+
+@pytest.mark.parametrize("metadata", [{"a": "\ud800"}, {"\ud800": "a"}, {1: "a"}, {"a": {1, 2}}])
+def test_metadata_that_cannot_be_stored_is_made_so(metadata):
+    reply = sanitize_reply(msgspec.structs.replace(assistant("Hi"), metadata=metadata), set())
+    assert msgspec.json.decode(msgspec.json.encode(reply.metadata)) == reply.metadata
+
+
 def test_a_picture_beside_what_is_not_sound_stays_the_very_same():
     image = Image(data=b"x")
     reply = sanitize_reply(assistant([Text("a\ud800"), image]), set())

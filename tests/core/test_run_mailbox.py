@@ -1,5 +1,7 @@
 """What comes for a running session from outside: sorted, handed over with the ids of the posts, and never twice."""
 
+import gc
+
 import pytest
 
 from perdure import Post, user
@@ -173,3 +175,13 @@ def test_an_inbox_item_that_is_still_a_post_is_listed_and_resolved():
     ]
     (item,) = list_inbox_items([], posts)
     assert (item.status, item.response, item.created_at, item.wake) == ("resolved", "done", 7.0, True)
+
+
+def test_a_mailbox_does_not_refer_to_itself_and_its_children_close_with_it():
+    mailbox = Mailbox()
+    child = mailbox.create_child_mailbox()
+    assert not [each for each in gc.get_referents(mailbox) if each is mailbox]  # only the collector could free it
+    grandchild = child.create_child_mailbox()
+    grandchild.stop_waiting()
+    assert mailbox.is_closing
+    assert child.is_closing

@@ -178,3 +178,14 @@ def test_a_transcript_that_only_grows_is_not_looked_through_again():
         MessagesSnapshot(transcript),
     ):
         assert wire.pieces(memo, "s", other) == wire.pieces(EncodingMemo(), None, other)
+
+
+def test_other_fields_are_known_again_by_the_very_objects_that_they_were_made_from():
+    memo, sources = EncodingMemo(), (["a"], None, "b")
+    assert memo.find_fields(sources) is None
+    memo.keep_fields(sources, b"{}")
+    assert memo.find_fields(sources) == b"{}"
+    assert memo.find_fields((["a"], None, "b")) is None
+    assert memo.find_fields(sources[:2]) is None
+    memo.keep_fields(sources[:2], b"[]")
+    assert memo.find_fields(sources) is None

@@ -208,7 +208,7 @@ def edges(stream: bytes) -> list[int]:
 @pytest.mark.parametrize("end", ["close", "reset", "garbage"])
 @pytest.mark.parametrize("framing", ["chunked", "length", "close"])
 async def test_an_answer_that_is_cut_is_never_taken_for_a_whole_one(http, end, framing, monkeypatch):
-    monkeypatch.setattr("perdure.net.pool.IDLE_CHECK_SECONDS", 0.01)
+    monkeypatch.setattr("perdure.net.timeout_watch.MAX_CHECK_SECONDS", 0.01)
     places = edges(STREAM)
     replies = [Reply(STREAM, end=end, after=place, framing=framing, cuts=at_random(place)) for place in places]
     async with Playback(replies) as server:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from perdure.net.error import DeadlineExceeded, ResponseCutOff
-from perdure.net.pool import IDLE_CHECK_SECONDS, HttpConnectionPool, ReceivedResponse, find_proxy
+from perdure.net.pool import HttpConnectionPool, ReceivedResponse, find_proxy
+from perdure.net.timeout_watch import MAX_CHECK_SECONDS, TimeoutWatch
 from perdure.net.transport import Deadlines
 
 
@@ -75,7 +76,8 @@ class Response:
 
 def begun(idle_seconds: float = 300.0) -> tuple[ReceivedResponse, Response, Loop]:
     response, loop = Response(), Loop()
-    received: Any = ReceivedResponse(response, loop, idle_seconds, 1000)  # type: ignore[arg-type]  # as much of them as is used
+    watch: Any = TimeoutWatch(loop, idle_seconds)  # type: ignore[arg-type]  # as much of a loop as is used
+    received: Any = ReceivedResponse(response, watch, idle_seconds, 1000)  # type: ignore[arg-type]  # likewise
     return received, response, loop
 
 
@@ -157,12 +159,12 @@ async def test_a_connection_that_went_away_unnoticed_is_noticed_soon():
     piece = await waiting_for(received)
     await loop.pass_by(20)
     response.leaving = True
-    await loop.pass_by(IDLE_CHECK_SECONDS)
+    await loop.pass_by(MAX_CHECK_SECONDS)
     with pytest.raises(ResponseCutOff, match=r"'host.example' broke off in the middle of its framing"):
         await piece
 
 
-async def test_one_timer_is_all_there_is_and_it_goes_with_the_answer():
+async def test_one_timer_is_all_there_is_and_it_goes_soon_after_the_answer():
     received, response, loop = begun()
     for _ in range(50):
         piece = await waiting_for(received)
@@ -171,6 +173,7 @@ async def test_one_timer_is_all_there_is_and_it_goes_with_the_answer():
         assert len(loop.timers) == 1
         await loop.pass_by(3)
     received.close()
+    await loop.pass_by(MAX_CHECK_SECONDS)
     assert loop.timers == []
 
 

@@ -1,18 +1,20 @@
 """An agent: described once, checked where it is described, and never changed."""
 
 import asyncio
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Limits, Settings, ToolContext, allow_all, max_turns, react, tool
+from perdure import Agent, ConfigError, Entry, Limits, Settings, ToolContext, allow_all, max_turns, react, tool
 from perdure.core.error import Unchangeable
 from perdure.core.event import RunEnded
 from perdure.core.stop_conditions import GUARDRAILS
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call
-from tests.doubles import SECONDS, Held, NotedStore, log_of, of
+from tests.doubles import SECONDS, Held, NotedStore, log_of, of, until
 
 pytestmark = pytest.mark.resumed
 
@@ -339,3 +341,26 @@ async def test_a_conversation_is_not_handed_to_an_agent_whose_tools_lack_their_d
     outcome = await desk.run("Go")
     assert (asked.requests, outcome.text) == ([], "Then I go on.")
     assert "tool 'shop_name' needs deps" in outcome.messages[2].tool_results[0].text
+
+
+async def test_what_a_run_has_kept_is_freed_without_the_garbage_collector() -> None:
+    @tool
+    async def add(n: int) -> str:
+        """Add a number."""
+        return str(n)
+
+    async def watch(_: Entry) -> None:
+        await asyncio.sleep(0)
+
+    agent = Agent(ScriptedModel(call("add", n=1), "One."), tools=[add], watchers=[watch])
+    gc.collect()
+    gc.disable()
+    try:
+        session = agent._new_session()
+        assert (await session.run("Go")).text == "One."
+        kept = [weakref.ref(each) for each in (session._driver, session._driver.store, session._driver._channel)]
+        await session.aclose()
+        del session
+        await until(lambda: not [each for each in kept if each() is not None])
+    finally:
+        gc.enable()

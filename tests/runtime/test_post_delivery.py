@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from perdure import Agent
 from perdure.core.store import Post
 from perdure.runtime import post_delivery
 from perdure.runtime.post_delivery import PostPoller
 from perdure.stores.memory import MemoryStore
-from tests.doubles import SECONDS
+from perdure.testing import ScriptedModel, call
+from tests.doubles import SECONDS, Held, until
 
 
 class SlowToLook(MemoryStore):
@@ -104,3 +106,58 @@ def test_an_event_loop_is_not_kept_alive_by_the_pollers_that_it_had() -> None:
     loop = asyncio.run(poll_shortly())
     gc.collect()
     assert loop() is None
+
+
+async def test_a_poller_without_intervals_looks_when_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(post_delivery, "POLL_SECONDS", 0.0)
+    store, delivered = MemoryStore(), list[str]()
+    await store.post("s", Post("p1", "steer", {}, 0.0))
+    poller = PostPoller(store, "s", lambda post: delivered.append(post.id), at_intervals=False)
+    await asyncio.sleep(0.01)
+    assert not delivered
+    async with asyncio.timeout(SECONDS):
+        poller.poll_soon()
+        await until(lambda: delivered == ["p1"])
+        poller.poll_soon()
+        await until(lambda: delivered == ["p1", "p1"])
+        await poller.close()
+    assert poller not in post_delivery._schedules[asyncio.get_running_loop()].due_times
+
+
+async def test_what_is_posted_while_the_store_is_asked_is_found_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(post_delivery, "POLL_SECONDS", 3600.0)
+    looks: list[int] = []
+
+    class AskedTwice(MemoryStore):
+        async def posts(self, session_id: str) -> list[Post]:
+            looks.append(len(looks))
+            if len(looks) == 1:
+                poller.poll_soon()
+            return await super().posts(session_id)
+
+    poller = PostPoller(AskedTwice(), "s", lambda _: None)
+    poller.poll_soon()
+    async with asyncio.timeout(SECONDS):
+        await until(lambda: len(looks) == 2)
+    await poller.close()
+    assert looks == [0, 1]
+
+
+async def test_a_store_that_no_other_process_can_reach_is_not_polled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(post_delivery, "POLL_SECONDS", 0.001)
+    held, polled = Held(), list[str]()
+    posts = MemoryStore.posts
+
+    async def count_posts(store: MemoryStore, session_id: str) -> list[Post]:
+        polled.append(session_id)
+        return await posts(store, session_id)
+
+    monkeypatch.setattr(MemoryStore, "posts", count_posts)
+    going = asyncio.ensure_future(Agent(ScriptedModel(call("held"), "Done."), tools=[held.tool]).run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await held.started.wait()
+        before = list(polled)
+        await asyncio.sleep(0.02)
+        assert polled == before
+        held.released.set()
+        assert (await going).text == "Done."

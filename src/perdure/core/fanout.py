@@ -44,18 +44,19 @@ class Fanout(Generic[T]):
         capacity: int = 1024,
         coalesce: Callable[[T, T], T | None] | None = None,
         lagged: Callable[[T, T | None], T | None] | None = None,
-        on_dropped: Callable[[str, BaseException], None] | None = None,
+        on_dropped: Callable[[str, BaseException], T | None] | None = None,
     ) -> None:
         """Make a publisher that has no watchers yet.
 
         - `capacity`: how many events wait for each watcher, and for a subscription that does not set its own.
         - `coalesce`, `lagged`: how events merge, and how a gap is marked; see `Buffer`.
-        - `on_dropped`: called on the event loop with the name and the error of each watcher that raised.
+        - `on_dropped`: called on the event loop with the name and the error of each watcher that raised. The event that
+          it returns, if any, is published to the others.
         """
         check_capacity(capacity)
         self._capacity = capacity
-        self._coalesce = None if coalesce is None else _disable_after_error(coalesce)
-        self._lagged = None if lagged is None else _disable_after_error(lagged)
+        self._coalesce = None if coalesce is None else _MergeUntilError(coalesce)
+        self._lagged = None if lagged is None else _MergeUntilError(lagged)
         self._on_dropped = on_dropped
         # Replaced, never changed: `publish` iterates over it while watchers are added and removed.
         self._pushes: tuple[Callable[[T], object], ...] = ()
@@ -132,7 +133,7 @@ class Fanout(Generic[T]):
 
     async def wait_for_room(self) -> None:
         """Wait until no subscription with backpressure is full; each has room again when half of it has been read."""
-        while self._congestion.full:
+        while self._congestion.relieved is not None and self._congestion.full:
             await self._congestion.relieved.wait()
 
     @property
@@ -175,7 +176,9 @@ class Fanout(Generic[T]):
         finally:
             ends = self._stop_feeds()
         if ends:
-            await asyncio.wait(ends, timeout=timeout_seconds)
+            await asyncio.sleep(0)  # the tasks of watchers that had nothing to do end meanwhile
+        if busy := [end for end in ends if not end.done()]:
+            await asyncio.wait(busy, timeout=timeout_seconds)
 
     def _stop_feeds(self) -> list[asyncio.Future[None]]:
         ends: list[asyncio.Future[None]] = []
@@ -213,9 +216,12 @@ class Fanout(Generic[T]):
         if error is None or self._on_dropped is None:
             return
         try:
-            self._on_dropped(feed.name, error)
+            report = self._on_dropped(feed.name, error)
         except Exception:  # noqa: BLE001 - the callback must not break the others either
             _log.exception("reporting the dropped watcher %r failed", feed.name)
+            return
+        if report is not None:
+            self.publish(report)
 
 
 class Subscription(Generic[T]):
@@ -295,9 +301,12 @@ class _BackpressureSubscription(Subscription[T]):
 class _Congestion:
     """The full subscriptions for which the publisher has to wait."""
 
+    __slots__ = ("full", "relieved")
+
     def __init__(self) -> None:
         self.full: set[object] = set()
-        self.relieved = asyncio.Event()
+        self.relieved: asyncio.Event | None = None
+        """Set when none is full any more; `None` before the first one was."""
 
     def add(self, subscription: object) -> None:
         if not self.full:
@@ -306,23 +315,25 @@ class _Congestion:
 
     def remove(self, subscription: object) -> None:
         self.full.discard(subscription)
-        if not self.full:
+        if not self.full and self.relieved is not None:
             self.relieved.set()
 
 
-def _disable_after_error(merge: Callable[[T, U], T | None]) -> Callable[[T, U], T | None]:
-    """Wrap a merge function so that, once it has raised, it merges nothing more instead of raising again."""
-    broken = False
+class _MergeUntilError(Generic[T, U]):
+    """A merge function that, once it has raised, merges nothing more instead of raising again."""
 
-    def merge_safely(first: T, second: U) -> "T | None":  # quoted: it is defined for each session
-        nonlocal broken
-        if broken:
+    __slots__ = ("_is_broken", "_merge")
+
+    def __init__(self, merge: Callable[[T, U], T | None]) -> None:
+        self._merge = merge
+        self._is_broken = False
+
+    def __call__(self, first: T, second: U) -> T | None:
+        if self._is_broken:
             return None
         try:
-            return merge(first, second)
+            return self._merge(first, second)
         except Exception:  # noqa: BLE001 - see above
-            broken = True
-            _log.exception("merging events with %r failed; it is not tried again", merge)
+            self._is_broken = True
+            _log.exception("merging events with %r failed; it is not tried again", self._merge)
             return None
-
-    return merge_safely

@@ -413,6 +413,8 @@ def _first_value(block: list[Any], field: str) -> str:
     return ""
 
 
+_MAX_PLAIN_TEXTS = 16
+_MAX_PLAIN_CHARACTERS = 256
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 
 
@@ -428,7 +430,7 @@ def sanitize_reply(reply: Message, used_call_ids: AbstractSet[str] = frozenset()
             break
     if (
         (reply.stop is None or type(reply.stop) is StopReason)
-        and (not reply.metadata or to_jsonable(reply.metadata) == reply.metadata)
+        and (not reply.metadata or _is_plain(reply.metadata) or to_jsonable(reply.metadata) == reply.metadata)
         and ((reply.provider.isascii() and reply.model.isascii()) or _is_encodable(reply.provider, reply.model))
         and (not (reply.origin or reply.original_text) or _is_encodable(reply.origin, reply.original_text))
     ):
@@ -442,6 +444,18 @@ def sanitize_reply(reply: Message, used_call_ids: AbstractSet[str] = frozenset()
         stop=_known_stop_reason(reply.stop, reply.parts),
         metadata=to_jsonable(reply.metadata),
     )
+
+
+def _is_plain(metadata: Mapping[str, Any]) -> bool:
+    """Return True if metadata is a few short texts in ASCII, as it nearly always is."""
+    if len(metadata) > _MAX_PLAIN_TEXTS:
+        return False
+    for name, value in metadata.items():
+        if type(value) is not str or len(value) > _MAX_PLAIN_CHARACTERS or not value.isascii():
+            return False
+        if type(name) is not str or len(name) > _MAX_PLAIN_CHARACTERS or not name.isascii():
+            return False
+    return True
 
 
 def _known_stop_reason(stop: StopReason | None, parts: Sequence[Part]) -> StopReason | None:

@@ -116,19 +116,20 @@ class Mailbox:
         self._known_post_ids: set[str] = set()
         self._answer_futures: dict[str, asyncio.Future[None]] = {}
         self._is_closing = False
-        self._root: Mailbox = self
+        self._root: Mailbox | None = None
+        """The mailbox of the outermost run; `None` if this is it, since a cycle would outlive its run."""
 
     def create_child_mailbox(self) -> "Mailbox":
         """Return a mailbox for a subagent's run. Answers to questions and inbox results are shared with this one."""
         child = Mailbox()
         child.inbox_results = self.inbox_results
-        child.answers, child._answer_futures, child._root = self.answers, self._answer_futures, self._root
+        child.answers, child._answer_futures, child._root = self.answers, self._answer_futures, self._root or self
         return child
 
     @property
     def is_closing(self) -> bool:
         """True if the process is about to end and waits for no more answers; the questions stay open."""
-        return self._root._is_closing  # noqa: SLF001 - same class
+        return (self._root or self)._is_closing  # noqa: SLF001 - same class
 
     @property
     def has_messages_due(self) -> bool:
@@ -218,7 +219,7 @@ class Mailbox:
 
     def stop_waiting(self) -> None:
         """Stop waiting for answers from people. Waits in progress end, and their run ends as `waiting`."""
-        self._root._is_closing = True  # noqa: SLF001 - same class
+        (self._root or self)._is_closing = True  # noqa: SLF001 - same class
         for ask_id in list(self._answer_futures):
             self._notify_waiter(ask_id)
 

@@ -44,6 +44,9 @@ class MessagesSnapshot(Sequence[Message]):
         if type(index) is int and 0 <= index < self._length:
             return self._messages[index]  # nearly always
         if isinstance(index, slice):
+            start, step = index.start, index.step
+            if index.stop is None and step is None and type(start) is int and start >= 0:
+                return self._messages[start : self._length]  # the latest messages
             return [self._messages[each] for each in range(*index.indices(self._length))]
         return self._messages[range(self._length)[index]]
 

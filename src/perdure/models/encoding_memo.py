@@ -1,9 +1,10 @@
-"""Cache of encoded messages, so that no message of a conversation is encoded or checked twice.
+"""Cache of encoded requests, so that no message of a conversation is encoded or checked twice.
 
 A transcript only grows. The encoded pieces are kept beside their messages, for as many conversations as fit. A message
 that is not the same object as before is encoded again, and so are all messages after it.
 """
 
+import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -75,6 +76,8 @@ class EncodingMemo:
         self._max_bytes = most_bytes
         self._size = 0
         self._kept: OrderedDict[Hashable, _EncodedConversation] = OrderedDict()
+        self._fields: tuple[Sequence[object], bytes] = ((), b"")
+        """The other fields of the latest request: the objects that they were made from, and their encoding."""
         self._lock = threading.Lock()
         """An endpoint may be used from several threads. An entry in use is taken out of the cache, and put back
         afterwards.
@@ -122,6 +125,18 @@ class EncodingMemo:
         if name is not None:
             self._put_back(name, kept)
         return pieces
+
+    def find_fields(self, sources: Sequence[object]) -> bytes | None:
+        """Return the encoding that was kept for exactly these objects; `None` if there is none."""
+        known, encoded = self._fields
+        return encoded if len(known) == len(sources) and all(map(operator.is_, known, sources)) else None
+
+    def keep_fields(self, sources: Sequence[object], encoded: bytes) -> None:
+        """Keep the encoding of what was made from these objects, which must not change.
+
+        Only the latest is kept: the sessions of an agent have the same objects.
+        """
+        self._fields = sources, encoded
 
     def _take_out(self, name: Hashable | None) -> _EncodedConversation:
         with self._lock:

@@ -118,8 +118,8 @@ class HttpModel:
             try:  # every event passes here: no extra generator, task or timer per event
                 url, headers = await self._build_url_and_headers(sending)
                 async with apply_current_taps(self._transport).post(url, headers, sending.body) as answer:
-                    await self._raise_for_error(answer, slot)
-                    decoder = self._wire.decoder(self.profile, _get_media_type(answer))
+                    media_type = await self._check_response(answer, slot)
+                    decoder = self._wire.decoder(self.profile, media_type)
                     quiet_since: float | None = None
                     chunks = answer.chunks()
                     async for data in chunks:
@@ -152,21 +152,23 @@ class HttpModel:
         if self._query:
             url += f"{'&' if '?' in sending.path else '?'}{self._query}"
         headers = {"content-type": "application/json"}
-        for said in (sending.headers, await self._auth.headers(url, sending.body)):
-            for name, text in said.items():
-                headers[name.lower()] = text
+        for name, text in sending.headers.items():
+            headers[name.lower()] = text
+        for name, text in (await self._auth.headers(url, sending.body)).items():
+            headers[name.lower()] = text
         return url, headers
 
     # -- the response --------------------------------------------------------------------------------------------------
 
-    async def _raise_for_error(self, answer: Response, slot: RequestSlot) -> None:
-        """Raise the `ModelError` of a response whose status is an error."""
+    async def _check_response(self, answer: Response, slot: RequestSlot) -> str:
+        """Return the media type of a response. Raises a `ModelError` if its status is an error, or it is a web page."""
         status = answer.status
         if status < _REDIRECTS.start:
-            if _get_media_type(answer) == "text/html":
+            media_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if media_type == "text/html":
                 self._raise_wrong_url(f"answers with a web page instead of a reply (HTTP {status})")
             self._throttle.record_accepted(slot)
-            return
+            return media_type
         if status in _REDIRECTS and (location := answer.headers.get("location")):
             self._raise_wrong_url(
                 f"answers with a redirect to {mask_url(location)!r} (HTTP {status}), which is not followed"
@@ -266,10 +268,6 @@ async def _drain_response(answer: Response, chunks: AsyncIterator[bytes]) -> Non
 
 def _build_waiting_event(obstacle: WaitReason) -> RetryScheduled:
     return RetryScheduled(0, 0, obstacle.seconds or 0.0, "RateLimited", f"waiting to send: {obstacle.reason}")
-
-
-def _get_media_type(answer: Response) -> str:
-    return answer.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _get_used_tokens(last: ModelEvent | None) -> int | None:

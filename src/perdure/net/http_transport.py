@@ -55,14 +55,16 @@ class HttpTransport:
         """Send a GET request and wait until the response starts, with any status. Raise a `NetError` if none does."""
         return _HttpRequest(self, url, headers, None)
 
-    async def get_pool(self) -> "HttpConnectionPool":
-        """Return the connection pool of the running event loop, created if needed."""
-        loop = asyncio.get_running_loop()
-        kept = self._pools.get(loop)
-        if kept is not None and not kept[0].is_closed:
-            return kept[0]
+    def find_pool(self) -> "HttpConnectionPool | None":
+        """Return the open connection pool of the running event loop; `None` if there is none."""
+        kept = self._pools.get(asyncio.get_running_loop())
+        return kept[0] if kept is not None and not kept[0].is_closed else None
+
+    async def open_pool(self) -> "HttpConnectionPool":
+        """Create the connection pool of the running event loop."""
         from .pool import HttpConnectionPool
 
+        loop = asyncio.get_running_loop()
         pool = HttpConnectionPool(self._deadlines, self._most_bytes, self._egress, self._look_up)
         lifespan = _close_with_loop(pool)
         await anext(lifespan)
@@ -115,7 +117,7 @@ class _HttpRequest(AbstractAsyncContextManager["Response"]):
         self._received: ReceivedResponse | None = None
 
     async def __aenter__(self) -> Response:
-        pool = await self._http.get_pool()
+        pool = self._http.find_pool() or await self._http.open_pool()
         self._received = await pool.send(self._url, self._headers, self._body)
         return self._received
 

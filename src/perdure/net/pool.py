@@ -10,7 +10,7 @@ import math
 import re
 import socket
 import urllib.request
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import suppress
 from io import BytesIO
 from typing import Any
@@ -25,10 +25,8 @@ from .aiohttp_errors import AIOHTTP_ERRORS, convert_read_error, convert_request_
 from .checked_resolver import CheckedResolver, check_socket_address
 from .egress_policy import EgressPolicy, LookUp
 from .error import DeadlineExceeded, ResponseCutOff, ResponseTooLarge
+from .timeout_watch import FirstByteTimeout, TimeoutWatch
 from .transport import Deadlines
-
-IDLE_CHECK_SECONDS = 1.0
-"""Interval at which an idle response is checked."""
 
 _KEEP_ALIVE_SECONDS = 60.0
 _LARGE_BYTES = 1024 * 1024
@@ -54,6 +52,7 @@ class HttpConnectionPool:
         is_checked = egress is not None and egress.proxy is None  # a proxy makes the connections itself
         self._checked_by = egress if is_checked else None
         self.loop = asyncio.get_running_loop()
+        self._watch = TimeoutWatch(self.loop, min(deadlines.first_byte_seconds, deadlines.idle_seconds))
         self._dialled = 0
         """Number of connections opened so far: if it does not change during a request, the request used an old
         connection.
@@ -90,9 +89,9 @@ class HttpConnectionPool:
         does.
         """
         try:
-            async with asyncio.timeout(self._deadlines.first_byte_seconds):
+            with FirstByteTimeout(self._watch, self._deadlines.first_byte_seconds):
                 response = await self._send_with_reconnect(url, headers, body)
-            return ReceivedResponse(response, self.loop, self._deadlines.idle_seconds, self._most_bytes)
+            return ReceivedResponse(response, self._watch, self._deadlines.idle_seconds, self._most_bytes)
         except AIOHTTP_ERRORS as error:
             failure = convert_request_error(error, _get_host(url), self._deadlines)
         raise failure
@@ -109,8 +108,8 @@ class HttpConnectionPool:
         # The server had closed the old connection in the meantime: nothing is wrong, so use a new one.
         return await self._send(url, headers, body)
 
-    async def _send(self, url: str, headers: Mapping[str, str], body: bytes | None) -> aiohttp.ClientResponse:
-        return await self._session.request(
+    def _send(self, url: str, headers: Mapping[str, str], body: bytes | None) -> Awaitable[aiohttp.ClientResponse]:
+        return self._session.request(
             "GET" if body is None else "POST",
             self._parse_url(url),
             # A large body is sent in pieces, so that other requests are not delayed while it is written.
@@ -152,6 +151,7 @@ class HttpConnectionPool:
     async def aclose(self) -> None:
         """Close all connections, including those in use."""
         _open_pools.discard(self)
+        self._watch.close()
         await self._session.close()
 
     def close_threadsafe(self) -> None:
@@ -196,25 +196,25 @@ def _close_all_pools() -> None:
 class ReceivedResponse:
     """HTTP response that is being received; also the iterator over its body.
 
-    One timer watches all pieces. It checks periodically, so a piece costs no more than reading the clock.
+    It is checked at intervals whether it takes too long, so a piece costs no more than reading the clock.
     """
 
-    __slots__ = ("_idle", "_left", "_loop", "_read", "_response", "_since", "_time", "_timer", "headers", "status")
+    __slots__ = ("_idle", "_left", "_read", "_response", "_since", "_time", "_watch", "headers", "status")
 
     def __init__(
-        self, response: aiohttp.ClientResponse, loop: asyncio.AbstractEventLoop, idle_seconds: float, most_bytes: int
+        self, response: aiohttp.ClientResponse, watch: TimeoutWatch, idle_seconds: float, most_bytes: int
     ) -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = {name.lower(): text for name, text in response.headers.items()}
         self._response = response
         self._read = response.content.readany
         self._left = most_bytes
-        self._loop = loop
-        self._time = loop.time
+        self._time = watch.time
         self._idle = idle_seconds
         self._since = math.inf
         """Time since when a reader has been waiting for the next piece; infinity if none is."""
-        self._timer = loop.call_later(min(idle_seconds, IDLE_CHECK_SECONDS), self._check_idle)
+        self._watch = watch
+        watch.add(self)
 
     def chunks(self) -> AsyncIterator[bytes]:
         """Return an iterator over the body, in pieces as they arrive."""
@@ -257,22 +257,21 @@ class ReceivedResponse:
                 break
         return b"".join(pieces)
 
-    def _check_idle(self) -> None:
-        """Raise an error in the reader if it has waited too long or the connection is lost; otherwise check again
-        later.
+    def check_time(self, now: float) -> float:
+        """Raise an error in the reader if it has waited too long or the connection is lost; return the seconds within
+        which it has to be checked again.
         """
-        now = self._time()
         waited = now - self._since
         content, host = self._response.content, self._response.url.host
         if waited >= self._idle:
             told = f"{host!r} has sent nothing for {self._idle:g} s in the middle of its answer"
             content.set_exception(DeadlineExceeded(told))
-        elif waited > 0 and self._is_connection_lost():
+            self._watch.remove(self)
+            return math.inf
+        if waited > 0 and self._is_connection_lost():
             content.set_exception(ResponseCutOff(f"the answer of {host!r} broke off in the middle of its framing"))
-        else:
-            self._timer = self._loop.call_later(
-                min(self._idle - max(waited, 0.0), IDLE_CHECK_SECONDS), self._check_idle
-            )
+            self._watch.remove(self)
+        return self._idle - max(waited, 0.0)
 
     def _is_connection_lost(self) -> bool:
         """Return True if the connection is lost and the reader was not notified: aiohttp does not do it for a malformed
@@ -285,7 +284,7 @@ class ReceivedResponse:
 
     def close(self) -> None:
         """Release the connection. One whose body was not read to its end is closed and not reused."""
-        self._timer.cancel()
+        self._watch.remove(self)
         if not self._response.closed:
             self._response.close()
 

@@ -36,7 +36,13 @@ class SseParser:
             self._pieces, self._size = [], 0
         *blocks, begun = data.split(b"\n\n")
         self._buffer_bytes(begun)
-        return [event for block in blocks if (event := _parse_event(block)) is not None]
+        events: list[tuple[str, bytes]] = []
+        for block in blocks:
+            if block.startswith(b"data: ") and block.find(b"\n") < 0:  # nearly always
+                events.append(("", block[6:]))
+            elif (event := _parse_event(block)) is not None:
+                events.append(event)
+        return events
 
     def flush(self) -> list[tuple[str, bytes]]:
         """Return the remaining bytes at the end: an event without its terminator, or one that was cut off."""
@@ -71,10 +77,7 @@ class SseParser:
 
 
 def _parse_event(block: bytes) -> tuple[str, bytes] | None:
-    if block.startswith(b"data: "):
-        if block.find(b"\n") < 0:  # nearly always
-            return "", block[6:]
-    elif block.startswith(b"event: "):
+    if block.startswith(b"event: "):
         name, _, data = block[7:].partition(b"\ndata: ")
         if data and data.find(b"\n") < 0 and name.find(b"\n") < 0:  # nearly always, where events are named
             return name.decode("utf-8", "replace"), data

@@ -377,7 +377,7 @@ class SessionDriver(ChannelUser):
         refuse_after_shutdown(self.agent.engine, self.session_id)  # nothing of it is stored yet
         if logger.isEnabledFor(logging.INFO):
             logger.info("run %s of session %s begins", run.run_id, run.full_session_id, extra=run.log_fields)
-        self._poller = poller = PostPoller(self.store, self.session_id, self.deliver_post)
+        self._poller = poller = PostPoller(self.store, self.session_id, self.deliver_post, at_intervals=self.may_wait)
         is_cancelled = False
         try:
             task = start_task_eagerly(self._execute_run(plan, run, posts, channel))

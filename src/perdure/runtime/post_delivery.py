@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 from perdure.core.clock import random_fraction
@@ -22,11 +21,6 @@ TICK = 0.1
 """The part of that interval after which it is found that a poller is due."""
 _GOLDEN_RATIO = 0.618
 """Multiples of it, without their whole parts, are spread evenly, however many there are."""
-
-
-def _choose_interval() -> float:
-    """Return the seconds until the next poll, with jitter, so that sessions do not all poll at the same time."""
-    return POLL_SECONDS * (0.6 + 0.4 * random_fraction())
 
 
 def fill_mailbox(mailbox: Mailbox, posts: Sequence[Post], state: State, run_id: str, *, is_resumed: bool) -> list[Post]:
@@ -62,16 +56,27 @@ def promote_follow_ups(mailbox: Mailbox) -> None:
 
 
 class PostPoller:
-    """Poller of the store during a run, for posts (messages to the session) from other processes and event loops."""
+    """Poller of the store during a run, for posts (messages to the session) from other processes and event loops.
 
-    def __init__(self, store: Store, session_id: str, deliver: Callable[[Post], None]) -> None:
+    With `at_intervals=False` the store is only polled when `poll_soon` is called: for a session that no other process
+    can reach. A task lives no longer than one poll, so that a run that waits has none.
+    """
+
+    __slots__ = ("_at_intervals", "_deliver", "_is_due_again", "_schedule", "_session_id", "_store", "_task")
+
+    def __init__(
+        self, store: Store, session_id: str, deliver: Callable[[Post], None], *, at_intervals: bool = True
+    ) -> None:
         self._store = store
         self._session_id = session_id
         self._deliver = deliver
+        self._at_intervals = at_intervals
         self._task: asyncio.Task[None] | None = None
-        self._is_due = asyncio.Event()
+        self._is_due_again = False
+        """True if something was posted while the store was being asked."""
         self._schedule = _get_schedule(asyncio.get_running_loop())
-        self._schedule.add(self)
+        if at_intervals:
+            self._schedule.add(self)
 
     def begin_polling(self) -> None:
         """Poll the store for posts now, and then at intervals."""
@@ -79,22 +84,25 @@ class PostPoller:
 
     def poll_soon(self) -> None:
         """Poll the store as soon as possible: something was posted on another event loop of this process."""
-        if self._schedule.due_times.pop(self, None) is not None:
+        self._schedule.due_times.pop(self, None)
+        if self._task is None:
             self.begin_polling()
-        self._is_due.set()
+        else:
+            self._is_due_again = True
 
     async def _poll_store(self) -> None:
-        while True:
-            self._is_due.clear()
+        self._is_due_again = True
+        while self._is_due_again:
+            self._is_due_again = False
             try:
                 for post in await self._store.posts(self._session_id):
                     self._deliver(post)
             except StoreError as error:  # the next append fails too, and ends the run
                 named = find_full_session_id(self._store, self._session_id)
                 logger.warning("posts to session %s cannot be read: %s", named, error)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_choose_interval()):
-                    await self._is_due.wait()
+        self._task = None
+        if self._at_intervals:
+            self._schedule.add(self)
 
     async def close(self) -> None:
         """Stop polling."""
@@ -125,19 +133,19 @@ async def iterate_with_timeouts(entries: AsyncGenerator[Entry], seconds: float) 
 
 
 class _PollSchedule:
-    """Starts the pollers of an event loop when they are due, with a single timer for all of them."""
+    """Starts the polls of an event loop when they are due, with a single timer for all of them."""
 
     __slots__ = ("_is_ticking", "_spread", "due_times")
 
     def __init__(self) -> None:
         self.due_times: dict[PostPoller, float] = {}
-        """The pollers that have not begun, and when they will, by the clock of the event loop."""
+        """The pollers that wait for their next poll, and when that is, by the clock of the event loop."""
         self._spread = random_fraction()
         # A flag, not the timer: that would refer to its loop, and a loop must not be kept alive by its schedule.
         self._is_ticking = False
 
     def add(self, poller: PostPoller) -> None:
-        """Schedule the start of a poller within the polling interval, spread among those that are added together."""
+        """Schedule the next poll of a poller within the polling interval, spread among those added together."""
         loop = asyncio.get_running_loop()
         self._spread = (self._spread + _GOLDEN_RATIO) % 1.0
         self.due_times[poller] = loop.time() + POLL_SECONDS * (0.6 + 0.4 * self._spread - TICK)

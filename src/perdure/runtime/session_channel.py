@@ -10,6 +10,7 @@ A channel lives as long as something uses it: a `Session` object, a subscription
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -48,7 +49,6 @@ class SessionChannel:
 
     __slots__ = (
         "__weakref__",
-        "_clock",
         "_held_watchers",
         "driver",
         "fanout",
@@ -71,11 +71,10 @@ class SessionChannel:
         """The driver whose command is in progress."""
         self.users = 0
         """The number of drivers that have attached themselves, and not detached."""
-        self._clock = clock
         self._held_watchers: dict[int, _HeldWatcher] = {}
         """The watchers of agents, each once, by the `id` of the function."""
         self.fanout: Fanout[Entry] = Fanout(
-            coalesce=merge_deltas, lagged=build_lag_marker, on_dropped=self._report_dropped_watcher
+            coalesce=merge_deltas, lagged=build_lag_marker, on_dropped=partial(_build_dropped_entry, clock)
         )
 
     def hold_watchers(self, watchers: Sequence[Watcher[Entry]]) -> Callable[[], None]:
@@ -108,9 +107,10 @@ class SessionChannel:
             del self._held_watchers[id(held.watcher)]
             held.remove()
 
-    def _report_dropped_watcher(self, name: str, error: BaseException) -> None:
-        """Publish that a watcher was removed because it raised an error."""
-        self.fanout.publish(Entry(0, self._clock.now(), build_watcher_dropped(name, error)))
+
+def _build_dropped_entry(clock: Clock, name: str, error: BaseException) -> Entry:
+    """Build the entry that reports the removal of a watcher that raised an error."""
+    return Entry(0, clock.now(), build_watcher_dropped(name, error))
 
 
 def release_nothing() -> None:

@@ -527,3 +527,37 @@ def test_an_id_of_up_to_forty_characters_is_sent_as_it_is(length, is_kept):
 
 def test_a_dialect_that_says_nothing_of_templates_has_none() -> None:
     assert ChatDialect(name="plain").template is False
+
+
+def test_options_that_a_caller_changes_between_two_requests_are_sent_as_they_are_then() -> None:
+    memo, extra, tools = EncodingMemo(), dict[str, Any](), [ADD]
+    settings, kwargs = Settings(extra_body=extra), dict[str, Any]({"a": 1})
+    told = Settings(chat_template_kwargs=kwargs)
+
+    def send(chosen: Settings, offered: Any) -> dict[str, Any]:
+        request = Request(messages=[user("Hi")], settings=chosen, tools=offered)
+        return dict(msgspec.json.decode(WIRE.encode(request, PROFILE, memo).body))
+
+    assert "top_k" not in send(settings, (ADD,))
+    extra["top_k"] = 5
+    assert send(settings, (ADD,))["top_k"] == 5
+    assert send(told, (ADD,))["chat_template_kwargs"] == {"a": 1}
+    kwargs["a"] = 2
+    assert send(told, (ADD,))["chat_template_kwargs"] == {"a": 2}
+    assert len(send(Settings(), tools)["tools"]) == 1
+    tools.append(ToolSpec("other", "Another.", ADD.parameters))
+    assert len(send(Settings(), tools)["tools"]) == 2
+
+
+def test_requests_that_differ_in_their_messages_alone_say_all_else_alike() -> None:
+    memo, settings, tools = EncodingMemo(), Settings(temperature=0.5), (ADD,)
+
+    def send(text: str, chosen: Settings = settings, to: Profile = PROFILE) -> dict[str, Any]:
+        request = Request(messages=[user(text)], settings=chosen, tools=tools)
+        return dict(msgspec.json.decode(WIRE.encode(request, to, memo).body))
+
+    first, second = send("one"), send("two")
+    assert [each.pop("messages")[0]["content"] for each in (first, second)] == ["one", "two"]
+    assert first == second
+    assert send("three", Settings(temperature=0.1))["temperature"] == 0.1
+    assert send("four", to=msgspec.structs.replace(PROFILE, model="other"))["model"] == "other"

@@ -1,7 +1,7 @@
 """Encode a request as the body of a chat completions call. No I/O.
 
-Messages are encoded one by one and cached in the memo, and so are the tools; the other fields are encoded for each
-request. So the cost of a request does not grow with the length of the conversation.
+Messages are encoded one by one and cached in the memo, and so are the tools and the other fields. So the cost of a
+request does not grow with the length of the conversation.
 """
 
 import re
@@ -49,7 +49,7 @@ def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedReq
         _mark_last_user_message(pieces, request.messages, writer, mark)
     if request.instructions:
         pieces.insert(0, encode_lossy_json(_build_instructions_message(request.instructions, profile, dialect, mark)))
-    head = encode_lossy_json(_build_body_fields(request, profile, dialect))
+    head = _encode_body_fields(request, profile, dialect, memo)
     return EncodedRequest(PATH, b'{"messages":[%b],%b' % (b",".join(pieces), head[1:]))
 
 
@@ -100,6 +100,19 @@ def _mark_last_user_message(
 
 
 # -- fields around the messages ----------------------------------------------------------------------------------------
+
+
+def _encode_body_fields(request: Request, profile: Profile, dialect: ChatDialect, memo: EncodingMemo) -> bytes:
+    """Encode the fields around the messages, once for requests that differ in their messages alone."""
+    settings, tools = request.settings, request.tools
+    sources = (settings, tools, request.output, profile)
+    encoded = memo.find_fields(sources)
+    if encoded is None:
+        encoded = encode_lossy_json(_build_body_fields(request, profile, dialect))
+        may_change = settings.extra_body or settings.chat_template_kwargs or request.output is not None
+        if isinstance(tools, tuple) and not may_change:
+            memo.keep_fields(sources, encoded)
+    return encoded
 
 
 def _build_body_fields(request: Request, profile: Profile, dialect: ChatDialect) -> dict[str, Any]:

@@ -34,6 +34,7 @@ class ChatRulesState(Struct, frozen=True):
 
 
 _START = ChatRulesState()
+_AFTER_RESULTS = ChatRulesState((), "tool")
 
 
 class ChatMessageRules:
@@ -110,6 +111,8 @@ def _check_result(state: ChatRulesState, item: Item) -> ChatRulesState:
         )
     if item.get("content") is None:
         raise ProviderRuleError(f"the result of the call {call_id!r} has no content")
+    if len(state.open) == 1:
+        return _AFTER_RESULTS
     return ChatRulesState(tuple([each for each in state.open if each != call_id]), "tool")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from perdure.core.event import CitationAdded, ModelEvent, TextDelta, ThinkingDelta
 from perdure.core.message import Citation
@@ -20,6 +21,38 @@ from .chunk_parser import ABSENT, ChatChoice, parse_json_or_none
 from .tool_calls import ToolCallAccumulator
 
 _TRUE = b"true"
+
+
+class _UsageMetadata(Struct, gc=False):
+    """Metadata in the usage of a response."""
+
+    service_tier: Any = None
+
+
+class _LastChunk(Struct, gc=False):
+    """Metadata in one of the last chunks of a response."""
+
+    model: Any = None
+    provider: Any = None
+    service_tier: Any = None
+    usage: _UsageMetadata | None = None
+    cost: Any = None
+    citations: Any = None
+    search_results: Any = None
+
+
+_decode_last_chunk = msgspec.json.Decoder(_LastChunk).decode
+
+
+def _parse_last_chunk(data: bytes) -> _LastChunk:
+    """Parse the metadata of a chunk; whatever is not as it should be counts as absent."""
+    try:
+        return _decode_last_chunk(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # a ValidationError is one as well
+        told = as_dict(parse_json_or_none(data))
+    usage = _UsageMetadata(as_dict(told.get("usage")).get("service_tier"))
+    fields = {name: told.get(name) for name in _LastChunk.__struct_fields__}
+    return _LastChunk(**{**fields, "usage": usage})
 
 
 class ReplyMetadataCollector:
@@ -43,17 +76,18 @@ class ReplyMetadataCollector:
 
         It is parsed once more: typed fields would cost every chunk of a stream the time to decode them.
         """
-        told = as_dict(parse_json_or_none(data))
-        tier = told.get("service_tier") or as_dict(told.get("usage")).get("service_tier")
-        self._facts |= drop_empty_fields(
-            served_by=as_text(told.get("provider")),
-            served_model=get_served_model(told.get("model"), self._model),
-            service_tier=as_text(tier),
-        )
-        if told.get("cost") is not None:
-            self.cost_usd = parse_cost(told["cost"])
-        if told.get("citations") or told.get("search_results"):
-            self._sources = told.get("citations"), told.get("search_results")
+        told = _parse_last_chunk(data)
+        if told.provider and isinstance(told.provider, str):
+            self._facts["served_by"] = told.provider
+        if served := get_served_model(told.model, self._model):
+            self._facts["served_model"] = served
+        tier = told.service_tier or (told.usage.service_tier if told.usage is not None else None)
+        if tier and isinstance(tier, str):
+            self._facts["service_tier"] = tier
+        if told.cost is not None:
+            self.cost_usd = parse_cost(told.cost)
+        if told.citations or told.search_results:
+            self._sources = told.citations, told.search_results
 
     def record_choice(self, choice: ChatChoice) -> None:
         """Record the log probabilities and filter results that belong to a piece of the reply."""

@@ -45,6 +45,12 @@ class ToolCallAccumulator:
         deltas: list[ToolCallDelta] = []
         for piece in pieces:
             function = piece.function or _NO_FUNCTION
+            if not (piece.id or function.name or piece.extra_content) and function.arguments:
+                call = self._latest.get(piece.index)
+                if call is not None and call.arguments:  # nearly every piece: more of the arguments
+                    call.arguments.append(function.arguments)
+                    deltas.append(ToolCallDelta("", "", function.arguments, index=call.place))
+                    continue
             delta = self._add_piece(piece.index, piece.id or "", function.name or "", function.arguments or "")
             if piece.extra_content is not None and piece.signature:
                 call = self._latest.get(piece.index)

@@ -9,6 +9,8 @@ from perdure.models.reported_cost import parse_reported_cost
 _MAX_PLAUSIBLE_COUNT = 2**53
 """Upper bound of a plausible count."""
 _CACHE_READ = ("prompt_cache_hit_tokens", "cache_read_input_tokens", "num_cached_tokens", "cached_tokens")
+_USUAL_COUNTS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
+_THOUGHT = ("reasoning_tokens",)
 _CACHE_WRITE = ("cache_creation_input_tokens", "cache_write_tokens")
 
 
@@ -29,9 +31,11 @@ def parse_usage(raw_usage: Mapping[str, Any]) -> Usage | None:
         _get_object(raw_usage, "prompt_tokens_details"),
         _get_object(raw_usage, "completion_tokens_details"),
     )
-    cached = _get_first_count(prompt, "cached_tokens") or _get_first_count(raw_usage, *_CACHE_READ) or 0
-    stored = _get_first_count(prompt, "cache_write_tokens") or _get_first_count(raw_usage, *_CACHE_WRITE) or 0
-    thought = _get_first_count(completion, "reasoning_tokens") or _get_first_count(raw_usage, "reasoning_tokens") or 0
+    cached = stored = thought = 0
+    if prompt or completion or not raw_usage.keys() <= _USUAL_COUNTS:
+        cached = _get_first_count(prompt, "cached_tokens") or _get_first_count(raw_usage, *_CACHE_READ) or 0
+        stored = _get_first_count(prompt, "cache_write_tokens") or _get_first_count(raw_usage, *_CACHE_WRITE) or 0
+        thought = _get_first_count(completion, *_THOUGHT) or _get_first_count(raw_usage, *_THOUGHT) or 0
     total = _get_first_count(raw_usage, "total_tokens")
     if thought and total == read + written + thought:  # xAI does not include thinking in the output
         written += thought
