@@ -119,8 +119,8 @@ class RandomLog:
         return usage if self._maybe(0.9) else None
 
     def _reply(self, calls: list[str], strangeness: float) -> Message:
-        text = [Text("I think.")] if not calls or self._maybe(0.5) else []
-        parts = [*text, *[ToolCall(each, "act", '{"n": 1}') for each in calls]]
+        parts: list[Text | ToolCall] = [Text("I think.")] if not calls or self._maybe(0.5) else []
+        parts += [ToolCall(each, "act", '{"n": 1}') for each in calls]
         labels = ("untrusted",) if self._maybe(strangeness / 3) else ()
         reply = assistant(parts, usage=self._usage(strangeness))
         return Message(reply.role, reply.parts, usage=reply.usage, model="model", labels=labels)

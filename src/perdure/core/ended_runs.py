@@ -45,7 +45,7 @@ class InputRun(Struct, frozen=True, array_like=True, gc=False):
 
 
 class RunsSummary(Struct, frozen=True, array_like=True, gc=False):
-    """What consecutive runs that have ended leave in the state of a session, besides their messages."""
+    """Sums and results that consecutive ended runs leave in the state of a session, besides their messages."""
 
     totals: UncountedRuns
     turns_begun: int
