@@ -10,7 +10,7 @@ of outlines skips them, and drops them when it writes the row anew.
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
 from typing import Any, Final
 
@@ -22,8 +22,6 @@ from perdure.core.event import Event, MessageAdded, RunEnded, RunStarted
 from perdure.core.message import Message
 
 _JSON_START: Final = b"["
-_TOOL_MESSAGE_START: Final = b"\x82\xa4role\xa4tool\xa5parts"
-"""The beginning of an encoded message with tool results, up to the array of these."""
 
 
 class _StoredOutline(msgspec.Struct, array_like=True, frozen=True):
@@ -160,7 +158,7 @@ def _decode_runs(outline: _StoredOutline, body: bytes) -> EndedRuns:
     numbers = iter(outline.results)
     for skipped, results in zip(numbers, numbers, strict=True):
         place += skipped
-        parts[place] = b"%b%b%b" % (_TOOL_MESSAGE_START, _array_header(results), parts[place])
+        parts[place] = _begin_tool_message(results) + parts[place]
         result_messages.append(place - merged)
         place += results
         merged += results - 1
@@ -185,6 +183,12 @@ def _decode_events(body: bytes, count: int, start: int, end: int) -> list[Event]
 
 def _decode_array(decode: Callable[[bytes], list[Any]], parts: Sequence[bytes], count: int) -> list[Any]:
     return decode(b"".join([_array_header(count), *parts])) if parts else []
+
+
+@lru_cache(64)
+def _begin_tool_message(results: int) -> bytes:
+    """Return the beginning of an encoded message with so many tool results, up to the first of them."""
+    return b"\x82\xa4role\xa4tool\xa5parts" + _array_header(results)
 
 
 def _array_header(count: int) -> bytes:
