@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from .ended_runs import EndedRuns, apply_ended_runs
 from .event import (
     AnswerReviewed,
     Compacted,
@@ -47,7 +48,15 @@ from .event import (
 )
 from .lost_entries import mark_lost_entries
 from .message import NO_USAGE, SENT_ORIGINS, Message, ToolCall, ToolResult, Usage, merge_labels
-from .past_run_totals import RunTotals, RunWithInputId, UncountedRun, add_run_cost, estimate_usage
+from .past_run_totals import (
+    CRASH_REASONS,
+    PastRuns,
+    RunTotals,
+    RunWithInputId,
+    UncountedRun,
+    add_run_cost,
+    estimate_usage,
+)
 from .program_call_id import find_program_call_id
 from .provenance import list_message_labels, list_message_sources
 from .transcript import MessagesSnapshot, Transcript
@@ -61,19 +70,13 @@ FOR_AGENT = "for"
 """Key in the changes of a session: the agent that they are for, unless it is the agent the session began with."""
 
 
-CRASH_REASONS = frozenset({"interrupted", "crash_loop", "log_damaged"})
-"""Reasons of runs that were ended in the log after their process had died."""
-
-
 class State:
     """The current state of a session, computed from the events of its log."""
 
     __slots__ = (
         "_children_usage",
-        "_past_totals",
         "_pending_usage",
         "_reported_usage",
-        "_uncounted_runs",
         "_usage",
         "answers_by_question",
         "aside_requests",
@@ -100,6 +103,7 @@ class State:
         "open_calls",
         "open_children",
         "parent",
+        "past_runs",
         "path",
         "price_usd",
         "questions_by_id",
@@ -164,7 +168,7 @@ class State:
         """The request of that run whose reply was neither stored nor discarded yet, and that no estimate counts."""
         self.aside_requests: dict[int, ModelRequested] = {}
         """Requests beside the conversation whose reply was neither stored nor discarded yet, by turn."""
-        self._past_totals, self._uncounted_runs, self._pending_usage = RunTotals(), list[UncountedRun](), list[Usage]()
+        self.past_runs, self._pending_usage = PastRuns(), list[Usage]()
         self._usage = self._children_usage = self._reported_usage = NO_USAGE  # reported: with a cost of the provider
         self.children_usd = 0.0
         """Cost of the finished children of that run."""
@@ -268,10 +272,7 @@ class State:
     @property
     def past(self) -> RunTotals:
         """Tokens, turns and cost of all runs before that one, and of summaries between runs."""
-        for run in self._uncounted_runs:
-            self._past_totals = run.add_to(self._past_totals)
-        self._uncounted_runs.clear()
-        return self._past_totals
+        return self.past_runs.count()
 
     @property
     def total_usage(self) -> Usage:
@@ -407,7 +408,7 @@ class State:
         if change is not None:
             change(self if event.path == self.path else self.get_child(event.path), event)
 
-    def apply_all(self, events: Iterable[Event]) -> None:
+    def apply_all(self, events: "Iterable[Event | EndedRuns]") -> None:
         """Update the state with the next events of the log, as `apply` does with each."""
         path, find_change = self.path, _CHANGES.get
         for event in events:
@@ -427,7 +428,7 @@ class State:
     def apply_run_started(self, event: RunStarted) -> None:
         """Reset the per-run fields for a new run, after adding those of the run before to the totals."""
         if self.run is not None:
-            self._uncounted_runs.append(
+            self.past_runs.uncounted.append(
                 UncountedRun(self._usage, self._pending_usage, self._children_usage, self.turns, self.run_ended_event)
             )
             self._pending_usage = []
@@ -750,7 +751,7 @@ class State:
         self.remembered_decisions.append(event)
 
 
-_CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
+_CHANGES: dict[type[Event | EndedRuns], Callable[[State, Any], None]] = {
     RunStarted: State.apply_run_started,
     RunEnded: State.apply_run_ended,
     RunWaiting: State.apply_run_waiting,
@@ -783,6 +784,7 @@ _CHANGES: dict[type[Event], Callable[[State, Any], None]] = {
     SubagentFinished: State.apply_subagent_finished,
     PlanMade: State.apply_engine_step,
     AnswerReviewed: State.apply_engine_step,
+    EndedRuns: apply_ended_runs,
 }
 
 
@@ -791,7 +793,7 @@ def fold_entries(entries: Iterable[Entry]) -> State:
     return fold_events(mark_lost_entries(list(entries)))
 
 
-def fold_events(events: Iterable[Event]) -> State:
+def fold_events(events: "Iterable[Event | EndedRuns]") -> State:
     """Return the session state that results from the events of a log."""
     state = State()
     state.apply_all(events)

@@ -4,8 +4,9 @@ Repairs are appended; entries are never changed. They depend on nothing but the 
 """
 
 from .event import Event, QuestionWithdrawn, RunEnded, SubagentFinished, SubagentStarted, ToolFinished
-from .fold import CRASH_REASONS, State
+from .fold import State
 from .message import Status, Text, ToolResult
+from .past_run_totals import CRASH_REASONS
 from .run_cost import find_cost_usd
 
 INTERRUPTED_CALL_TEXT = (

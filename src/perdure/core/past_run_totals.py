@@ -5,6 +5,9 @@ from msgspec import Struct
 from .event import ModelRequested, RunEnded
 from .message import NO_USAGE, Usage
 
+CRASH_REASONS = frozenset({"interrupted", "crash_loop", "log_damaged"})
+"""Reasons of runs that were ended in the log after their process had died."""
+
 
 class RunWithInputId(Struct, frozen=True):
     """A run whose caller gave an `input_id`: when the input is sent again, its outcome is returned."""
@@ -61,6 +64,44 @@ class UncountedRun(Struct, frozen=True, gc=False):
             past.turns + self.turns,
             add_run_cost(past.cost_usd, self.run_ended_event),
         )
+
+
+class UncountedRuns(Struct, frozen=True, array_like=True, gc=False):
+    """Past runs, in short, whose tokens and cost have not been added to the session's totals yet."""
+
+    usage: Usage
+    turns: int
+    costs: list[float]
+    """Costs of those runs whose cost is known, in order: the sum depends on it, in the last digits."""
+    is_cost_known: bool
+    """False if one of the runs used tokens and its cost is not known."""
+
+    def add_to(self, past: RunTotals) -> RunTotals:
+        """Return the totals of the runs before them and of these."""
+        usd = past.cost_usd if self.is_cost_known else None
+        if usd is not None:
+            for cost in self.costs:
+                usd += cost
+        usage = self.usage if past.usage is NO_USAGE else past.usage + self.usage
+        return RunTotals(usage, past.turns + self.turns, usd)
+
+
+class PastRuns:
+    """The runs of a session before its last one. Their totals are added up when they are asked for."""
+
+    __slots__ = ("_totals", "uncounted")
+
+    def __init__(self) -> None:
+        self._totals = RunTotals()
+        self.uncounted: list[UncountedRun | UncountedRuns] = []
+        """The runs that have not been added to the totals yet, in order."""
+
+    def count(self) -> RunTotals:
+        """Return the tokens, turns and cost of all of them."""
+        for run in self.uncounted:
+            self._totals = run.add_to(self._totals)
+        self.uncounted.clear()
+        return self._totals
 
 
 def estimate_usage(request: ModelRequested) -> Usage:

@@ -57,7 +57,7 @@ from perdure.core.store import (
     Store,
     find_full_session_id,
     finish_before_cancel,
-    read_events,
+    read_events_to_fold,
     run_to_completion,
 )
 from perdure.engines import open_engine
@@ -559,7 +559,7 @@ class SessionDriver(ChannelUser):
 
     async def _read_new_entries(self) -> None:
         """Update the session's state with the entries that were stored since the log was last read."""
-        events, head = await read_events(self.store, self.session_id, after=self._head)
+        events, head = await read_events_to_fold(self.store, self.session_id, after=self._head)
         if head != self._head:  # somebody else has written: each writer has one stretch of the log under its ids
             self._entry_ids = EntryIds()
         self._head = head

@@ -14,7 +14,7 @@ from perdure.core.fold import State, fold_events
 from perdure.core.inbox import INBOX_POST, build_inbox_message
 from perdure.core.message import check_labels
 from perdure.core.run_mailbox import FOLLOW_UP_POST, STEER_POST, build_message_post
-from perdure.core.store import Lease, Log, Post, Store, finish_before_cancel, identify_session, read_events
+from perdure.core.store import Lease, Log, Post, Store, finish_before_cancel, identify_session, read_events_to_fold
 
 from .driver import pass_post_to_run
 from .run_ownership import find_task_giver
@@ -42,7 +42,7 @@ async def forward_inbox_results(store: Store, session_id: str, clock: Clock) -> 
 
 async def _has_results_to_forward(store: Store, session_id: str) -> bool:
     """Return True if a task is over and results have arrived that its agent has not read."""
-    events, _ = await read_events(store, session_id)
+    events, _ = await read_events_to_fold(store, session_id)
     state = fold_events(events)
     is_over = bool(_find_session_above(state, session_id))
     return is_over and bool(_find_results(state, await store.posts(session_id)))
@@ -53,7 +53,7 @@ async def _forward_under_lease(store: Store, lease: Lease, clock: Clock) -> None
 
     In this order, so that a process which dies in between loses nothing. The post above is the same each time.
     """
-    events, head = await read_events(store, lease.session_id)
+    events, head = await read_events_to_fold(store, lease.session_id)
     state = fold_events(events)
     above = _find_session_above(state, lease.session_id)  # once more: a run may have begun meanwhile
     results = {} if not above else _find_results(state, await store.posts(lease.session_id))

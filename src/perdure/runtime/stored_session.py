@@ -34,6 +34,7 @@ from perdure.core.store import (
     find_full_session_id,
     finish_before_cancel,
     read_events,
+    read_events_to_fold,
 )
 from perdure.core.tool import D
 from perdure.core.watcher_feed import Watcher
@@ -448,7 +449,7 @@ class StoredSession(Generic[D]):
 
     async def _read_stored_state(self) -> State:
         """Return the state of the session from its stored log."""
-        events, _ = await read_events(self.store, self.session_id)
+        events, _ = await read_events_to_fold(self.store, self.session_id)
         return fold_events(events)
 
     def _background_sessions(self, state: State, *, done: bool = False) -> dict[str, Self]:

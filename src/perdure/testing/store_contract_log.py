@@ -4,8 +4,9 @@ import asyncio
 
 from perdure.core.error import Conflict, Fenced
 from perdure.core.event import Custom, Entry, Event, MessageAdded, Unknown
+from perdure.core.fold import fold_events
 from perdure.core.message import user
-from perdure.core.store import EventReadingStore, ImmediateStore
+from perdure.core.store import EventReadingStore, FoldReadingStore, ImmediateStore
 
 from .store_contract_setup import (
     HOSTILE_TEXTS,
@@ -49,6 +50,11 @@ async def _events_are_those_of_the_entries(trial: StoreTrial) -> None:
     for after in (0, 1, 7, 8, 39, 40, 99):
         expected = [entry.event for entry in written[after:]], max(after, 40)
         expect_equal(await store.events(name, after=after), expected, f"events(after={after}) gives what follows")
+        if isinstance(store, FoldReadingStore):
+            found, head = await store.events_to_fold(name, after=after)
+            folded = list(fold_events(found).messages), head
+            wanted = list(fold_events(expected[0]).messages), expected[1]
+            expect_equal(folded, wanted, f"events_to_fold(after={after}) amounts to what follows")
 
 
 async def _numbers_that_do_not_follow_are_refused(trial: StoreTrial) -> None:

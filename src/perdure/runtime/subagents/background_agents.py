@@ -46,7 +46,7 @@ from perdure.core.store import (
     end_tasks,
     finish_before_cancel,
     identify_session,
-    read_events,
+    read_events_to_fold,
     run_to_completion,
     wait_despite_cancel,
 )
@@ -467,5 +467,5 @@ def _build_task_message(run: Run, job: BackgroundJob) -> Message:
 
 async def _read_task_state(run: Run, job: BackgroundJob) -> State:
     """Compute the state of a task from the log of its session."""
-    events, _ = await read_events(run.log.store, job.session_id)
+    events, _ = await read_events_to_fold(run.log.store, job.session_id)
     return fold_events(events)

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from perdure.core import fault_injection as faults
+from perdure.core.ended_runs import EndedRuns
 from perdure.core.error import Conflict, Fenced, StoreError
 from perdure.core.event import Entry, Event
 from perdure.core.last_run_progress import RunProgress, find_last_run_progress
@@ -27,6 +28,7 @@ from .pack_rows import (
     decode_entry_metadata,
     decode_row_entries,
     decode_row_events,
+    decode_row_to_fold,
     encode_row,
 )
 from .row_merging import MAX_LOOSE_BYTES, row_size
@@ -215,6 +217,15 @@ def read_events(connection: Connection, entry_range: EntryRange, session_id: str
     events: list[Event] = []
     for row in read_rows(connection, entry_range):
         events += decode_row_events(row, entry_range.after + 1, entry_range.upto, text_of, session_id)
+    return events
+
+
+def read_events_to_fold(connection: Connection, entry_range: EntryRange, session_id: str) -> "list[Event | EndedRuns]":
+    """Read the events of a range of entries, with ended runs in short where rows outline them."""
+    text_of = make_long_text_reader(connection)
+    events: list[Event | EndedRuns] = []
+    for row in read_rows(connection, entry_range):
+        events += decode_row_to_fold(row, entry_range.after + 1, entry_range.upto, text_of, session_id)
     return events
 
 

@@ -13,8 +13,11 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from perdure.core.codec import VERSION, decode_events, decode_events_if_known, encode_events, encode_events_as_msgpack
+from perdure.core.ended_runs import EndedRuns
 from perdure.core.error import StoreError
 from perdure.core.event import Entry, Event
+
+from .run_outlines import decode_outlined_events, encode_outlines
 
 LONG_TEXT_BYTES: Final = 16 * 1024
 """Texts of at least this many bytes are stored separately."""
@@ -38,6 +41,15 @@ class _StoredHeads(msgspec.Struct, array_like=True):
     ids: list[str]
     """The rest of each id."""
     critical: list[str]
+
+
+class _StoredOutlines(msgspec.Struct, array_like=True):
+    ats: msgspec.Raw
+    stem: msgspec.Raw
+    ids: msgspec.Raw
+    critical: msgspec.Raw
+    outlines: bytes = b""
+    """Written by `run_outlines`; other readers of the heads skip it."""
 
 
 class CutText(msgspec.Struct, array_like=True, frozen=True):
@@ -67,6 +79,7 @@ ReadText: TypeAlias = Callable[[bytes], bytes]
 
 _pack = msgspec.msgpack.Encoder().encode
 _stored_heads = msgspec.msgpack.Decoder(_StoredHeads).decode
+_stored_outlines = msgspec.msgpack.Decoder(_StoredOutlines).decode
 _holes = msgspec.msgpack.Decoder(list[CutText]).decode
 _bodies_in_json = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _bodies_packed = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
@@ -78,9 +91,10 @@ def decode_entry_metadata(row: PackRow) -> EntryMetadata:
     return EntryMetadata(stored.ats, list(map(stored.stem.__add__, stored.ids)), stored.critical)
 
 
-def _encode_heads(heads: EntryMetadata) -> bytes:
+def _encode_heads(heads: EntryMetadata, outlines: bytes = b"") -> bytes:
     stem = heads.ids[0] if len(heads.ids) == 1 else _common_beginning(min(heads.ids), max(heads.ids))
-    return _pack(_StoredHeads(heads.ats, stem, [each[len(stem) :] for each in heads.ids], heads.critical))
+    stored = (heads.ats, stem, [each[len(stem) :] for each in heads.ids], heads.critical)
+    return _pack((*stored, outlines) if outlines else stored)
 
 
 def decode_cut_texts(row: PackRow) -> list[CutText]:
@@ -126,7 +140,10 @@ def merge_rows(rows: Sequence[PackRow]) -> PackRow:
         whole.ids += heads.ids
         whole.critical += [kind for kind in heads.critical if kind not in whole.critical]
         events += decode_events(row.body, critical=heads.critical, version=row.version)
-    return PackRow(rows[0].first, rows[-1].last, VERSION, _encode_heads(whole), encode_events_as_msgpack(events), None)
+    body = encode_events_as_msgpack(events)
+    return PackRow(
+        rows[0].first, rows[-1].last, VERSION, _encode_heads(whole, encode_outlines(events, body)), body, None
+    )
 
 
 def slice_row(row: PackRow, first: int, last: int, text_of: ReadText) -> tuple[PackRow, dict[bytes, bytes]]:
@@ -172,6 +189,21 @@ def decode_row_events(row: PackRow, first: int, last: int, text_of: ReadText, se
         if events is not None and len(events) == row.last + 1 - row.first:
             return events
     return [entry.event for entry in decode_row_entries(row, first, last, text_of, session_id)]
+
+
+def decode_row_to_fold(
+    row: PackRow, first: int, last: int, text_of: ReadText, session_id: str
+) -> Sequence[Event | EndedRuns]:
+    """Decode the events of a row from entry `first` to `last`, with ended runs in short where the row outlines them."""
+    if first <= row.first and row.last <= last and not row.holes and row.version == VERSION:
+        try:
+            outlines = _stored_outlines(row.heads).outlines
+        except msgspec.DecodeError:
+            outlines = b""  # reported by who needs the heads
+        found = decode_outlined_events(outlines, row.body, row.last + 1 - row.first) if outlines else None
+        if found is not None:
+            return found
+    return decode_row_events(row, first, last, text_of, session_id)
 
 
 def _build_heads(entries: Sequence[Entry]) -> EntryMetadata:

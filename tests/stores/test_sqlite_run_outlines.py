@@ -1,0 +1,288 @@
+"""Rows outline the runs that have ended: a session is the same whether its outlines are used or its events are read."""
+
+import base64
+import zlib
+from random import Random
+
+import msgspec
+import pytest
+
+from perdure.core.ended_runs import EndedRuns
+from perdure.core.error import PerdureError
+from perdure.core.event import Entry, Event, MessageAdded, ModelRequested, RunEnded, RunStarted, Unknown
+from perdure.core.fold import fold_entries, fold_events
+from perdure.core.message import Usage, assistant, user
+from perdure.stores.sqlite import row_merging, run_outlines
+from perdure.stores.sqlite.pack_rows import (
+    PackRow,
+    decode_entry_metadata,
+    decode_row_entries,
+    decode_row_events,
+    decode_row_to_fold,
+    encode_row,
+    merge_rows,
+    slice_row,
+)
+from tests.random_log import RandomLog, describe_state
+from tests.stores.material import another_connection
+
+
+def no_text(digest: bytes) -> bytes:
+    raise AssertionError(digest)
+
+
+def number(events: list[Event], first: int = 1) -> list[Entry]:
+    return [Entry(seq, float(seq), event, f"w-{seq}") for seq, event in enumerate(events, first)]
+
+
+def merged(events: list[Event], first: int = 1, size: int = 7) -> PackRow:
+    """One row, as it is merged from those of several appends."""
+    entries = number(events, first)
+    return merge_rows([encode_row(entries[place : place + size])[0] for place in range(0, len(entries), size)])
+
+
+def to_fold(row: PackRow, first: int = 0, last: int = 1_000_000) -> list[Event | EndedRuns]:
+    return list(decode_row_to_fold(row, first, last, no_text, "s"))
+
+
+def is_outlined(row: PackRow) -> bool:
+    return any(isinstance(each, EndedRuns) for each in to_fold(row))
+
+
+def usual_runs(count: int, *, text: str = "Hi", input_id: str = "") -> list[Event]:
+    events: list[Event] = []
+    for run_id in [f"run-{place}" for place in range(count)]:
+        events += [
+            RunStarted("agent", input_id=input_id, run_id=run_id),
+            MessageAdded(user(text), run_id=run_id),
+            ModelRequested(1, run_id=run_id),
+            MessageAdded(assistant("Hello.", usage=Usage(3, 2)), run_id=run_id),
+            RunEnded("done", usage=Usage(3, 2), cost_usd=0.1, turns=1, run_id=run_id),
+        ]
+    return events
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_random_log_in_rows_gives_the_same_state(seed):
+    log = RandomLog(f"rows {seed}")
+    events = log.make(20, strangeness=(seed % 6) / 8)
+    if seed % 5 == 4:
+        events = log.damage(events)
+    rows: list[PackRow] = []
+    while sum(row.last + 1 - row.first for row in rows) < len(events):
+        first = rows[-1].last if rows else 0
+        rows.append(merged(events[first : first + log.chance.randrange(2, 90)], first + 1))
+    found = [each for row in rows for each in to_fold(row)]
+    by_events = [each for row in rows for each in decode_row_events(row, 0, 1_000_000, no_text, "s")]
+    assert describe_state(fold_events(found)) == describe_state(fold_events(by_events))
+    assert by_events == events
+
+
+def test_calls_with_many_results_are_one_message():
+    events = RandomLog("many").make(30, strangeness=0.0)
+    row = merged(events)
+    assert is_outlined(row)
+    state = fold_events(to_fold(row))
+    assert any(len(message.tool_results) == 3 for message in state.messages)
+    assert describe_state(state) == describe_state(fold_events(events))
+
+
+def test_inputs_are_known_with_their_outcomes():
+    row = merged([*usual_runs(2, input_id="one"), *usual_runs(2, input_id="two"), *usual_runs(1)])
+    assert is_outlined(row)
+    runs = fold_events(to_fold(row)).runs_by_input_id
+    assert [(name, run.first_message_index, run.end_message_index) for name, run in runs.items()] == [
+        ("one", 2, 4),
+        ("two", 6, 8),
+    ]
+    assert all(run.run_ended_event is not None for run in runs.values())
+
+
+def test_a_row_of_which_only_a_part_is_wanted_is_read_by_its_events():
+    events = usual_runs(6)
+    row = merged(events, first=11)
+    assert to_fold(row, 12) == events[1:]
+    assert to_fold(row, 0, 30) == events[:20]
+
+
+def test_rows_without_usual_runs_have_the_heads_that_they_always_had():
+    entries = number(usual_runs(1))
+    row = merge_rows([encode_row(entries[:2])[0], encode_row(entries[2:])[0]])
+    assert len(msgspec.msgpack.decode(row.heads)) == 4
+    assert to_fold(row) == usual_runs(1)
+
+
+def test_ids_and_times_are_read_beside_outlines():
+    row = merged(usual_runs(6))
+    assert len(msgspec.msgpack.decode(row.heads)) == 5
+    assert decode_entry_metadata(row).ids == [f"w-{seq}" for seq in range(1, 31)]
+    assert decode_row_entries(row, 0, 99, no_text, "s") == number(usual_runs(6))
+
+
+def test_a_part_of_a_row_has_no_outlines():
+    part, _ = slice_row(merged(usual_runs(6)), 6, 25, no_text)
+    assert not is_outlined(part)
+    assert to_fold(part) == usual_runs(6)[5:25]
+
+
+def test_outlines_of_another_version_are_ignored(monkeypatch):
+    row = merged(usual_runs(6))
+    assert is_outlined(row)
+    monkeypatch.setattr(run_outlines, "OUTLINE_VERSION", 1_000)
+    assert to_fold(row) == usual_runs(6)
+
+
+def test_events_of_another_version_are_not_outlined():
+    row = merged(usual_runs(6))._replace(version=0)
+    with pytest.raises(PerdureError, match="upgrade perdure"):
+        to_fold(row)
+
+
+def test_a_kind_of_event_that_is_not_known_is_kept_beside_outlines():
+    strange = Unknown("from_later", {"kind": "from_later", "a": 1})
+    for events in ([*usual_runs(4), strange], [strange, *usual_runs(4)]):
+        row = merged(events)
+        assert not is_outlined(row)
+        assert to_fold(row) == events
+
+
+def test_a_number_that_only_json_can_have_is_read_by_events():
+    huge = MessageAdded(user("Hi", metadata={"number": 10**30}))
+    row = merged([*usual_runs(4), huge])
+    assert row.body[:1] == b"["
+    assert to_fold(row) == decode_row_events(row, 0, 99, no_text, "s")
+
+
+def outcome_of(row: PackRow, decode) -> object:
+    try:
+        return describe_state(fold_events(decode(row, 0, 1_000_000, no_text, "s")))
+    except (PerdureError, UnicodeDecodeError) as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("part", ["heads", "body"])
+def test_a_changed_bit_changes_no_more_than_it_does_without_outlines(part):
+    row = merged(RandomLog("flips").make(8, strangeness=0.0))
+    assert is_outlined(row)
+    whole, chance = getattr(row, part), Random(part)
+    for place in chance.sample(range(len(whole)), 200):
+        changed = bytearray(whole)
+        changed[place] ^= 1 << chance.randrange(8)
+        flipped = row._replace(heads=bytes(changed)) if part == "heads" else row._replace(body=bytes(changed))
+        assert outcome_of(flipped, decode_row_to_fold) == outcome_of(flipped, decode_row_events), place
+
+
+def test_outlines_that_do_not_fit_their_row_are_ignored():
+    row, other = merged(usual_runs(6)), merged(usual_runs(6, text="Ho"))
+    assert to_fold(row._replace(heads=other.heads)) == usual_runs(6)
+
+
+def test_outlines_that_say_nonsense_are_ignored():
+    body = merged(usual_runs(6)).body
+    for nonsense in (b"\x90", msgspec.msgpack.encode([["nonsense"]])):
+        checksum = zlib.crc32(body, zlib.crc32(nonsense))
+        signed = msgspec.msgpack.encode([1, checksum, msgspec.Raw(nonsense)])
+        found = run_outlines.decode_outlined_events(signed, body, 30)
+        assert found is None or found == usual_runs(6)
+
+
+STORED_HEADS = (
+    "eNpFk1toHFUAhneSKhVFAgYMohKKbVVMnXM/s1Y36b1p0jbJ5oKBJgtZs0G7a7ob+hSQFl9EvCWtglXc34dib1pfE8FLS4WdEQUFkSj4IFIV"
+    "7INgH7xNtv3jnJnhO9/55sy8zImVTKGRu5ZpHo3uDGE9oY3QTugg3EvoJGwgPEDYRHiQ8DDhEcIWQkgQBElQBE0wBEtwBE+ICFnCY4SthMcJ"
+    "TxByhO41eO4m9ND00Gyj2UaznWY7zQ6aHTQ7aXbS7KLZRbObZjfNHpo9NHtp9tL00vTS7KPZR9NH00fTT9NPs59mP80BmgM0B2kOdhPWlj6+"
+    "CQNsBtgMsBlgM8hmkM0gm0E2Q2yG2AyxGWKTZ5Nnk2eTZzPMZpjNMJthNiNsRtiMsBlhM8pmlM0om1E2Y2zGbjQ42pX+bnVRl3VV13VTt3VX"
+    "9/UIIoQQEBJCQWgIA2EhHISHiCBDSAEpIRWkhjSQFtJBesgIKoQSUBJKQWkoA2WhHJSHiqBDaAEtoRW0hjbQFtpBe+gIJoQRMBJGwWgYA2Nh"
+    "HIyHiWBDWAErYRWshjWwFtbBetgILoQTcBJOwWk4A2fhHJyHi+BDeAEv4RW8hjfwFt7Be/gIUYhIIJKIFCKNyCCyiNyJs0fmyhPVWuFIrTh1"
+    "/nCxWi1MFycKU1PFqXO1SuWZtaXm5KmZ8ky1VJx6b/WhYjmNLgf9C8EX61+5/uWrJxcyhVsWW7ckm99PHppdyfT1Zg9NzsfH4tPT8VvZeGmy"
+    "eV+dPzkff5sEy+Nf/fNXKQlGt8bL2UPxm0nwYSk140mwKb6WtORLPemIT6XjTCk+29zreHxmfH5VjKci/u4GLcXH0+5CNj41mW40P7mSaW8N"
+    "1gVBS2tL0BqsnkFLep1MOhaTjl+Tjc8nG1eSzWPpZy4uHjs3U352rjZRqzxdLFeTlt/OV+Zq/wvX9kYj93n7bYN3X/mjkfvm+tF3L36/3Mh9"
+    "/fYn98ze+UEj9+NHn77+09K/jdzVH25/8darXY3cz1curSu9fLiR+/2ld0am//w7Xbr4aOWX2Rc+a3vtvszCwunm+7r8HXcRzf2dRNu54T9I"
+    "WrrA"
+)
+STORED_BODY = (
+    "eNrFWk+I3FQY3z+1rQp6EQRPQ6+6declk2S8rOBFDx6sIAhCCJO3O2EnyWzeC91FhLWd3YMsim3VS5VKZ3Z23F1rvSioUP9AC3vVi9SCi1Lq"
+    "ofUg6EX0TbLUeU4mee8lb7owyUx23vu+732/3+/78ibXJ6zT7UXHs7eD0DMRtgIM7Y61AD0cHzf71x27Q04z5firuy5EiPzTtGwb2t2DT6fa"
+    "gd+A7RDBoNMk06C3T7XxShO2MVzG0eGzZ2Gj4T9R+uXzd2++s1HaXz2/vL/6fukBykQrMnHJ9W3YMAO4FEJEPGrjMPAmO9HV+MjsVyvyq2ch"
+    "5JDwSFjJzm09V8J1x1s8PmikE0aR7TheM8Qm9hehh+Z2/RD/93GScmRttPdTgxP3moFTg2aI7HN7c79PRH97T8fniStX8gbXioLrYd9vmDWr"
+    "0ej2D2TCzeistj3LhRetGu5ZwULokiyjrVePeceeKpVfywr/eTr8o5Sr65GrO5HdAyyNMr0J5+dhDe9Y2HR9hE3fq8FLjg3dpo+hV1sxF+HK"
+    "R+Q1E49LWOXdyMy84zmonmIngChs4PVoRbajIfGVUQO6Nd8jHuBhhNi+B0v7589uktBwiDowCPygi0LXtYKVDqr7AU5YjV7/EvRI0g7Gtfvz"
+    "xEu7ulXrx05gsDd37ZH7Tzx69Y9OHytoKgEBLAwF8hkKRBgK1lMGdS2MSd6xKEPAOOn/Ao3/qYQoWTP+w18nL17+6cs445MJEbFkXJGfcUUk"
+    "44rMjCuFa6KRRxNPpGBCydREQ1ATDcpMtiYa/9fEtQxNNDg0cbQMKhJqokD+z45k/ChgxOcySENGxlglD6oMGlXTrKga8psFVtt3YVUGnIYU"
+    "UUMKM4CHLWVV9aERhZV1FkcBO9WGRsji2rQo19LmTBRyZqaezlGbE0CaVndfp6h1ZKAKf//B148tPfRJXIWnE+reqCq8Fc9IUhi9maH0WJVf"
+    "llWRsqzy5+NMhshpOQRSZxVIKoYbE0ejKD5twsB1iLe+Z9qw5thDRNTbfcsREcmLfC96S3K5APGHyx/ftWnWLVS/0CFj/JPfUray9U8X1T+d"
+    "MsQgKzq3rOiFyAqLbxq3NmvFa7MqodcQYMw5wV4DzIpTCZRzjAVyaUjikk7DgbXjoyGY5TRUFjVUFlw9MIbVE+0WAeAUisE8sQnFwIiihSLV"
+    "0TK3o+V74yjgdhRIcLTF2Hqy6nV2b6ny3wWeEVXmXHumesqeKQM3VVFuqrxIUrmRJGHfVM3Tzf/81Tfv/frFPwndvMq+p1aR37xXRJr3yjg3"
+    "Oo/ToD1EOSKhz6oUuKd3AM5cm3qTdPyHKV+zSWuIktZIWOhU0hq8dwWgmI29ioTNhsr4JF0BedDxOI2O+/jQoYi2WwrgRIfCvRWlFLMVVcmj"
+    "4rduPLhx+NZMgopX2FVck6/i2hqjinNQQJP5w4k2Rn5pefiVVn20bH5povzSEtKbyi+Nm19aIfzSWowlmBVbU/cAWxkFXJ3NA6FnaAgd4cys"
+    "yn2jqkq4UdX4flK+efW7Q/W33ISHCDS+zezK4FhdvpLqIv2wvsYrlcxRFd1Nv5jy1JCep1TeefPCSwt//p3wEIHOl3FK+Qz5GTck1E5jnCmd"
+    "TSlRRq7u5/KT/m9LbySk1GDvfqryM1iVkMHqODP4csotXjVPBm+/0vtx4+FrCRms/guZpSId"
+)
+"""Heads and body of a row with outlines, as it was stored by the first state of this version, compressed."""
+
+
+def test_an_outline_that_was_stored_before_amounts_to_the_same_as_its_events():
+    heads, body = (zlib.decompress(base64.b64decode(each)) for each in (STORED_HEADS, STORED_BODY))
+    row = PackRow(1, len(decode_entry_metadata(PackRow(1, 1, 1, heads, body, None)).ats), 1, heads, body, None)
+    message = "the fold, or the form of outlines, has changed: increase OUTLINE_VERSION, and store this row anew"
+    assert is_outlined(row), message
+    by_events = describe_state(fold_events(decode_row_events(row, 0, 1_000_000, no_text, "s")))
+    assert describe_state(fold_events(to_fold(row))) == by_events, message
+
+
+# -- in a file ---------------------------------------------------------------------------------------------------------
+
+
+async def fill(store, session_id: str, events: list[Event], size: int = 5) -> None:
+    lease = await store.acquire(session_id)
+    entries = number(events)
+    for place in range(0, len(entries), size):
+        await store.append(lease, entries[place : place + size], sync=False)
+    await store.release(lease)
+
+
+@pytest.fixture
+async def filled(store, monkeypatch):
+    """A store with a session of a few large rows."""
+    monkeypatch.setattr(row_merging, "MERGED_ROW_BYTES", 6_000)
+    await fill(store, "s", usual_runs(60, text="Hello there."))
+    return store
+
+
+async def has_outlines(store, session_id: str) -> bool:
+    found, _ = await store.events_to_fold(session_id)
+    by_entries = fold_entries(await store.read(session_id))
+    assert describe_state(fold_events(found)) == describe_state(by_entries)
+    return any(isinstance(each, EndedRuns) for each in found)
+
+
+async def test_a_session_that_was_given_back_is_read_by_its_outlines(filled):
+    assert await has_outlines(filled, "s")
+    events, head = await filled.events_to_fold("s")
+    assert head == 300
+    assert len(events) < 100
+    assert await filled.events_to_fold("s", after=300) == ([], 300)
+    assert await filled.events_to_fold("none") == ([], 0)
+    after, _ = await filled.events_to_fold("s", after=17)
+    assert fold_events(after).total_turns == fold_events((await filled.events("s", after=17))[0]).total_turns
+
+
+async def test_a_fork_is_read_by_the_outlines_of_its_origin(filled):
+    for at in (300, 137, 1):
+        await filled.fork("s", f"fork-{at}", at=at)
+    assert await has_outlines(filled, "fork-300")
+    assert await has_outlines(filled, "fork-137")
+    assert not await has_outlines(filled, "fork-1")
+
+
+async def test_an_erased_text_is_in_no_outline(filled, path):
+    lease = await filled.acquire("s")
+    await filled.redact(lease, Entry(7, 7.0, MessageAdded(user("[erased]"), run_id="run-1"), "w-7"))
+    await filled.release(lease)
+    assert await has_outlines(filled, "s")  # of the other rows
+    messages = fold_events((await filled.events_to_fold("s"))[0]).messages
+    assert messages[2].text == "[erased]"
+    with another_connection(path) as connection:
+        rows = connection.execute("SELECT first, last, version, heads, body, holes FROM pack ORDER BY last").fetchall()
+    split = [PackRow._make(row) for row in rows][:3]
+    assert [(row.first, row.last) for row in split[:2]] == [(1, 6), (7, 7)]
+    assert not any(is_outlined(row) for row in split)
