@@ -35,7 +35,7 @@ async def prepare_calls(run: Run, calls: Sequence[ToolCall]) -> list[PreparedCal
     refused: list[ToolResult] = []
     over: tuple[Event, ...] = ()
     counting = run.parent if run.is_private and run.parent is not None else run  # the run whose limit applies
-    most, each_reply = counting.limits.max_tool_calls, run.limits.max_calls_per_reply
+    most, each_reply = counting.options.limits.max_tool_calls, run.options.limits.max_calls_per_reply
     if each_reply is not None and len(run.state.open_calls) > each_reply:
         made = set(islice(run.state.open_calls, each_reply))  # by their place in the reply, also after a resume
         over_count = run.state.open_calls.keys() - made
@@ -105,7 +105,8 @@ async def prepare_call(run: Run, call: ToolCall) -> PreparedCall | ToolResult:
         return build_error_result(call, f"a hook of {call.name!r} failed: {describe_error(error)}")
     if isinstance(final, Skip):
         return build_denied_result(call, final.reason)
-    return PreparedCall(call, tool, *final, before.attempt if before else 0)
+    arguments, parsed = final
+    return PreparedCall(call, tool, arguments, parsed, 0 if before is None else before.attempt)
 
 
 def _get_provider_tool(call: ToolCall) -> Tool[..., Any]:

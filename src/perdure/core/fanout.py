@@ -128,7 +128,7 @@ class Fanout(Generic[T]):
     @property
     def is_congested(self) -> bool:
         """True if a subscription with backpressure is full: the publisher should then `await wait_for_room()`."""
-        return bool(self._congestion.full)
+        return self._congestion.is_full
 
     async def wait_for_room(self) -> None:
         """Wait until no subscription with backpressure is full; each has room again when half of it has been read."""
@@ -297,16 +297,20 @@ class _Congestion:
 
     def __init__(self) -> None:
         self.full: set[object] = set()
+        self.is_full = False
+        """True if any is full. A plain attribute, for publishers that read it for every event."""
         self.relieved = asyncio.Event()
 
     def add(self, subscription: object) -> None:
         if not self.full:
             self.relieved = asyncio.Event()  # a new one, as an event belongs to the loop that first waited for it
         self.full.add(subscription)
+        self.is_full = True
 
     def remove(self, subscription: object) -> None:
         self.full.discard(subscription)
         if not self.full:
+            self.is_full = False
             self.relieved.set()
 
 

@@ -55,13 +55,11 @@ class ToolContext(Generic[D]):
         name: str,
         begin: Callable[[], Awaitable[None]] | None = None,
         call: "PreparedCall | None" = None,
-        *,
-        has_effect: bool = False,
     ) -> None:
         self._run = run
         self._call = call
         self._begin = begin
-        self.has_effect = has_effect
+        self.has_effect = call is not None and call.tool.effect != "read" and not call.tool.asks_first
         """True if the call may have an effect from its first line on: its tool does not only read, nor ask first."""
         self._progress: StreamRedactor | None = None
         self.question_count = 0

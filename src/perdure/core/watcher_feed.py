@@ -174,17 +174,20 @@ class AsyncWatcherFeed(Feed[T]):
         async for first in buffer:
             event = first
             self._handling = True
+            began = perf_counter()
             while not self._retired:
                 if self._is_timed:
                     await self._call_timed(event)
                 else:
-                    began = perf_counter()
                     await self._watcher(event)
-                    self._is_timed = perf_counter() - began > _BLOCKING_SECONDS
+                    ended = perf_counter()
+                    self._is_timed = ended - began > _BLOCKING_SECONDS
+                    began = ended
                 handled += 1
                 if not handled % _EVENTS_PER_TURN:
                     await asyncio.sleep(0)
-                if not len(buffer):
+                    began = perf_counter()
+                if buffer.is_empty:
                     break
                 event = buffer.get_nowait()
             self._handling = False

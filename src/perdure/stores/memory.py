@@ -15,6 +15,9 @@ from perdure.core.store import InterruptedSession, Lease, Post, SessionInfo
 from .argument_checks import check_count, check_fork, check_page, check_post, check_session_id
 from .entry_text import find_given_title, find_message_title
 
+_PAIR = 2
+"""Entries in a row of which the first and the last are all: two numbers to check, without a loop."""
+
 
 class StoredSessionState:
     """The stored state of a session, for stores built on `MemoryStore`: its entries, its posts and its identity."""
@@ -176,9 +179,9 @@ class MemoryStore:
             if session is None or session.fence != lease.fence:
                 raise _fenced(lease)
             log = session.entries
-            head = len(log)
-            if len(entries) == 1 and entries[0].seq == head + 1:
-                log.append(entries[0])
+            head, count = len(log), len(entries)
+            if 0 < count <= _PAIR and entries[0].seq == head + 1 and entries[count - 1].seq == head + count:
+                log += entries  # nearly always
                 return True
             for entry in entries:
                 head += 1
