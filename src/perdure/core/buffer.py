@@ -137,12 +137,13 @@ class Buffer(Generic[T]):
         if self._closed:
             self._refused += 1
             return "closed"
-        if len(self._items) >= self._capacity or self._putters.granted:
+        items = self._items
+        if len(items) >= self._capacity or self._putters.granted:
             return self._push_full(item)
-        self._items.append(item)  # as `_append` does; most items pass here, and a call would cost them time
+        items.append(item)  # as `_append` does; most items pass here, and a call would cost them time
         self._pushed += 1
-        if len(self._items) > self._high_water:  # noqa: PLR1730 - `max` would double the cost of a push
-            self._high_water = len(self._items)
+        if len(items) > self._high_water:  # noqa: PLR1730 - `max` would double the cost of a push
+            self._high_water = len(items)
         if self._getters.waiting:
             self._getters.grant()
         return "kept"
@@ -213,10 +214,11 @@ class Buffer(Generic[T]):
         """Take the oldest item without waiting; raise `asyncio.QueueEmpty` if all items are promised to waiting
         tasks.
         """
-        if len(self._items) <= self._getters.granted:
+        items = self._items
+        if len(items) <= self._getters.granted:
             raise asyncio.QueueEmpty
         if self._marker is None and not self._putters.waiting:
-            return self._items.popleft()  # nearly always
+            return items.popleft()  # nearly always
         return self._take()
 
     @property

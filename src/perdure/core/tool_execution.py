@@ -137,12 +137,13 @@ async def run_call_with_deferred_intent(run: "Run", prepared: PreparedCall) -> T
 async def run_call(run: "Run", prepared: PreparedCall) -> ToolResult:
     """Run a tool call, with retries if its tool allows them, and return its result; an error becomes a result too."""
     tries, call_id, tool = 0, prepared.call.call_id, prepared.tool
+    has_effect = tool.effect != "read" and not tool.asks_first
     seconds = tool.timeout_seconds or run.options.limits.tool_timeout_seconds
     while True:
         tries += 1
         begin = _intent_storer(run, prepared) if tool.asks_first else None
         context: ToolContext[Any] = ToolContext(run, call_id, tool.name, begin, prepared)
-        if context.has_effect and not run.log.is_lease_confirmed:
+        if has_effect and not run.log.is_lease_confirmed:
             await run.log.confirm_lease()
         run.entered_calls.add(call_id)
         try:

@@ -170,18 +170,19 @@ class AsyncWatcherFeed(Feed[T]):
 
     async def _watch(self) -> None:
         handled = 0
-        buffer = self._buffer
+        buffer, watcher, is_timed = self._buffer, self._watcher, self._is_timed
         async for first in buffer:
             event = first
             self._handling = True
             began = perf_counter()
             while not self._retired:
-                if self._is_timed:
+                if is_timed:
                     await self._call_timed(event)
                 else:
-                    await self._watcher(event)
+                    await watcher(event)
                     ended = perf_counter()
-                    self._is_timed = ended - began > _BLOCKING_SECONDS
+                    if ended - began > _BLOCKING_SECONDS:
+                        self._is_timed = is_timed = True
                     began = ended
                 handled += 1
                 if not handled % _EVENTS_PER_TURN:

@@ -16,7 +16,7 @@ from .argument_checks import check_count, check_fork, check_page, check_post, ch
 from .entry_text import find_given_title, find_message_title
 
 _PAIR = 2
-"""Entries in a row of which the first and the last are all: two numbers to check, without a loop."""
+"""Number of entries in most appends of a run, which are checked without a loop."""
 
 
 class StoredSessionState:
@@ -180,7 +180,10 @@ class MemoryStore:
                 raise _fenced(lease)
             log = session.entries
             head, count = len(log), len(entries)
-            if 0 < count <= _PAIR and entries[0].seq == head + 1 and entries[count - 1].seq == head + count:
+            if count == 1 and entries[0].seq == head + 1:
+                log.append(entries[0])
+                return True
+            if count == _PAIR and entries[0].seq == head + 1 and entries[1].seq == head + _PAIR:
                 log += entries  # nearly always
                 return True
             for entry in entries:
