@@ -315,8 +315,8 @@ class Run:
             events = tuple(map(redactor.event, events))
         if self._held_events and entry_ids:  # which are for the first entries: the held events are stored before
             await self.emit()
-        held, is_cancelled = self._held_events, False
-        if held:
+        is_cancelled = False
+        if held := self._held_events:
             self._held_events = []
             events = (*held, *events)
         try:

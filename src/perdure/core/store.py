@@ -558,6 +558,8 @@ class Log:
         head, stem, given = self.head, ids.stem, ids.given
         ids.given = given + len(events)
         if not entry_ids:
+            if len(events) == 1:  # nearly always, if anything watches the run
+                return [Entry(head + 1, at, events[0], f"{stem}-{given + 1}")]
             return [Entry(head + place, at, event, f"{stem}-{given + place}") for place, event in enumerate(events, 1)]
         called = [*entry_ids, *[f"{stem}-{given + place}" for place in range(len(entry_ids) + 1, len(events) + 1)]]
         return [Entry(head + place, at, event, called[place - 1]) for place, event in enumerate(events, 1)]
