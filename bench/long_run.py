@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from . import hand_loop
 from .measure import Effort, Figure, cpu_ns
-from .turns import add, agent
+from .turns import add, agent, stamps
 
 
 async def best_cpu_us(turns: int, rounds: int) -> tuple[float, float]:
@@ -24,6 +24,7 @@ async def best_cpu_us(turns: int, rounds: int) -> tuple[float, float]:
 async def kept_bytes(turns: int) -> tuple[float, int]:
     """Bytes that each turn leaves behind (log and transcript), and how many turns there were."""
     await agent(1).run("add")  # what is imported at first use is no part of a turn
+    stamps.clear()  # else this list of ours, which all runs before have filled, is moved and counted
     adder = agent(turns)
     gc.collect()
     tracemalloc.start()

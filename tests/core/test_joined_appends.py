@@ -249,7 +249,7 @@ async def test_a_run_that_was_abandoned_holds_nothing():
         run.joins_appends = True
         added = MessageAdded(Message("user"), run_id=run.run_id)
         run.is_abandoned = True
-        held.append(run.hold(added))
+        held.append(run.hold([added]))
         with pytest.raises(Fenced):
             await run.emit(added)
         run.is_abandoned = False

@@ -35,7 +35,7 @@ async def prepare_calls(run: Run, calls: Sequence[ToolCall]) -> list[PreparedCal
     refused: list[ToolResult] = []
     over: tuple[Event, ...] = ()
     counting = run.parent if run.is_private and run.parent is not None else run  # the run whose limit applies
-    most, each_reply = counting.limits.max_tool_calls, run.limits.max_calls_per_reply
+    most, each_reply = counting.options.limits.max_tool_calls, run.options.limits.max_calls_per_reply
     if each_reply is not None and len(run.state.open_calls) > each_reply:
         made = set(islice(run.state.open_calls, each_reply))  # by their place in the reply, also after a resume
         over_count = run.state.open_calls.keys() - made
@@ -43,7 +43,11 @@ async def prepare_calls(run: Run, calls: Sequence[ToolCall]) -> list[PreparedCal
         calls = [call for call in calls if call.call_id not in over_count]
     reserved = 0 if most is None else _count_reserved_calls(run, calls)
     for call in calls:
-        prepared = await prepare_call(run, call)
+        tool = run.toolbox.get(call.name)
+        if tool is None or tool.prepare or call.run_by_provider or call.call_id in run.state.started_calls:
+            prepared = await prepare_call(run, call)
+        else:
+            prepared = prepare_new_call(run, call, tool)  # nearly always: nothing has to be awaited
         if isinstance(prepared, ToolResult):
             refused.append(prepared)
         elif (
@@ -88,24 +92,36 @@ async def prepare_call(run: Run, call: ToolCall) -> PreparedCall | ToolResult:
     tool = _get_provider_tool(call) if call.run_by_provider else run.toolbox.get(call.name)
     if tool is None:
         return build_error_result(call, f"there is no tool {call.name!r}; {run.toolbox.suggest_names(call.name)}")
-    if tool.prepare:
-        await run.store_held_events()
+    attempts = 0 if before is None else before.attempt
+    if not tool.prepare:
+        return prepare_new_call(run, call, tool, attempts)
+    await run.store_held_events()
     try:
-        final = (
-            await run_prepare_hooks(tool, call)
-            if tool.prepare
-            else validate_arguments(tool, parse_arguments(call.arguments))
-        )
-    except Invalid as problem:
-        return build_error_result(call, f"invalid arguments for {call.name!r}: {problem}")
-    except CONTAINED_ERRORS as error:  # a hook that fails must not let the call through
-        if isinstance(error, asyncio.CancelledError) and run.is_interrupted:
-            raise
-        run.report_error(error, f"a prepare hook of {call.name!r}")
-        return build_error_result(call, f"a hook of {call.name!r} failed: {describe_error(error)}")
+        final = await run_prepare_hooks(tool, call)
+    except CONTAINED_ERRORS as error:
+        return _build_preparation_error(run, call, error)
     if isinstance(final, Skip):
         return build_denied_result(call, final.reason)
-    return PreparedCall(call, tool, *final, before.attempt if before else 0)
+    return PreparedCall(call, tool, *final, attempts)
+
+
+def prepare_new_call(run: Run, call: ToolCall, tool: Tool[..., Any], attempts: int = 0) -> PreparedCall | ToolResult:
+    """Parse and validate the arguments of a call whose tool has no `prepare` hooks."""
+    try:
+        arguments = parse_arguments(call.arguments)
+        return PreparedCall(call, tool, arguments, tool.parameters.parse(arguments), attempts)
+    except CONTAINED_ERRORS as error:
+        return _build_preparation_error(run, call, error)
+
+
+def _build_preparation_error(run: Run, call: ToolCall, error: BaseException) -> ToolResult:
+    """Build the result of a call whose arguments are invalid, or whose hook has failed; raise a cancel of the run."""
+    if isinstance(error, Invalid):
+        return build_error_result(call, f"invalid arguments for {call.name!r}: {error}")
+    if isinstance(error, asyncio.CancelledError) and run.is_interrupted:
+        raise error
+    run.report_error(error, f"a prepare hook of {call.name!r}")  # one that fails must not let the call through
+    return build_error_result(call, f"a hook of {call.name!r} failed: {describe_error(error)}")
 
 
 def _get_provider_tool(call: ToolCall) -> Tool[..., Any]:

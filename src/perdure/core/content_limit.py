@@ -22,7 +22,7 @@ def count_part_characters(part: Part) -> int:
     if type(part) is Text:
         return len(part.text) + len(part.signature)
     if type(part) is ToolCall:
-        return _count_data((part.arguments, part.signature))
+        return len(part.arguments) + len(part.signature)
     if type(part) is Thinking:
         return _count_data((part.text, part.data, part.signature, part.details))
     if type(part) is Citation:
@@ -49,15 +49,21 @@ def limit_result(result: ToolResult) -> ToolResult:
 
 def limit_reply(reply: Message) -> Message:
     """Return a reply as it can be stored: if it is too long, its beginning, with the stop reason `length`."""
-    room = MAX_CONTENT_CHARACTERS - (_count_data(reply.metadata) if reply.metadata else 0)
+    size = _count_data(reply.metadata) if reply.metadata else 0
+    for part in reply.parts:
+        size += count_part_characters(part)
+    return reply if size <= MAX_CONTENT_CHARACTERS else _cut_reply(reply)
+
+
+def _cut_reply(reply: Message) -> Message:
+    """Return the beginning of a reply that is too long, up to the limit, with the stop reason `length`."""
+    room = MAX_CONTENT_CHARACTERS - _count_data(reply.metadata)
     kept: list[Part] = []
     for part in reply.parts:
         room -= count_part_characters(part)
         if room < 0:
             break
         kept.append(part)
-    if room >= 0:
-        return reply
     following = reply.parts[len(kept) : len(kept) + 1]
     kept += [Text(part.text[:room]) for part in following if isinstance(part, Text) and len(part.text) > -room]
     return replace(reply, parts=tuple(kept), stop=StopReason.LENGTH, metadata={})

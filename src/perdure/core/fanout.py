@@ -129,7 +129,7 @@ class Fanout(Generic[T]):
     @property
     def is_congested(self) -> bool:
         """True if a subscription with backpressure is full: the publisher should then `await wait_for_room()`."""
-        return bool(self._congestion.full)
+        return self._congestion.is_full
 
     async def wait_for_room(self) -> None:
         """Wait until no subscription with backpressure is full; each has room again when half of it has been read."""
@@ -301,10 +301,12 @@ class _BackpressureSubscription(Subscription[T]):
 class _Congestion:
     """The full subscriptions for which the publisher has to wait."""
 
-    __slots__ = ("full", "relieved")
+    __slots__ = ("full", "is_full", "relieved")
 
     def __init__(self) -> None:
         self.full: set[object] = set()
+        self.is_full = False
+        """True if any is full. A plain attribute, for publishers that read it for every event."""
         self.relieved: asyncio.Event | None = None
         """Set when none is full any more; `None` before the first one was."""
 
@@ -312,10 +314,12 @@ class _Congestion:
         if not self.full:
             self.relieved = asyncio.Event()  # a new one, as an event belongs to the loop that first waited for it
         self.full.add(subscription)
+        self.is_full = True
 
     def remove(self, subscription: object) -> None:
         self.full.discard(subscription)
         if not self.full and self.relieved is not None:
+            self.is_full = False
             self.relieved.set()
 
 

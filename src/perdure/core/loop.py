@@ -53,7 +53,7 @@ from .model import CONCLUDED_FOR, Request, assemble_reply, find_empty_reply_reas
 from .outcome import Outcome
 from .run import Accepted, Engine, HistoryProcessor, Retry, Run, call_engine, get_unlimited_model
 from .run_mailbox import Delivery
-from .stop_conditions import Guardrail, Halt, Nudge, Step, evaluate_condition, evaluate_guardrails
+from .stop_conditions import Guardrail, Halt, Nudge, Step, call_guardrails, evaluate_condition
 from .store import clear_pending_cancel, wait_despite_cancel
 from .tool import REPEATABLE_EFFECTS
 from .tool_execution import PreparedCall, add_tool_labels, run_call, run_call_with_deferred_intent, run_finish_hooks
@@ -64,8 +64,9 @@ from .unsuccessful_results import (
     build_truncated_reply_result,
 )
 
-MODEL_EVENT_TYPES = frozenset(get_args(ModelEvent))
-"""The event types that a model normally yields, for a fast membership test."""
+REPLY_EVENT_TYPES = frozenset(get_args(ModelEvent)) - {ReplyFinished, RetryScheduled, FailedOver, ErrorRaised}
+"""The types of events that are parts of a reply, for a fast membership test."""
+TOOL_USE, DENIED = StopReason.TOOL_USE, Status.DENIED  # members of an enum are slow to look up
 DELTAS_BETWEEN_YIELDS = 64
 """Deltas after which a stream that never awaits yields to other tasks, so that it can be watched and cancelled."""
 
@@ -169,7 +170,7 @@ async def react(run: Run) -> Outcome[Any]:
     while True:
         if reply is None:
             try:
-                reply = await run_turn(run)
+                reply = await (run_turn(run) if run.spec.around_turn is not None else run_turn_without_middleware(run))
             except LimitExceeded as stop:
                 return run.outcome("limit", stop.limit)
         outcome = await (handle_tool_calls(run, reply) if reply.tool_calls else handle_answer(run, reply))
@@ -220,7 +221,7 @@ async def run_turn_without_middleware(run: Run) -> Message:
         run.partial_reply = None
         faults.fault_point("loop.replied")
         added = MessageAdded(reply, run_id=run.run_id, path=run.path)
-        if not run.hold(added):  # else it is stored with the intents of its calls, or with the end of the run
+        if not run.hold((added,)):  # else it is stored with the intents of its calls, or with the end of the run
             await run.emit(added)
             faults.fault_point("loop.reply_stored")
         return reply
@@ -272,25 +273,16 @@ async def collect_reply(run: Run, request: Request) -> Message:
         async for event in stream:
             if type(event) is ReplyFinished:
                 finished = event
-            elif type(event) is RetryScheduled or type(event) is FailedOver:
-                if received:
-                    await record_discarded_reply(run, type(event).__name__, assemble_reply(received))
-                    received.clear()
+                continue
+            if type(event) not in REPLY_EVENT_TYPES and not await is_part_of_reply(run, event, received):
+                continue
+            received.append(event)
+            if run.fanout.is_watched:
                 run.publish_model_event(event)
-            elif type(event) is ErrorRaised:
-                run.publish_model_event(event)  # a warning, not part of the reply
-            elif type(event) not in MODEL_EVENT_TYPES and not isinstance(
-                event, Event
-            ):  # isinstance is slow: only for rare types
-                reject_non_event(run, event)
-            else:
-                received.append(event)
-                if run.fanout.is_watched:
-                    run.publish_model_event(event)
-                    if run.fanout.is_congested:
-                        await run.fanout.wait_for_room()
-                if not len(received) % DELTAS_BETWEEN_YIELDS:
-                    await asyncio.sleep(0)
+                if run.fanout.is_congested:
+                    await run.fanout.wait_for_room()
+            if not len(received) % DELTAS_BETWEEN_YIELDS:
+                await asyncio.sleep(0)
     except BaseException as error:
         await close_stream(stream)
         await discard_partial_reply(run, received, type(error).__name__)
@@ -299,6 +291,26 @@ async def collect_reply(run: Run, request: Request) -> Message:
         await discard_partial_reply(run, received, ReplyCutOff.__name__)
         raise ReplyCutOff(f"the reply of {run.info.name} broke off before it was finished")
     return assemble_reply(received, finished)
+
+
+async def is_part_of_reply(run: Run, event: ModelEvent, received: list[ModelEvent]) -> bool:
+    """Return True if a rare event of the model's stream is a part of the reply; publish it if it is a notice.
+
+    Before the notice of a retry, what was received of the reply so far is recorded as discarded. Raises `ModelError`
+    for an object that is not an event.
+    """
+    if type(event) is RetryScheduled or type(event) is FailedOver:
+        if received:
+            await record_discarded_reply(run, type(event).__name__, assemble_reply(received))
+            received.clear()
+        run.publish_model_event(event)
+        return False
+    if type(event) is ErrorRaised:
+        run.publish_model_event(event)  # a warning
+        return False
+    if not isinstance(event, Event):
+        reject_non_event(run, event)
+    return True
 
 
 async def discard_partial_reply(run: Run, received: Sequence[ModelEvent], reason: str) -> None:
@@ -384,7 +396,8 @@ async def handle_tool_calls(run: Run, reply: Message) -> Outcome[Any] | None:
     step = Step(run.state.turns, reply, reply.tool_calls, results, run.state.messages)
     if run.spec.stop is not None and await evaluate_condition(run.spec.stop, step):
         return run.outcome("stopped", "stop_condition")
-    tripped = await evaluate_guardrails(run.spec.guardrails, step) if run.spec.guardrails else ()
+    objecting = call_guardrails(run.spec.guardrails, step)
+    tripped = () if objecting is None else await objecting
     return await apply_guardrail_verdicts(run, tripped) if tripped and not run.find_reached_limit() else None
 
 
@@ -392,7 +405,7 @@ def is_ended_by_tools(results: Sequence[ToolResult]) -> bool:
     """Return True if every executed call asks to end the run, and none of them failed."""
     ran = False
     for result in results:
-        if result.status is not Status.DENIED:
+        if result.status is not DENIED:
             if result.is_error or not result.terminate:
                 return False
             ran = True
@@ -441,9 +454,9 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
     """Carry out the tool calls of a stored reply: each gets exactly one result, stored in the order of the calls."""
     in_doubt = run.state.begun_call_ids  # calls started before a crash: their effects are unknown
     try:
-        if reply.stop is StopReason.LENGTH or reply.stop is StopReason.CONTENT_FILTER:
+        if (stop := reply.stop) is not TOOL_USE and (stop is StopReason.LENGTH or stop is StopReason.CONTENT_FILTER):
             await store_results_without_running(
-                run, [build_truncated_reply_result(call, reply.stop) for call in run.state.unsettled_calls]
+                run, [build_truncated_reply_result(call, stop) for call in run.state.unsettled_calls]
             )
         else:
             if run.spec.between_turns or run.mailbox.log_only_events:
@@ -487,10 +500,9 @@ async def carry_out_calls(run: Run, prepared_calls: Sequence[PreparedCall]) -> N
     """
     if len(prepared_calls) == 1:  # a separate task would only cost time
         await store_call_intents(run, prepared_calls)
-        await execute_call(
-            run, prepared_calls[0], is_alone=prepared_calls[0].call.call_id in run.state.open_calls
-        )  # not beside others
-        if prepared_calls[0].is_suspended:
+        only = prepared_calls[0]
+        await execute_call(run, only, only.call.call_id in run.state.open_calls)  # not beside others
+        if only.is_suspended:
             raise RunSuspended
         return
     waiting = deque(prepared_calls)
@@ -558,7 +570,7 @@ async def store_call_intents(run: Run, wave: Sequence[PreparedCall]) -> None:
     faults.fault_point("loop.intent_stored")
 
 
-async def execute_call(run: Run, prepared: PreparedCall, *, is_alone: bool = False) -> None:
+async def execute_call(run: Run, prepared: PreparedCall, is_alone: bool = False) -> None:  # noqa: FBT001, FBT002 - quicker
     """Execute one prepared tool call and store its result, even while the run is being cancelled."""
     began = run.clock.monotonic()
     try:
@@ -577,7 +589,7 @@ async def execute_call(run: Run, prepared: PreparedCall, *, is_alone: bool = Fal
     if prepared.tool.labels:
         result = add_tool_labels(prepared, result)
     settled = build_call_ending_events(run, result, run.clock.monotonic() - began)
-    if not (is_alone and run.hold(*settled)):  # else it is stored with the next request, or with the end of the run
+    if not (is_alone and run.hold(settled)):  # else it is stored with the next request, or with the end of the run
         await run.emit(*settled)
         faults.fault_point("loop.result_stored")
     run.entered_calls.discard(prepared.call.call_id)

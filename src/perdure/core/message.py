@@ -128,6 +128,9 @@ class Status(StrEnum):
     UNKNOWN = "unknown"
 
 
+_OK = Status.OK
+"""A member of an enum is slow to look up, and this one is asked for with every result."""
+
 UNCERTAIN_STATUSES = frozenset({Status.TIMED_OUT, Status.CANCELLED, Status.UNKNOWN})
 """Statuses of calls that may have taken effect."""
 
@@ -157,7 +160,7 @@ class ToolResult(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t
     @property
     def is_error(self) -> bool:
         """True if the status is anything but success."""
-        return self.status is not Status.OK
+        return self.status is not _OK
 
     @property
     def text(self) -> str:
@@ -235,6 +238,20 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
             self.reasoning_tokens - part.reasoning_tokens,
             self.precision,
         )
+
+
+def sum_exact_usage(usages: "Iterable[Usage]") -> "Usage | None":
+    """Return the sum of many token counts at once; `None` if some are not exact, or have a reported cost."""
+    one = two = three = four = five = 0
+    for each in usages:
+        if each.precision != "exact" or each.reported_usd is not None:
+            return None
+        one += each.input_tokens
+        two += each.output_tokens
+        three += each.cache_read_tokens
+        four += each.cache_write_tokens
+        five += each.reasoning_tokens
+    return Usage(one, two, three, four, five)
 
 
 MAX_TOKENS = 10**12
@@ -453,6 +470,8 @@ def sanitize_part(part: ResultPart) -> ResultPart | None:
 def is_empty(reply: Message) -> bool:
     """Return True if a reply contains nothing but thinking, citations and whitespace."""
     for part in reply.parts:
+        if type(part) is ToolCall:
+            return False
         if type(part) is Text:
             if part.text.strip():
                 return False

@@ -269,7 +269,7 @@ def estimate_input_tokens(request: "Request", prefix_tokens: int) -> int:
     for message in reversed(request.messages):
         usage = message.usage
         if usage is not None and usage.input_tokens:
-            return usage.total_tokens + characters // CHARACTERS_PER_TOKEN
+            return usage.input_tokens + usage.output_tokens + characters // CHARACTERS_PER_TOKEN
         for part in message.parts:
             if type(part) is ToolResult or type(part) is Text:
                 characters += len(part.text)
@@ -297,7 +297,7 @@ def assemble_reply(events: Sequence[ModelEvent], finished: ReplyFinished | None 
         return _complete_message(finished.message, finished, usage)
     parts = _join_deltas(events, finished)
     stop = finished.stop or _infer_stop_reason(parts)
-    told = dict(finished.metadata)
+    told = dict(finished.metadata) if finished.metadata else {}
     return Message("assistant", parts, "", finished.provider, finished.model, stop, usage, "", told)
 
 

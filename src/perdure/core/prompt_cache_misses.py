@@ -87,15 +87,15 @@ class PrefixComparer:
 
     def compare_request(self, request: Request, info: ModelInfo, turn: int) -> str:
         """Compare a request with the one before it; return the first part that differs, such as `tools`, or `""`."""
-        segment = ""
-        if self._previous_request is not None:
-            self.requests += 1
-            known, before = self._previous_request
-            is_same_model = known is info or (known.name == info.name and known.provider == info.provider)
-            segment, resent = find_first_change(before, request) if is_same_model else ("model", len(before.messages))
-            if segment:
-                self.changes.append(PrefixChange(turn, segment, resent))
-        self._previous_request = (info, request)
+        previous, self._previous_request = self._previous_request, (info, request)
+        if previous is None:
+            return ""
+        self.requests += 1
+        known, before = previous
+        is_same_model = known is info or (known.name == info.name and known.provider == info.provider)
+        segment, resent = find_first_change(before, request) if is_same_model else ("model", len(before.messages))
+        if segment:
+            self.changes.append(PrefixChange(turn, segment, resent))
         return segment
 
     def build_report(self, usage: Usage) -> CacheReport:

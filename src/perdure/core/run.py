@@ -8,6 +8,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -312,20 +313,32 @@ class Run:
             raise asyncio.CancelledError
         if (redactor := self.redaction.redactor) is not None:
             events = tuple(map(redactor.event, events))
-        if self._held_events:
-            await self._emit_after_held(events, sync=sync, entry_ids=entry_ids)
-        else:
-            entries = self.log.append_now(events, sync=sync, entry_ids=entry_ids)
+        if self._held_events and entry_ids:  # which are for the first entries: the held events are stored before
+            await self.emit()
+        is_cancelled = False
+        if held := self._held_events:
+            self._held_events = []
+            events = (*held, *events)
+        try:
+            entries = self.log.append_now(events, sync, entry_ids)
             if entries is not None:
-                self._apply_and_publish(entries)
-            elif await self.log.append(events, sync=sync, on_stored=self._apply_and_publish, entry_ids=entry_ids):
-                raise asyncio.CancelledError
+                self._apply_and_publish(entries, len(held))
+            else:
+                on_stored = partial(self._apply_and_publish, applied=len(held))
+                is_cancelled = await self.log.append(events, sync=sync, on_stored=on_stored, entry_ids=entry_ids)
+        except (Exception, asyncio.CancelledError) as error:
+            if not held or isinstance(error, StoreError):
+                raise
+            # the state is ahead of the log: nothing can go on from it
+            raise StoreError(f"the log cannot store what has happened: {error_message(error)}") from error
+        if is_cancelled:
+            raise asyncio.CancelledError
         if self.fanout.is_watched and self.fanout.is_congested:
             await self.fanout.wait_for_room()
         if self.simulates_crashes and not self.is_interrupted and self._is_resumable_from_log():
             raise SimulatedCrash
 
-    def hold(self, *events: Event) -> bool:
+    def hold(self, events: Sequence[Event]) -> bool:
         """Apply events to the state now, and store them with the next append; return False, with nothing done, if that
         is not safe.
 
@@ -345,29 +358,6 @@ class Run:
         """Store the events that `hold` has applied and not stored yet."""
         if self._held_events:
             await self.emit()
-
-    async def _emit_after_held(self, events: Sequence[Event], *, sync: bool, entry_ids: Sequence[str]) -> None:
-        """Store the held events and these new events in one append."""
-        if entry_ids:  # which are for the first entries: the held events are stored before
-            await self.emit()
-            await self.emit(*events, sync=sync, entry_ids=entry_ids)
-            return
-        held, self._held_events = self._held_events, []
-        count, joined, is_cancelled = len(held), (*held, *events), False
-        try:
-            entries = self.log.append_now(joined, sync=sync)
-            if entries is not None:
-                self._apply_and_publish(entries, applied=count)
-            else:
-                is_cancelled = await self.log.append(
-                    joined, sync=sync, on_stored=lambda stored: self._apply_and_publish(stored, applied=count)
-                )
-        except StoreError:
-            raise
-        except (Exception, asyncio.CancelledError) as error:  # the state is ahead of the log: nothing can go on from it
-            raise StoreError(f"the log cannot store what has happened: {error_message(error)}") from error
-        if is_cancelled:
-            raise asyncio.CancelledError
 
     @property
     def calls_code_between_turns(self) -> bool:
@@ -420,7 +410,8 @@ class Run:
     def publish(self, event: Event) -> None:
         """Publish an event to watchers without storing it."""
         if self.fanout.is_watched:
-            self.fanout.publish(Entry(0, self.clock.now(), self.redaction.redact_event(event)))
+            redactor = self.redaction.redactor
+            self.fanout.publish(Entry(0, self.clock.now(), event if redactor is None else redactor.event(event)))
 
     def publish_model_event(self, event: ModelEvent) -> None:
         """Publish an event from the model's stream to watchers, with this run's id, without storing it."""
@@ -428,7 +419,8 @@ class Run:
             shown: Event = TextDelta(event.text, run_id=self.run_id, path=self.path)
         else:
             shown = self.stamp_event(event)
-        self.fanout.publish(Entry(0, self.clock.now(), self.redaction.redact_event(shown)))
+        redactor = self.redaction.redactor
+        self.fanout.publish(Entry(0, self.clock.now(), shown if redactor is None else redactor.event(shown)))
 
     def stamp_event(self, event: Event) -> Event:
         """Return the event with this run's id and path."""
@@ -473,7 +465,9 @@ class Run:
 
     def build_request(self, messages: Sequence[Message]) -> Request:
         """Build the request for the next turn: messages, reminders, instructions, tools and settings."""
-        if not self.is_paused:
+        sent = self.state.transcript.sent_messages
+        is_after_reply = bool(sent) and sent[-1].role == "assistant"
+        if (is_after_reply or self.state.inbox or self.spec.reminders) and not self.is_paused:
             messages = self._add_reminders(messages)
         return Request(
             messages=messages,
@@ -632,9 +626,10 @@ class Run:
         limits, state = self.options.limits, self.state
         if limits.max_turns is not None and state.turns >= limits.max_turns and not state.attempts:
             return "max_turns"
-        above = self.parent.find_reached_limit() if self.is_private and self.parent is not None else ""
+        if self.is_private and self.parent is not None and (above := self.parent.find_reached_limit()):
+            return above
         # `state.limit` is set once the model requests more calls than allowed; at exactly that many it may still answer
-        return above or self.find_spent_limit() or state.reached_limit
+        return self.find_spent_limit() or state.reached_limit
 
     def find_spent_limit(self) -> str:
         """Return the name of the token or cost limit that this run or a parent run has used up; empty if none.

@@ -134,7 +134,9 @@ class Mailbox:
     @property
     def has_messages_due(self) -> bool:
         """True if messages have arrived that the model gets before its next turn."""
-        return bool(self.steering or (self.inbox_results and self._find_own_results()))
+        if self.steering or self.inbox_results:
+            return bool(self.steering or self._find_own_results())
+        return False
 
     def accept_post(self, post: Post) -> bool:
         """Sort a post into the mailbox; return False if it is known already, or cannot be understood."""

@@ -6,14 +6,14 @@ The loop calls them at fixed points. None of them raises to end a run: each end 
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from . import argument_checks
 from .error import ConfigError
-from .message import Message, Status, ToolCall, ToolResult
+from .message import Message, ToolCall, ToolResult
 from .misspelt_options import OptionClass
 
 
@@ -197,16 +197,35 @@ may keep a count.
 """
 
 
-async def evaluate_guardrails(guardrails: Sequence[Guardrail], step: Step) -> list[tuple[Guardrail, Nudge | Halt]]:
-    """Call guardrails, plain or async, with the last turn; return those that object, each with its verdict.
+def call_guardrails(
+    guardrails: Sequence[Guardrail], step: Step
+) -> Coroutine[Any, Any, list[tuple[Guardrail, Nudge | Halt]]] | None:
+    """Call guardrails with the last turn; return `None` if none of them objects, which is nearly always so.
 
-    Raises `ConfigError` for anything but a `Nudge`, a `Halt` or None.
+    Otherwise the rest of the work is returned, to be awaited: it returns those that object, each with its verdict, and
+    raises `ConfigError` for anything but a `Nudge`, a `Halt` or None.
     """
-    tripped: list[tuple[Guardrail, Nudge | Halt]] = []
-    for each in guardrails:
+    for place, each in enumerate(guardrails):
         verdict = each(step)
-        if verdict is None:
-            continue
+        if verdict is not None:
+            return _collect_verdicts(guardrails[place:], verdict, step)
+    return None
+
+
+async def evaluate_guardrails(guardrails: Sequence[Guardrail], step: Step) -> list[tuple[Guardrail, Nudge | Halt]]:
+    """Call guardrails, plain or async, with the last turn; return those that object, each with its verdict."""
+    objecting = call_guardrails(guardrails, step)
+    return [] if objecting is None else await objecting
+
+
+async def _collect_verdicts(
+    guardrails: Sequence[Guardrail], verdict: Any, step: Step
+) -> list[tuple[Guardrail, Nudge | Halt]]:
+    """Return the verdicts of guardrails, the first of which was called and has returned `verdict`."""
+    tripped: list[tuple[Guardrail, Nudge | Halt]] = []
+    for place, each in enumerate(guardrails):
+        if place:
+            verdict = each(step)
         if inspect.isawaitable(verdict):
             verdict = await verdict
         if verdict is not None:
@@ -249,7 +268,7 @@ def mistakes(*, nudge_at: int = 3, halt_at: int = 6) -> Callable[[], Guardrail]:
         def mistakes(step: Step) -> GuardrailVerdict:
             nonlocal streak
             for result in step.results:
-                if result.status is Status.OK:
+                if not result.is_error:
                     streak = 0
                     return None
             streak += 1

@@ -41,7 +41,6 @@ class ToolContext(Generic[D]):
         "_run",
         "call_id",
         "cancelled",
-        "has_effect",
         "name",
         "question_count",
         "redact_secrets",
@@ -55,14 +54,10 @@ class ToolContext(Generic[D]):
         name: str,
         begin: Callable[[], Awaitable[None]] | None = None,
         call: "PreparedCall | None" = None,
-        *,
-        has_effect: bool = False,
     ) -> None:
         self._run = run
         self._call = call
         self._begin = begin
-        self.has_effect = has_effect
-        """True if the call may have an effect from its first line on: its tool does not only read, nor ask first."""
         self._progress: StreamRedactor | None = None
         self.question_count = 0
         """The number of questions that this call has asked."""
@@ -85,6 +80,11 @@ class ToolContext(Generic[D]):
         store.
         """
         return self._run.idempotency_key(self.call_id)
+
+    @property
+    def has_effect(self) -> bool:
+        """True if the call may have an effect from its first line on: its tool does not only read, nor ask first."""
+        return self._call is not None and self._call.tool.effect != "read" and not self._call.tool.asks_first
 
     @property
     def fence(self) -> int:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 2.0
 """Seconds that a cancelled tool has to end; then it is abandoned."""
+_OK = Status.OK
 RETRY_SECONDS = 0.1
 """Delay before a tool is retried; doubles each time."""
 
@@ -141,7 +142,7 @@ async def run_call(run: "Run", prepared: PreparedCall) -> ToolResult:
     while True:
         tries += 1
         begin = _intent_storer(run, prepared) if tool.asks_first else None
-        context: ToolContext[Any] = ToolContext(run, call_id, tool.name, begin, prepared, has_effect=has_effect)
+        context: ToolContext[Any] = ToolContext(run, call_id, tool.name, begin, prepared)
         if has_effect and not run.log.is_lease_confirmed:
             await run.log.confirm_lease()
         run.entered_calls.add(call_id)
@@ -338,9 +339,8 @@ def to_tool_result(prepared: PreparedCall, value: Any) -> ToolResult:
     """Convert the return value of a tool's function to a `ToolResult`."""
     call = prepared.call
     if type(value) is str:
-        return ToolResult(
-            call.call_id, call.name, (Text(replace_surrogates(value)),), terminate=prepared.tool.terminate
-        )
+        content = (Text(value if value.isascii() else replace_surrogates(value)),)
+        return ToolResult(call.call_id, call.name, content, _OK, None, "", prepared.tool.terminate)
     if isinstance(value, ToolResult):
         return sanitize_result(call, value)
     if not isinstance(value, ToolOutput):

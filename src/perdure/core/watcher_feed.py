@@ -171,21 +171,25 @@ class AsyncWatcherFeed(Feed[T]):
 
     async def _watch(self) -> None:
         handled = 0
-        buffer = self._buffer
+        buffer, watcher, is_timed = self._buffer, self._watcher, self._is_timed
         async for first in buffer:
             event = first
             self._handling = True
+            began = perf_counter()
             while not self._retired:
-                if self._is_timed:
+                if is_timed:
                     await self._call_timed(event)
                 else:
-                    began = perf_counter()
-                    await self._watcher(event)
-                    self._is_timed = perf_counter() - began > _BLOCKING_SECONDS
+                    await watcher(event)
+                    ended = perf_counter()
+                    if ended - began > _BLOCKING_SECONDS:
+                        self._is_timed = is_timed = True
+                    began = ended
                 handled += 1
                 if not handled % _EVENTS_PER_TURN:
                     await asyncio.sleep(0)
-                if not len(buffer):
+                    began = perf_counter()
+                if buffer.is_empty:
                     break
                 event = buffer.get_nowait()
             self._handling = False

@@ -15,6 +15,9 @@ from perdure.core.store import InterruptedSession, Lease, Post, SessionInfo
 from .argument_checks import check_count, check_fork, check_page, check_post, check_session_id
 from .entry_text import find_given_title, find_message_title
 
+_PAIR = 2
+"""Number of entries in most appends of a run, which are checked without a loop."""
+
 
 class StoredSessionState:
     """The stored state of a session, for stores built on `MemoryStore`: its entries, its posts and its identity."""
@@ -176,9 +179,12 @@ class MemoryStore:
             if session is None or session.fence != lease.fence:
                 raise _fenced(lease)
             log = session.entries
-            head = len(log)
-            if len(entries) == 1 and entries[0].seq == head + 1:
+            head, count = len(log), len(entries)
+            if count == 1 and entries[0].seq == head + 1:
                 log.append(entries[0])
+                return True
+            if count == _PAIR and entries[0].seq == head + 1 and entries[1].seq == head + _PAIR:
+                log += entries  # nearly always
                 return True
             for entry in entries:
                 head += 1
