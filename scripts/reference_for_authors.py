@@ -164,6 +164,7 @@ AUTHOR_PAGES = (
             "perdure.core.store.ImmediateStore",
             "perdure.core.store.GroupCommitStore",
             "perdure.core.store.EventReadingStore",
+            "perdure.core.store.FoldReadingStore",
             "perdure.core.store.Lease",
             "perdure.core.store.Post",
             "perdure.core.codec.encode_entry",
