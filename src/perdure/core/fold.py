@@ -47,7 +47,7 @@ from .event import (
     ViewChanged,
 )
 from .lost_entries import mark_lost_entries
-from .message import NO_USAGE, SENT_ORIGINS, Message, ToolCall, ToolResult, Usage, merge_labels, sum_exact_usage
+from .message import NO_USAGE, SENT_ORIGINS, Message, ToolCall, ToolResult, Usage, join_exact_usage, merge_labels
 from .past_run_totals import (
     CRASH_REASONS,
     PastRuns,
@@ -243,13 +243,11 @@ class State:
     @property
     def own_usage(self) -> Usage:
         """Tokens used by this run, without those of subagents."""
-        if pending := self._pending_usage:
-            exact = sum_exact_usage(pending) if len(pending) > 1 else None
-            for each in pending if exact is None else (exact,):
-                self._usage += each
-                if each.reported_usd is not None:
-                    self._reported_usage += each
-            pending.clear()
+        for each in join_exact_usage(self._pending_usage):
+            self._usage += each
+            if each.reported_usd is not None:
+                self._reported_usage += each
+        self._pending_usage.clear()
         return self._usage
 
     def own_cost_usd(self, price: "Price | None") -> float | None:
@@ -406,15 +404,15 @@ class State:
 
     def apply(self, event: Event) -> None:
         """Update the state with the next event of the log."""
-        change = _find_change(type(event))
+        change = _CHANGES.get(type(event))
         if change is not None:
             change(self if event.path == self.path else self.get_child(event.path), event)
 
     def apply_all(self, events: "Iterable[Event | EndedRuns]") -> None:
         """Update the state with the next events of the log, as `apply` does with each."""
-        path = self.path
+        path, find_change = self.path, _CHANGES.get
         for event in events:
-            change = _find_change(type(event))
+            change = find_change(type(event))
             if change is not None:
                 change(self if event.path == path else self.get_child(event.path), event)
 
@@ -788,7 +786,6 @@ _CHANGES: dict[type[Event | EndedRuns], Callable[[State, Any], None]] = {
     AnswerReviewed: State.apply_engine_step,
     EndedRuns: apply_ended_runs,
 }
-_find_change = _CHANGES.get
 
 
 def fold_entries(entries: Iterable[Entry]) -> State:

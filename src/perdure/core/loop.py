@@ -308,9 +308,7 @@ async def is_part_of_reply(run: Run, event: ModelEvent, received: list[ModelEven
     if type(event) is ErrorRaised:
         run.publish_model_event(event)  # a warning
         return False
-    if not isinstance(event, Event):
-        reject_non_event(run, event)
-    return True
+    return isinstance(event, Event) or reject_non_event(run, event)
 
 
 async def discard_partial_reply(run: Run, received: Sequence[ModelEvent], reason: str) -> None:

@@ -240,18 +240,18 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
         )
 
 
-def sum_exact_usage(usages: "Iterable[Usage]") -> "Usage | None":
-    """Return the sum of many token counts at once; `None` if some are not exact, or have a reported cost."""
+def join_exact_usage(usages: "Sequence[Usage]") -> "Sequence[Usage]":
+    """Return many token counts as one with the same sum; unchanged if some are not exact, or have a reported cost."""
     one = two = three = four = five = 0
     for each in usages:
-        if each.precision != "exact" or each.reported_usd is not None:
-            return None
+        if len(usages) == 1 or each.precision != "exact" or each.reported_usd is not None:
+            return usages
         one += each.input_tokens
         two += each.output_tokens
         three += each.cache_read_tokens
         four += each.cache_write_tokens
         five += each.reasoning_tokens
-    return Usage(one, two, three, four, five)
+    return (Usage(one, two, three, four, five),) if usages else ()
 
 
 MAX_TOKENS = 10**12
