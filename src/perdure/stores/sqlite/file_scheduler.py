@@ -62,6 +62,8 @@ class FileScheduler:
         self._is_draining = False
         self._is_checkpoint_due = False
         self._gathered: dict[asyncio.AbstractEventLoop, list[QueuedJob[Any]]] = {}
+        self._is_shared = False
+        """True if the last transaction of the writer's thread was one for several jobs."""
         self._direct_session = ""
         """The session whose writes are made on its own thread, until it is released or another one writes as well."""
 
@@ -161,7 +163,11 @@ class FileScheduler:
         loop = asyncio.get_running_loop()
         work = QueuedJob(partial(append_entries, new, self.notes), sync=sync, joins=True, loop=loop)
         work.append = new
-        if sync or self._waiting or self._lock.locked():
+        if sync and self._commit_now(work):
+            work.joins, work.is_committed = False, True
+        if work.is_settled:
+            work.resolve_future()
+        elif sync or self._waiting or self._lock.locked():
             self._enqueue((work,))
         elif (gathered := self._gathered.get(loop)) is not None:
             gathered.append(work)
@@ -214,6 +220,20 @@ class FileScheduler:
         return self.run_alone(self._access.erase_wal)
 
     # -- how it is done ------------------------------------------------------------------------------------------------
+
+    def _commit_now(self, work: QueuedJob[Any]) -> bool:
+        """Commit an append on the caller's thread, so that only the wait for the disk is left to the writer's.
+
+        Return False if that is not possible, or if sessions share their transactions at the moment: then a single
+        sync is for many.
+        """
+        if self._is_shared or work.append is None or not self._access.can_sync_wal:
+            return False
+        try:
+            return self.append_now(work.append)
+        except Exception as error:  # noqa: BLE001 - raised to the caller
+            work.error = error
+            return False
 
     def _write_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
         works = self._gathered.pop(loop)
@@ -273,7 +293,8 @@ class FileScheduler:
                 with self._thread_lock:
                     for _ in works:
                         self._waiting.popleft()
-                resolve_futures(works)
+                    self._is_draining = bool(self._waiting) or self._is_checkpoint_due
+                resolve_futures(works)  # the last thing, if nothing is queued: the event loop needs the GIL now
             if self._is_checkpoint_due:
                 self._is_checkpoint_due = False
                 with self._lock:
@@ -288,9 +309,16 @@ class FileScheduler:
 
     def _run_jobs(self, works: Sequence[QueuedJob[Any]]) -> None:
         try:
+            if works[0].is_committed:
+                self._access.sync_wal()
+                works[0].is_done = True
+                return
+            self._is_shared = len(works) > 1
             with self._access.use_with_timeout() as connection:
                 self._access.set_sync(connection, every_commit=any(work.sync for work in works))
                 self._run_shortly(connection, works)
+            if any(work.sync and work.is_done and work.append is not None for work in works):
+                self._access.open_wal()
         except Exception as error:  # noqa: BLE001 - raised to the callers
             fail_jobs(works, error)
         self._translate_errors(works)
