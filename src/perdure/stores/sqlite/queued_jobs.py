@@ -1,7 +1,6 @@
 """Queued database jobs with their futures, and running several of them in one SQLite transaction."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
@@ -19,7 +18,19 @@ Job: TypeAlias = Callable[[Connection], T]
 class QueuedJob(Generic[T]):
     """A database job in the queue of the writer, with its future and its result."""
 
-    __slots__ = ("append", "error", "future", "is_committed", "is_done", "job", "joins", "loop", "prepare", "result", "sync")
+    __slots__ = (
+        "append",
+        "error",
+        "future",
+        "is_committed",
+        "is_done",
+        "job",
+        "joins",
+        "loop",
+        "prepare",
+        "result",
+        "sync",
+    )
 
     def __init__(self, job: Job[T], *, sync: bool, joins: bool, loop: asyncio.AbstractEventLoop | None) -> None:
         self.job = job
@@ -49,11 +60,13 @@ class QueuedJob(Generic[T]):
         """Set the job's result or error on its future, unless it was cancelled. Call it on the thread of the future's
         event loop.
         """
-        with contextlib.suppress(asyncio.InvalidStateError, InvalidStateError):
+        try:
             if self.error is not None:
                 self.future.set_exception(self.error)
             else:
                 self.future.set_result(self.result)
+        except (asyncio.InvalidStateError, InvalidStateError):
+            return
 
 
 def run_jobs(connection: Connection, works: Iterable[QueuedJob[Any]]) -> None:

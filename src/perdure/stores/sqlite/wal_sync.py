@@ -5,7 +5,6 @@ no locks on the log, so another descriptor of it does no harm.
 """
 
 # pathlib would cost every start milliseconds:
-# ruff: noqa: PTH116
 import os
 from typing import Any
 
