@@ -169,8 +169,8 @@ class FileScheduler:
         loop = asyncio.get_running_loop()
         work = QueuedJob(partial(append_entries, new, self.notes), sync=sync, joins=True, loop=loop)
         work.append = new
-        if sync and self._commit_now(work):
-            work.joins, work.is_committed = False, True
+        if sync:
+            self._commit_if_alone(work, new)
         if work.is_settled:
             work.resolve_future()
         elif sync or self._waiting or self._lock.locked():
@@ -227,20 +227,20 @@ class FileScheduler:
 
     # -- how it is done ------------------------------------------------------------------------------------------------
 
-    def _commit_now(self, work: QueuedJob[Any]) -> bool:
+    def _commit_if_alone(self, work: QueuedJob[Any], new: EncodedAppend) -> None:
         """Commit an append on the caller's thread, so that only the wait for the disk is left to the writer's.
 
-        Return False if that is not possible, or would take long, or if sessions share their transactions at the moment:
+        Do nothing if that is not possible, or would take long, or if sessions share their transactions at the moment:
         then one sync serves many.
         """
-        new = work.append
-        if new is None or new.texts or self._is_shared or not self._access.can_sync_wal:
-            return False
+        wal = self._access.wal
+        if wal is None or new.texts or self._is_shared or not self._access.is_open:
+            return
         try:
-            return self.can_write_now(new.lease.session_id) and self.append_now(new)
+            if self.can_write_now(new.lease.session_id) and self.append_now(new):
+                work.joins, work.wal = False, wal
         except Exception as error:  # noqa: BLE001 - raised to the caller
             work.error = error
-            return False
 
     def _write_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
         works = self._gathered.pop(loop)
@@ -316,8 +316,8 @@ class FileScheduler:
 
     def _run_jobs(self, works: Sequence[QueuedJob[Any]]) -> None:
         try:
-            if works[0].is_committed:
-                self._access.sync_wal()
+            if (wal := works[0].wal) is not None:
+                self._access.sync_wal(wal)
                 works[0].is_done = True
                 return
             self._is_shared = len(works) > 1

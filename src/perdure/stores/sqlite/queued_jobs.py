@@ -9,6 +9,7 @@ from .apsw_types import Connection
 
 if TYPE_CHECKING:
     from .log import EncodedAppend
+    from .wal_sync import WalSync
 
 T = TypeVar("T")
 Job: TypeAlias = Callable[[Connection], T]
@@ -18,19 +19,7 @@ Job: TypeAlias = Callable[[Connection], T]
 class QueuedJob(Generic[T]):
     """A database job in the queue of the writer, with its future and its result."""
 
-    __slots__ = (
-        "append",
-        "error",
-        "future",
-        "is_committed",
-        "is_done",
-        "job",
-        "joins",
-        "loop",
-        "prepare",
-        "result",
-        "sync",
-    )
+    __slots__ = ("append", "error", "future", "is_done", "job", "joins", "loop", "prepare", "result", "sync", "wal")
 
     def __init__(self, job: Job[T], *, sync: bool, joins: bool, loop: asyncio.AbstractEventLoop | None) -> None:
         self.job = job
@@ -45,8 +34,8 @@ class QueuedJob(Generic[T]):
         """The entries to append, if that is all that the job does."""
         self.prepare: Callable[[Connection], Job[T]] | None = None
         """Function that is called before the transaction begins, and returns the job: for work that takes long."""
-        self.is_committed = False
-        """True if it has been committed, and waits only for the disk."""
+        self.wal: WalSync | None = None
+        """The write-ahead log in which the job has been committed already; it waits only for the disk."""
         self.result: Any = None
         self.error: BaseException | None = None
         self.is_done = False

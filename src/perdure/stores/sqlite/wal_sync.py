@@ -4,13 +4,16 @@ A commit takes microseconds and can be made where it is asked for; only the wait
 no locks on the log, so another descriptor of it does no harm.
 """
 
-# pathlib would cost every start milliseconds:
 import os
-from typing import Any
+import sys
+from typing import Any, Final
 
 import apsw
 
-from perdure.stores.file.file_io import sync_data
+from perdure.stores.disk_sync import sync_data
+
+CAN_SYNC_WAL: Final = sys.platform != "win32"
+"""False where an open file cannot be deleted, as SQLite does with its log."""
 
 
 class WalSync:
@@ -24,7 +27,7 @@ class WalSync:
         self._descriptor = -1
         self._file: Any = None
         if vfs is None:
-            self._descriptor = os.open(f"{path}-wal", os.O_RDWR | os.O_CLOEXEC)
+            self._descriptor = os.open(f"{path}-wal", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         else:
             self._file = apsw.VFSFile(vfs, f"{path}-wal", [apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_WAL, 0])
 

@@ -30,7 +30,7 @@ from .database_file import (
     to_store_error,
 )
 from .switch_interval import restore_switch_interval, shorten_switch_interval
-from .wal_sync import WalSync
+from .wal_sync import CAN_SYNC_WAL, WalSync
 
 CHECKPOINT_PAGES: Final = 1000
 """SQLite's write-ahead log is checkpointed each time it has grown by this many pages."""
@@ -114,22 +114,21 @@ class WriteConnection:
             self._is_full = every_commit
 
     @property
-    def can_sync_wal(self) -> bool:
-        """True if `sync_wal` can be called, and the file was not replaced."""
-        return self._wal is not None and self.is_open
+    def wal(self) -> WalSync | None:
+        """The write-ahead log, if it is open for `sync_wal`."""
+        return self._wal
 
     def open_wal(self) -> None:
         """Prepare for `sync_wal`, after SQLite itself has synced a commit, and so the name of its write-ahead log."""
-        if self._wal is None and self._connection is not None:
+        if CAN_SYNC_WAL and self._wal is None and self._connection is not None:
             with contextlib.suppress(OSError, apsw.Error):  # then SQLite syncs
                 self._wal = WalSync(self.path, self.vfs)
 
-    def sync_wal(self) -> None:
-        """Wait until all commits are on the disk. Raises `StoreError`."""
-        wal = self._wal
+    def sync_wal(self, wal: WalSync) -> None:
+        """Wait until all commits in the open write-ahead log are on the disk. Raises `StoreError`."""
         try:
-            if wal is None:
-                raise apsw.IOError("the log was closed after an earlier error")
+            if wal is not self._wal:
+                raise apsw.IOError("the log was closed after an error")
             wal.sync()
         except apsw.Error as error:
             raise self.to_store_error(error) from error
