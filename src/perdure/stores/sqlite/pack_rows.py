@@ -102,7 +102,9 @@ def encode_row(entries: Sequence[Entry]) -> tuple[PackRow, dict[bytes, bytes]]:
     events = [entry.event for entry in entries]
     body = encode_events(events)
     ats, ids = [entry.at for entry in entries], [entry.id for entry in entries]
-    critical = [str(kind.__struct_config__.tag) for kind in dict.fromkeys(map(type, events)) if kind.critical]
+    critical = [
+        str(kind.__struct_config__.tag) for kind in dict.fromkeys([type(event) for event in events]) if kind.critical
+    ]
     if len(body) >= LONG_TEXT_BYTES:
         return build_row_without_long_texts(entries[0].seq, VERSION, EntryMetadata(ats, ids, critical), body)
     return PackRow(entries[0].seq, entries[-1].seq, VERSION, _encode_heads(ats, ids, critical), body, None), {}
