@@ -52,6 +52,9 @@ def searchable_text(event: Event) -> tuple[str, str] | None:
 
 def _clean_title(text: str) -> str:
     """Return the beginning of a text, at most `TITLE_LENGTH` printable characters on one line."""
+    title = text[:TITLE_LENGTH]
+    if title.isprintable() and "  " not in title and title[:1] != " ":  # the rule below would change nothing
+        return title.rstrip()
     beginning = text[: TITLE_LENGTH * 4]
     if not beginning.isprintable():
         beginning = "".join([character if character.isprintable() else " " for character in beginning])

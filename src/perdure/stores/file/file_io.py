@@ -7,10 +7,10 @@ them at once: otherwise the kernel's locks would outlive the process that took t
 import errno
 import os
 import stat
-import sys
 from typing import Final
 
 from perdure.core.error import StoreError
+from perdure.stores.disk_sync import sync_data as sync_data  # noqa: PLC0414 - re-exported
 
 _FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # to open a pipe would otherwise wait for its other end
 
@@ -82,16 +82,6 @@ def read_at(descriptor: int, offset: int, count: int) -> bytes:
     while 0 < len(data) < count and (more := os.pread(descriptor, count - len(data), offset + len(data))):
         data += more
     return data
-
-
-def sync_data(descriptor: int) -> None:
-    """Block until written data would survive a power failure."""
-    if sys.platform == "darwin":  # where a sync ends at the drive's own memory
-        import fcntl
-
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-    else:
-        os.fdatasync(descriptor)
 
 
 def sync_folder(folder: str) -> None:

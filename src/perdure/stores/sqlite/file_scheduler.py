@@ -2,7 +2,8 @@
 
 The writer's lock protects the connection. Writes that need not wait are done on the caller's thread: one append at once
 (`append_now`), or all of the same iteration of an event loop together (`append`). Everything else (syncs, waiting for
-other processes) is done by one thread, in order; appends that queue up meanwhile share a transaction, and a sync.
+other processes) is done by one thread, in order; appends that queue up meanwhile share a transaction, and a sync. Of
+an append that is alone and has to be synced, only the sync is done by the thread.
 """
 
 import asyncio
@@ -50,7 +51,8 @@ class FileScheduler:
         self.notes = AppendState()
         """Used by jobs only."""
         self._users: WeakSet[object] = WeakSet()
-        self._pid = os.getpid()
+        self.process_id = os.getpid()
+        """The process that opened the file."""
         self._lock = threading.Lock()
         self._access = WriteConnection(path, vfs, self._ask_for_checkpoint)
         self._reader = ReadThread(path, vfs, self._ensure_open)
@@ -62,20 +64,22 @@ class FileScheduler:
         self._is_draining = False
         self._is_checkpoint_due = False
         self._gathered: dict[asyncio.AbstractEventLoop, list[QueuedJob[Any]]] = {}
+        self._is_shared = False
+        """True if the last transaction of the writer's thread was one for several jobs."""
         self._direct_session = ""
         """The session whose writes are made on its own thread, until it is released or another one writes as well."""
 
     @property
     def is_inherited(self) -> bool:
         """True in a forked child of the process that opened the file, where the object must not be used."""
-        return self._pid != os.getpid()
+        return self.process_id != os.getpid()
 
     def check_process(self) -> None:
         """Raise `StoreError` in a forked child, since the locks on the file belong to the parent process."""
         if self.is_inherited:
             raise StoreError(
-                f"the store {self.path!r} was opened by process {self._pid}, of which this one, {os.getpid()}, is a "
-                "fork: make a new store object here"
+                f"the store {self.path!r} was opened by process {self.process_id}, of which this one, {os.getpid()}, "
+                "is a fork: make a new store object here"
             )
 
     def add_user(self, user: object) -> None:
@@ -105,9 +109,10 @@ class FileScheduler:
         return False
 
     def append_now(self, new: EncodedAppend) -> bool:
-        """Append immediately in a separate transaction. If that would have to wait, do nothing and return False."""
-        session_id = new.lease.session_id
-        if not (self.can_write_now(session_id) and self._lock.acquire(blocking=False)):
+        """Append immediately in a separate transaction, for a session that `can_write_now`. If that would have to wait
+        after all, do nothing and return False.
+        """
+        if not self._lock.acquire(blocking=False):
             return False
         try:
             connection = self._access.get_if_idle()
@@ -115,8 +120,9 @@ class FileScheduler:
                 return False
             if not append_in_one_statement((new,), self.notes, connection):
                 run_in_transaction(connection, partial(append_entries, new, self.notes))
-            self._direct_session = session_id
-            self._enqueue_merges()
+            self._direct_session = new.lease.session_id
+            if self.notes.merge_due:
+                self._enqueue_merges()
         except apsw.BusyError:
             return False
         except apsw.Error as error:
@@ -132,7 +138,9 @@ class FileScheduler:
         if not (self.can_write_now(session_id) and self._lock.acquire(blocking=False)):
             return None
         try:
-            connection = self._access.get_if_idle() if self._access.is_open else None
+            # A session that writes here has acquired its lease here: that the file is still in its place was seen then.
+            is_in_place = self._direct_session == session_id or self._access.is_open
+            connection = self._access.get_if_idle() if is_in_place else None
             if connection is None:
                 return None
             result = job(connection)
@@ -161,7 +169,11 @@ class FileScheduler:
         loop = asyncio.get_running_loop()
         work = QueuedJob(partial(append_entries, new, self.notes), sync=sync, joins=True, loop=loop)
         work.append = new
-        if sync or self._waiting or self._lock.locked():
+        if sync:
+            self._commit_if_alone(work, new)
+        if work.is_settled:
+            work.resolve_future()
+        elif sync or self._waiting or self._lock.locked():
             self._enqueue((work,))
         elif (gathered := self._gathered.get(loop)) is not None:
             gathered.append(work)
@@ -214,6 +226,21 @@ class FileScheduler:
         return self.run_alone(self._access.erase_wal)
 
     # -- how it is done ------------------------------------------------------------------------------------------------
+
+    def _commit_if_alone(self, work: QueuedJob[Any], new: EncodedAppend) -> None:
+        """Commit an append on the caller's thread, so that only the wait for the disk is left to the writer's.
+
+        Do nothing if that is not possible, or would take long, or if sessions share their transactions at the moment:
+        then one sync serves many.
+        """
+        wal = self._access.wal
+        if wal is None or new.texts or self._is_shared or not self._access.is_open:
+            return
+        try:
+            if self.can_write_now(new.lease.session_id) and self.append_now(new):
+                work.joins, work.wal = False, wal
+        except Exception as error:  # noqa: BLE001 - raised to the caller
+            work.error = error
 
     def _write_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
         works = self._gathered.pop(loop)
@@ -273,7 +300,8 @@ class FileScheduler:
                 with self._thread_lock:
                     for _ in works:
                         self._waiting.popleft()
-                resolve_futures(works)
+                    self._is_draining = bool(self._waiting) or self._is_checkpoint_due
+                resolve_futures(works)  # the last thing, if nothing is queued: the event loop needs the GIL now
             if self._is_checkpoint_due:
                 self._is_checkpoint_due = False
                 with self._lock:
@@ -288,9 +316,16 @@ class FileScheduler:
 
     def _run_jobs(self, works: Sequence[QueuedJob[Any]]) -> None:
         try:
+            if (wal := works[0].wal) is not None:
+                self._access.sync_wal(wal)
+                works[0].is_done = True
+                return
+            self._is_shared = len(works) > 1
             with self._access.use_with_timeout() as connection:
                 self._access.set_sync(connection, every_commit=any(work.sync for work in works))
                 self._run_shortly(connection, works)
+            if any(work.sync and work.is_done and work.append is not None for work in works):
+                self._access.open_wal()
         except Exception as error:  # noqa: BLE001 - raised to the callers
             fail_jobs(works, error)
         self._translate_errors(works)

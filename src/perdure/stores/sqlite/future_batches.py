@@ -7,7 +7,7 @@ would run a thousand tasks before it looks at a timer or a socket again.
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -75,8 +75,11 @@ def get_future_batches(loop: asyncio.AbstractEventLoop) -> FutureBatches:
         return found
 
 
-def resolve_futures(works: Iterable[QueuedJob[Any]]) -> None:
+def resolve_futures(works: Sequence[QueuedJob[Any]]) -> None:
     """Set the results of all jobs on their futures, from a thread other than that of their event loops."""
+    if len(works) == 1 and works[0].loop is not None:
+        get_future_batches(works[0].loop).add(works, works[0].loop)
+        return
     loops: dict[asyncio.AbstractEventLoop, list[QueuedJob[Any]]] = {}
     for work in works:
         if work.loop is None:

@@ -59,7 +59,7 @@ class EntryRange(NamedTuple):
     upto: int
 
 
-class EncodedAppend(NamedTuple):
+class EncodedAppend(msgspec.Struct, frozen=True):
     """Entries encoded as a database row, ready to be appended to a session's log."""
 
     lease: Lease

@@ -91,9 +91,10 @@ def decode_entry_metadata(row: PackRow) -> EntryMetadata:
     return EntryMetadata(stored.ats, list(map(stored.stem.__add__, stored.ids)), stored.critical)
 
 
-def _encode_heads(heads: EntryMetadata, outlines: bytes = b"") -> bytes:
-    stem = heads.ids[0] if len(heads.ids) == 1 else _common_beginning(min(heads.ids), max(heads.ids))
-    stored = (heads.ats, stem, [each[len(stem) :] for each in heads.ids], heads.critical)
+def _encode_heads(ats: list[float], ids: list[str], critical: list[str], outlines: bytes = b"") -> bytes:
+    stem = ids[0] if len(ids) == 1 else _common_beginning(min(ids), max(ids))
+    length = len(stem)
+    stored = (ats, stem, [each[length:] for each in ids], critical)  # as `_StoredHeads`, which is decoded
     return _pack((*stored, outlines) if outlines else stored)
 
 
@@ -112,8 +113,15 @@ def _common_beginning(one: str, other: str) -> str:
 
 def encode_row(entries: Sequence[Entry]) -> tuple[PackRow, dict[bytes, bytes]]:
     """Encode entries as a row; return it with the long texts that were cut out of it, compressed, by digest."""
-    body = encode_events([entry.event for entry in entries])
-    return build_row_without_long_texts(entries[0].seq, VERSION, _build_heads(entries), body)
+    events = [entry.event for entry in entries]
+    body = encode_events(events)
+    ats, ids = [entry.at for entry in entries], [entry.id for entry in entries]
+    critical = [
+        str(kind.__struct_config__.tag) for kind in dict.fromkeys([type(event) for event in events]) if kind.critical
+    ]
+    if len(body) >= LONG_TEXT_BYTES:
+        return build_row_without_long_texts(entries[0].seq, VERSION, EntryMetadata(ats, ids, critical), body)
+    return PackRow(entries[0].seq, entries[-1].seq, VERSION, _encode_heads(ats, ids, critical), body, None), {}
 
 
 def build_row_without_long_texts(
@@ -124,9 +132,8 @@ def build_row_without_long_texts(
     The long texts are compressed, by digest.
     """
     body, holes, texts = _cut_long_texts(body) if len(body) >= LONG_TEXT_BYTES else (body, [], {})
-    row = PackRow(
-        first, first + len(heads.ats) - 1, version, _encode_heads(heads), body, _pack(holes) if holes else None
-    )
+    encoded = _encode_heads(heads.ats, heads.ids, heads.critical)
+    row = PackRow(first, first + len(heads.ats) - 1, version, encoded, body, _pack(holes) if holes else None)
     return row, texts
 
 
@@ -141,9 +148,8 @@ def merge_rows(rows: Sequence[PackRow]) -> PackRow:
         whole.critical += [kind for kind in heads.critical if kind not in whole.critical]
         events += decode_events(row.body, critical=heads.critical, version=row.version)
     body = encode_events_as_msgpack(events)
-    return PackRow(
-        rows[0].first, rows[-1].last, VERSION, _encode_heads(whole, encode_outlines(events, body)), body, None
-    )
+    encoded = _encode_heads(whole.ats, whole.ids, whole.critical, encode_outlines(events, body))
+    return PackRow(rows[0].first, rows[-1].last, VERSION, encoded, body, None)
 
 
 def slice_row(row: PackRow, first: int, last: int, text_of: ReadText) -> tuple[PackRow, dict[bytes, bytes]]:
@@ -204,12 +210,6 @@ def decode_row_to_fold(
         if found is not None:
             return found
     return decode_row_events(row, first, last, text_of, session_id)
-
-
-def _build_heads(entries: Sequence[Entry]) -> EntryMetadata:
-    critical = dict.fromkeys([type(entry.event) for entry in entries if type(entry.event).critical])
-    kinds = [str(kind.__struct_config__.tag) for kind in critical] if critical else []
-    return EntryMetadata([entry.at for entry in entries], [entry.id for entry in entries], kinds)
 
 
 def _cut_long_texts(body: bytes) -> tuple[bytes, list[CutText], dict[bytes, bytes]]:

@@ -1,7 +1,6 @@
 """Queued database jobs with their futures, and running several of them in one SQLite transaction."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
@@ -10,6 +9,7 @@ from .apsw_types import Connection
 
 if TYPE_CHECKING:
     from .log import EncodedAppend
+    from .wal_sync import WalSync
 
 T = TypeVar("T")
 Job: TypeAlias = Callable[[Connection], T]
@@ -19,7 +19,7 @@ Job: TypeAlias = Callable[[Connection], T]
 class QueuedJob(Generic[T]):
     """A database job in the queue of the writer, with its future and its result."""
 
-    __slots__ = ("append", "error", "future", "is_done", "job", "joins", "loop", "prepare", "result", "sync")
+    __slots__ = ("append", "error", "future", "is_done", "job", "joins", "loop", "prepare", "result", "sync", "wal")
 
     def __init__(self, job: Job[T], *, sync: bool, joins: bool, loop: asyncio.AbstractEventLoop | None) -> None:
         self.job = job
@@ -34,6 +34,8 @@ class QueuedJob(Generic[T]):
         """The entries to append, if that is all that the job does."""
         self.prepare: Callable[[Connection], Job[T]] | None = None
         """Function that is called before the transaction begins, and returns the job: for work that takes long."""
+        self.wal: WalSync | None = None
+        """The write-ahead log in which the job has been committed already; it waits only for the disk."""
         self.result: Any = None
         self.error: BaseException | None = None
         self.is_done = False
@@ -47,11 +49,13 @@ class QueuedJob(Generic[T]):
         """Set the job's result or error on its future, unless it was cancelled. Call it on the thread of the future's
         event loop.
         """
-        with contextlib.suppress(asyncio.InvalidStateError, InvalidStateError):
+        try:
             if self.error is not None:
                 self.future.set_exception(self.error)
             else:
                 self.future.set_result(self.result)
+        except (asyncio.InvalidStateError, InvalidStateError):
+            return
 
 
 def run_jobs(connection: Connection, works: Iterable[QueuedJob[Any]]) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import apsw
 
 from perdure.core import fault_injection as faults
+from perdure.core.event import MessageAdded, SessionConfigured
 from perdure.core.last_run_progress import find_last_run_progress
 from perdure.stores.entry_text import find_given_title, find_message_title
 
@@ -87,31 +88,38 @@ def _follow_ids(
     """Return fence, stem and number of the last id; `None` unless the ids follow the highest one that is known, from
     the append `before` in the same statement or from the notes.
     """
-    stem, number = split_id(new.ids[-1])
-    if new.texts or number == UNNUMBERED:
+    if new.texts:
         return None
-    if before is None:
-        known = notes.find_highest_id(new, stem)
+    fence, ids = new.lease.fence, new.ids
+    last = before or notes.highest_ids.get(new.lease.session_id)
+    if last is not None and (last[0] == fence or (before is None and last[0] == fence - 1)):
+        _, stem, number = last
+        if ids == [f"{stem}-{place}" for place in range(number + 1, number + 1 + len(ids))]:  # as almost always
+            return fence, stem, number + len(ids)
+    stem, number = split_id(ids[-1])
+    if number == UNNUMBERED:
+        return None
+    if before is not None:
+        known = before[2] if before[:2] == (fence, stem) else None
     else:
-        known = before[2] if before[:2] == (new.lease.fence, stem) else None
-    first = number - len(new.ids) + 1
+        known = notes.find_highest_id(new, stem)
+    first = number - len(ids) + 1
     if known is None or first <= known:
         return None
-    if len(new.ids) > 1 and new.ids != [f"{stem}-{place}" for place in range(first, number + 1)]:
+    if len(ids) > 1 and ids != [f"{stem}-{place}" for place in range(first, number + 1)]:
         return None
-    return new.lease.fence, stem, number
+    return fence, stem, number
 
 
 def _build_values(new: EncodedAppend) -> tuple[Any, ...]:
-    run = find_last_run_progress(new.entries)
-    progress = (None, None) if run is None else (PROGRESS_NUMBERS[run.progress], run.due_at)
-    titles = (find_given_title(new.entries) or None, find_message_title(new.entries))
-    return (
-        *(new.lease.session_id, new.lease.fence, new.entries[-1].at, row_size(new.row)),
-        *titles,
-        *progress,
-        *new.row,
-    )
+    lease, entries, row = new.lease, new.entries, new.row
+    kinds = {type(entry.event) for entry in entries}
+    given_title = find_given_title(entries) if SessionConfigured in kinds else None
+    said_title = find_message_title(entries) if MessageAdded in kinds else ""
+    run = find_last_run_progress(entries)
+    progress, due_at = (None, None) if run is None else (PROGRESS_NUMBERS[run.progress], run.due_at)
+    at, size = entries[-1].at, row_size(row)
+    return lease.session_id, lease.fence, at, size, given_title, said_title, progress, due_at, *row
 
 
 def _note_size(new: EncodedAppend, notes: AppendState, connection: Connection) -> None:

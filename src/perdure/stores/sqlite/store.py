@@ -313,6 +313,8 @@ class SqliteStore:
 
     def _get_writer(self) -> "FileScheduler":
         writer = self._writer
+        if writer is not None and writer.process_id == os.getpid():
+            return writer
         if writer is None:
             from .file_scheduler import get_file_scheduler
 

@@ -30,6 +30,7 @@ from .database_file import (
     to_store_error,
 )
 from .switch_interval import restore_switch_interval, shorten_switch_interval
+from .wal_sync import CAN_SYNC_WAL, WalSync
 
 CHECKPOINT_PAGES: Final = 1000
 """SQLite's write-ahead log is checkpointed each time it has grown by this many pages."""
@@ -52,6 +53,7 @@ class WriteConnection:
         self.vfs = vfs
         self._ask_for_checkpoint = ask_for_checkpoint
         self._connection: Connection | None = None
+        self._wal: WalSync | None = None
         self._file = (0, 0)
         self._is_full = False
         self._is_doubtful = False
@@ -111,6 +113,26 @@ class WriteConnection:
             connection.execute(f"PRAGMA synchronous = {'FULL' if every_commit else 'NORMAL'}")
             self._is_full = every_commit
 
+    @property
+    def wal(self) -> WalSync | None:
+        """The write-ahead log, if it is open for `sync_wal`."""
+        return self._wal
+
+    def open_wal(self) -> None:
+        """Prepare for `sync_wal`, after SQLite itself has synced a commit, and so the name of its write-ahead log."""
+        if CAN_SYNC_WAL and self._wal is None and self._connection is not None:
+            with contextlib.suppress(OSError, apsw.Error):  # then SQLite syncs
+                self._wal = WalSync(self.path, self.vfs)
+
+    def sync_wal(self, wal: WalSync) -> None:
+        """Wait until all commits in the open write-ahead log are on the disk. Raises `StoreError`."""
+        try:
+            if wal is not self._wal:
+                raise apsw.IOError("the log was closed after an error")
+            wal.sync()
+        except apsw.Error as error:
+            raise self.to_store_error(error) from error
+
     def to_store_error(self, error: apsw.Error) -> StoreError:
         """Build a `StoreError` from an SQLite error. After a disk error, also close the connection."""
         if isinstance(error, apsw.IOError):
@@ -152,6 +174,7 @@ class WriteConnection:
     def close(self) -> None:
         """Close the connection."""
         connection, self._connection = self._connection, None
+        self._close_wal()
         restore_switch_interval(self)
         if connection is not None:
             try:
@@ -171,8 +194,14 @@ class WriteConnection:
         shorten_switch_interval(self)
         return connection
 
+    def _close_wal(self) -> None:
+        wal, self._wal = self._wal, None
+        if wal is not None:
+            wal.close()
+
     def _drop_connection(self) -> None:
         connection, self._connection = self._connection, None
+        self._close_wal()
         if connection is not None:
             with contextlib.suppress(apsw.Error):
                 connection.close()
