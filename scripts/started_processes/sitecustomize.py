@@ -8,6 +8,7 @@ noted: every process imports much that its test is not about.
 import os
 import sys
 from types import CodeType
+from typing import Any
 
 OPTIMIZED = 0x1
 """The flag of code that belongs to a function, and to no module or class."""
@@ -15,7 +16,7 @@ OPTIMIZED = 0x1
 
 def note_lines(folder: str, source: str) -> None:
     """Append the place of each line below `source` that is reached to a file of this process."""
-    monitoring = sys.monitoring
+    monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - which Python 3.11 does not have
     notes = os.open(f"{folder}/{os.getpid()}.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def enter(code: CodeType, _offset: int) -> object:

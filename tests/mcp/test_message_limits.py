@@ -24,7 +24,7 @@ class Server:
 
 @pytest.mark.parametrize(("count", "floods"), [(5, 0), (6, 1)])
 def test_more_messages_than_allowed_within_a_short_time_are_a_flood(count, floods):
-    told = []
+    told: list[str] = []
     meter = FloodMeter(told.append, most=5, seconds=2, monotonic=lambda: 1.0)
     for _ in range(count):
         meter.count_messages()
@@ -33,7 +33,8 @@ def test_more_messages_than_allowed_within_a_short_time_are_a_flood(count, flood
 
 @pytest.mark.parametrize(("seconds", "floods"), [(1.9, 1), (2.0, 0)])
 def test_as_many_messages_in_a_longer_time_are_none_and_are_counted_anew(seconds, floods):
-    told, now = [], [0.0]
+    told: list[str] = []
+    now = [0.0]
     meter = FloodMeter(told.append, most=5, seconds=2, monotonic=lambda: now[0])
     meter.count_messages(5)
     now[0] = seconds

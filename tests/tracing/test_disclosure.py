@@ -46,7 +46,7 @@ def turn_at(requested_at, messages, path=""):
 
 def snapshot_at(t, messages, system):
     snapshot = RequestSnapshot(system=system, messages=messages)
-    return TraceEntry(0, t, 0.0, "tracer", snapshot), snapshot
+    return TraceEntry(0, t, 0.0, "model", snapshot), snapshot
 
 
 def test_snapshots_of_requests_at_the_same_time_go_to_the_last_that_has_none_and_repeated_ones_replace_it():

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure import Text, ToolCall, Usage
+from perdure import Image, Text, ToolCall, Usage
 from perdure.core.event import ErrorRaised
+from perdure.tracing import trace_page
 from perdure.tracing.trace import Trace
 from perdure.tracing.trace_page import MAX_TEXT_WHEN_LARGE
 from perdure.tracing.web_page import encode_for_script
@@ -232,6 +233,17 @@ def test_texts_of_a_very_large_trace_are_cut():
     page = script.stored().to_html()
     assert len(page) < 100_000 + 3 * MAX_TEXT_WHEN_LARGE
     assert "more characters)" in page
+
+
+def test_a_text_that_is_as_long_as_a_page_shows_is_not_cut_and_other_parts_are_described(monkeypatch):
+    monkeypatch.setattr(trace_page, "MAX_TEXT", 500)
+    for size, shown in ((500, 0), (501, 1)):
+        script = Script()
+        script.begin("r", "x")
+        script.turn("r", 1, [Text("y" * size), Image(url="https://example.org/a.png")], Usage(1, 1))
+        page = script.stored().to_html()
+        assert page.count("more characters)") == shown
+        assert '"type":"image"' in page
 
 
 def test_entries_of_the_corpus_differ():
