@@ -116,7 +116,7 @@ def test_a_package_without_a_folder_of_tests_is_tested_by_the_folder_above():
 
 
 def test_tests_elsewhere_that_import_the_module_are_run_as_well():
-    assert "tests/interaction/test_slot_view.py" in list_tests(Path("src/perdure/core/fold.py"))
+    assert "tests/interaction/test_slot_view.py" in list_tests(Path("src/perdure/core/run_mailbox.py"))
     assert "tests/interaction/test_slot_view.py" not in list_tests(Path("src/perdure/core/outcome.py"))
 
 

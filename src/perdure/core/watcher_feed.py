@@ -333,16 +333,13 @@ class ThreadFeed(Feed[T]):
         self._call_on_loop(self._finish, error)
 
     def _events(self) -> Iterator[T]:
-        while not self._retired:
-            if len(self._buffer):  # read without the lock: only this thread takes events out
-                with self._lock:
-                    event = self._buffer.get_nowait()
-                yield event
-            else:
-                self._sleep_until_needed()
+        while self._sleep_until_needed():
+            with self._lock:
+                event = self._buffer.get_nowait()
+            yield event
 
-    def _sleep_until_needed(self) -> None:
-        """Wait until there is an event, or the feed is retired."""
+    def _sleep_until_needed(self) -> bool:
+        """Wait until there is an event and return True, or until the feed is retired and return False."""
         with self._lock:
             self._asleep = not self._retired and not len(self._buffer)
             asleep, awaited = self._asleep, self._settled is not None
@@ -350,6 +347,7 @@ class ThreadFeed(Feed[T]):
             if awaited:
                 self._call_on_loop(self._report_settled)
             self._wake.acquire()
+        return not self._retired
 
     def _await(self, awaitable: Awaitable[object]) -> None:
         """Await the awaitable that a plain function returned, such as a lambda around an async call."""
