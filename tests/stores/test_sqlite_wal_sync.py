@@ -1,5 +1,6 @@
 """Barriers that are committed by their caller, and only synced by the writer's thread."""
 
+import asyncio
 import os
 import threading
 from types import SimpleNamespace
@@ -90,6 +91,56 @@ async def test_while_a_barrier_waits_for_the_disk_nothing_overtakes_it(store, le
     await following
     assert stored.done()
     assert len(threads) == 1  # the following one was synced by SQLite
+    assert await store.read("s") == entries(1, 3)
+
+
+async def test_a_barrier_that_was_cancelled_during_its_sync_is_acknowledged_to_who_repeats_it_after_the_sync(
+    store, lease, held_syncs
+):
+    allowed, _ = held_syncs
+    store.append_soon(lease, entries(2), sync=True).cancel()
+    repeated = store.append_soon(lease, entries(2), sync=True)
+    assert not repeated.done()
+    allowed.set()
+    await repeated
+    assert await store.read("s") == entries(1, 2)
+
+
+async def test_a_store_is_closed_after_the_barriers_that_wait_for_the_disk(path, store, lease, held_syncs):
+    allowed, _ = held_syncs
+    stored = store.append_soon(lease, entries(2), sync=True)
+    closing = asyncio.ensure_future(store.aclose())
+    await asyncio.sleep(0)
+    assert path.with_name("sessions.db-wal").exists()
+    allowed.set()
+    await closing
+    await stored
+    assert await store.read("s") == entries(1, 2)
+
+
+async def test_what_follows_a_barrier_whose_sync_failed_is_stored_after_the_log_was_written_again(
+    store, lease, held_syncs, monkeypatch
+):
+    allowed, _ = held_syncs
+    access, repaired = store._writer._access, []
+
+    def refuse(_descriptor):
+        assert allowed.wait(60)
+        raise OSError(5, "Input/output error")
+
+    def write_again(connection, write=access._write_wal_again):
+        repaired.append(True)
+        write(connection)
+
+    monkeypatch.setattr(wal_sync, "sync_data", refuse)
+    monkeypatch.setattr(access, "_write_wal_again", write_again)
+    failed = store.append_soon(lease, entries(2), sync=True)
+    following = store.append_soon(lease, entries(3), sync=True)
+    allowed.set()
+    with pytest.raises(StoreError, match="the disk reported an error"):
+        await failed
+    await following
+    assert repaired == [True]
     assert await store.read("s") == entries(1, 3)
 
 
