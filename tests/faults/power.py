@@ -111,7 +111,8 @@ class Followed(apsw.VFSFile):
         super().__init__(SYSTEM, name, flags)
         self._disk = disk
         self._file: File = disk.file(ending)
-        self._folder_is_synced = not flags[0] & _SYNCS_ITS_FOLDER
+        # Only with a file that may have been made here: who opens a log that is there does not sync its name.
+        self._folder_is_synced = not (flags[0] & apsw.SQLITE_OPEN_CREATE and flags[0] & _SYNCS_ITS_FOLDER)
 
     def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802 - apsw's name
         with self._disk.turn:

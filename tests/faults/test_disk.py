@@ -21,6 +21,7 @@ from tests.faults.disk import Broken, Disk
 from tests.faults.outage import FileMachine, Machine, SqliteMachine, World
 from tests.faults.witness import Appended, Record, Witness
 from tests.seeds import chance
+from tests.stores.material import entries
 
 FORK = "fork"
 POST = Post("post", "steer", "hello", 1.0)
@@ -177,6 +178,28 @@ async def test_a_post_whose_sync_failed_is_certain_when_it_is_acknowledged_later
         machine.stop(disk)
         store = machine.open(again := machine.start(images))
         assert POST in await store.posts(SESSION)
+        await store.aclose()
+        machine.stop(again)
+
+
+@pytest.mark.parametrize("broken", [("sync",), ("sync", "truncate")], ids=" and ".join)
+async def test_a_barrier_whose_sync_failed_is_certain_when_it_is_acknowledged_later(machine, broken):
+    for number in range(12):
+        disk = machine.start({})
+        store = machine.open(disk)
+        lease = await store.acquire(SESSION)
+        for seq in (1, 2):  # after the first, SQLite's log is synced apart from its commits
+            await store.append(lease, entries(seq), sync=True)
+        disk.before_each = lambda kind: fail_if(kind, broken)
+        with pytest.raises(StoreError):
+            await store.append(lease, entries(3), sync=True)
+        disk.before_each = lambda _kind: None
+        await store.append(lease, entries(3), sync=True)  # whether it was stored or not, it is acknowledged now
+        images = disk.after_cut(chance("barrier", number))
+        await store.aclose()
+        machine.stop(disk)
+        store = machine.open(again := machine.start(images))
+        assert await store.read(SESSION) == entries(1, 3)
         await store.aclose()
         machine.stop(again)
 

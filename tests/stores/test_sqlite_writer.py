@@ -321,3 +321,36 @@ async def test_the_ids_of_only_so_many_sessions_are_remembered_and_no_sizes_of_a
         await store.release(lease)
     assert list(store._writer.notes.highest_ids) == ["s3", "s4"]
     assert store._writer.notes.loose_bytes == {}
+
+
+async def test_an_observer_notices_that_the_file_was_replaced(path, store):
+    """Who only reads has no lease, at whose acquisition the file was looked up."""
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1), sync=True)
+    await store.release(lease)
+    for _ in range(2):
+        assert await store.posts("s") == []
+        assert await store.events("s", after=1) == ([], 1)
+    path.rename(path.with_suffix(".moved"))
+    with pytest.raises(StoreError, match="was deleted or replaced while it was open"):
+        await store.posts("s")
+
+
+async def test_a_lease_is_not_acquired_in_a_file_that_was_replaced_after_its_session_was_read(path, store):
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1), sync=True)
+    await store.release(lease)
+    assert await store.posts("s") == []
+    path.rename(path.with_suffix(".moved"))
+    with pytest.raises(StoreError, match="was deleted or replaced while it was open"):
+        await store.acquire("s")
+
+
+async def test_a_session_whose_release_took_a_thread_is_looked_up_as_well(path, store):
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1), sync=True)
+    await store.post("s", Post("p", "steer", "hello", 1.0))  # with it, the lease is not released in one statement
+    await store.release(lease)
+    path.rename(path.with_suffix(".moved"))
+    with pytest.raises(StoreError, match="was deleted or replaced while it was open"):
+        await store.events("s", after=1)

@@ -1,7 +1,11 @@
 """Wait until the data of an open file is on the disk."""
 
+import errno
 import os
 import sys
+from typing import Final
+
+_UNSUPPORTED: Final = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY})
 
 
 def sync_data(descriptor: int) -> None:
@@ -9,6 +13,11 @@ def sync_data(descriptor: int) -> None:
     if sys.platform == "darwin":  # where a sync ends at the drive's own memory
         import fcntl
 
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:  # after a real error a second sync could succeed though data is lost
+                raise
+            os.fsync(descriptor)  # all that this file system can do, and what SQLite does there
     else:
         os.fdatasync(descriptor)

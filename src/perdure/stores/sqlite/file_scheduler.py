@@ -68,6 +68,8 @@ class FileScheduler:
         """True if the last transaction of the writer's thread was one for several jobs."""
         self._direct_session = ""
         """The session whose writes are made on its own thread, until it is released or another one writes as well."""
+        self._leased_session = ""
+        """The session whose lease was acquired by `acquire_now`, until it is released: the file was there then."""
 
     @property
     def is_inherited(self) -> bool:
@@ -138,8 +140,7 @@ class FileScheduler:
         if not (self.can_write_now(session_id) and self._lock.acquire(blocking=False)):
             return None
         try:
-            # A session that writes here has acquired its lease here: that the file is still in its place was seen then.
-            is_in_place = self._direct_session == session_id or self._access.is_open
+            is_in_place = self._leased_session == session_id or self._access.is_open
             connection = self._access.get_if_idle() if is_in_place else None
             if connection is None:
                 return None
@@ -152,6 +153,21 @@ class FileScheduler:
         finally:
             self._lock.release()
         return result
+
+    def acquire_now(self, session_id: str, job: Job[Lease | None]) -> Lease | None:
+        """Run a job that acquires a lease, like `run_now`, after looking up that the file is in its place.
+
+        That is not looked up again by `run_now` for this session, until `check_file_again`.
+        """
+        self.check_file_again()
+        lease = self.run_now(session_id, job)
+        if lease is not None:
+            self._leased_session = session_id
+        return lease
+
+    def check_file_again(self) -> None:
+        """Let `run_now` look up again that the file is in its place: a lease has ended."""
+        self._leased_session = ""
 
     def end_direct_writes_soon(self) -> None:
         """Let any session write directly from the next iteration of the event loop on."""

@@ -88,7 +88,7 @@ class SqliteStore:
         writer, now = self._get_writer(), self._clock.now()
         free = None
         if not take_over:
-            free = writer.run_now(session_id, partial(acquire_free_lease, session_id, now, writer.leases))
+            free = writer.acquire_now(session_id, partial(acquire_free_lease, session_id, now, writer.leases))
         if free is not None:
             self._leases.add(free)
             return free
@@ -111,6 +111,8 @@ class SqliteStore:
         except BaseException:
             writer.leases.discard(lease)  # the disk has failed: it is not driven any more
             raise
+        finally:
+            writer.check_file_again()
         if is_released:
             writer.leases.discard(lease)
             writer.end_direct_writes()
@@ -293,6 +295,7 @@ class SqliteStore:
         if writer is None or writer.is_inherited:
             return
         leases, self._leases = self._leases, set()
+        writer.check_file_again()
         try:
             for lease in leases:
                 await _finish_before_cancel(self._release_lease(writer, lease))

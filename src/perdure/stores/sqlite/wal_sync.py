@@ -4,6 +4,7 @@ A commit takes microseconds and can be made where it is asked for; only the wait
 no locks on the log, so another descriptor of it does no harm.
 """
 
+import contextlib
 import os
 import sys
 from typing import Any, Final
@@ -42,8 +43,9 @@ class WalSync:
             raise apsw.IOError(str(error)) from error
 
     def close(self) -> None:
-        """Close the log."""
-        if self._file is not None:
-            self._file.xClose()
-        else:
-            os.close(self._descriptor)
+        """Close the log. An error is ignored: nothing is acknowledged by closing it."""
+        with contextlib.suppress(OSError, apsw.Error):
+            if self._file is not None:
+                self._file.xClose()
+            else:
+                os.close(self._descriptor)
