@@ -30,6 +30,7 @@ from perdure.core.message import (
     check_labels,
     clamp_usage,
     is_empty,
+    join_exact_usage,
     parts_to_text,
     to_parts,
     tool_message,
@@ -276,6 +277,37 @@ def test_a_sum_has_a_reported_cost_only_if_all_of_it_was_reported(one, other, bo
 def test_a_reported_cost_that_cannot_be_one_is_left_out(reported, kept):
     assert clamp_usage(Usage(1, 2, reported_usd=reported)) == Usage(1, 2, reported_usd=kept)
     assert clamp_usage(Usage(-1, 2, reported_usd=reported)) == Usage(0, 2, reported_usd=kept)
+
+
+BEFORE = (Usage(), Usage(1, 1, reported_usd=0.5), Usage(1, 1, precision="partial"))
+
+
+@pytest.mark.parametrize(
+    "usages",
+    [
+        [],
+        [Usage(1, 2, 3, 4, 5)],
+        [Usage(1, 2, 3, 4, 5), Usage(10, 20, 30, 40, 50), Usage()],
+        [Usage(), Usage()],
+        [Usage(1, 2), Usage(3, 4, precision="estimated"), Usage(5, 6)],
+        [Usage(1, 2), Usage(3, 4, precision="partial")],
+        [Usage(1, 2), Usage(3, 4, reported_usd=0.25)],
+        [Usage(1, 2, reported_usd=0.5), Usage(3, 4, reported_usd=0.25)],
+        [Usage(1, 2, reported_usd=0.0), Usage()],
+    ],
+)
+def test_joined_token_counts_have_the_same_sum_with_whatever_they_are_added_to(usages):
+    for before in BEFORE:
+        assert sum(join_exact_usage(usages), before) == sum(usages, before)
+
+
+def test_exact_token_counts_are_joined_to_one_and_others_are_left_as_they_are():
+    exact = [Usage(1, 2, 3, 4, 5), Usage(10, 20, 30, 40, 50), Usage(100, 200, 300, 400, 500)]
+    assert list(join_exact_usage(exact)) == [Usage(111, 222, 333, 444, 555)]
+    assert list(join_exact_usage([])) == []
+    for other in (Usage(1, precision="partial"), Usage(1, precision="estimated"), Usage(1, reported_usd=0.25)):
+        for mixed in ([other], [other, *exact], [*exact, other]):
+            assert join_exact_usage(mixed) is mixed  # a reported cost is counted by itself
 
 
 def test_a_part_can_be_taken_from_token_counts():

@@ -74,6 +74,20 @@ async def test_names_are_never_used_twice_however_the_appends_are_mixed():
     assert len({entry.id for entry in entries}) == len(entries) == 11
 
 
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("taken", [0, 1, 2])
+async def test_entries_of_an_append_are_in_order_and_the_first_have_the_names_of_their_posts(size, taken):
+    log = await log_in(MemoryStore(), FakeClock(100.0))
+    stem, posts, events = log._ids.stem, ["post-1", "post-2"][: min(taken, size)], notes(*"abc"[:size])
+    for begun in (0, size):
+        own = [f"{stem}-{begun + place}" for place in range(1, size + 1)]
+        entries = log.append_now(events, False, posts if not begun else ())
+        assert entries is not None
+        assert [entry.event for entry in entries] == events
+        assert [(entry.seq, entry.at) for entry in entries] == [(begun + place, 100.0) for place in range(1, size + 1)]
+        assert [entry.id for entry in entries] == ([*posts, *own[len(posts) :]] if not begun else own)
+
+
 async def test_two_drivers_give_different_names():
     store = MemoryStore()
     lease = await store.acquire("s")
@@ -422,6 +436,41 @@ async def test_a_confirmation_that_arrives_late_is_asked_for_again_with_more_pat
     await log.confirm_lease()
     assert store.asked == 7  # the last answer may take 1.28 s, and did not
     assert log.is_lease_confirmed
+
+
+class SlowlyAppendingStore(AskedStore):
+    """Takes its time to append as well, and never appends at once."""
+
+    append_seconds = 0.0
+
+    def append_now(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> bool:
+        return False
+
+    async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
+        await self._fake_clock.advance(self.append_seconds)
+        await super().append(lease, entries, sync=sync)
+
+
+@pytest.mark.parametrize("kind", [AskedStore, SlowlyAppendingStore])
+async def test_a_store_that_was_slow_for_once_is_not_trusted_for_longer_ever_after(kind):
+    store = kind(clock := FakeClock(), seconds=1.0)
+    log = await log_in(store, clock)
+    await log.confirm_lease()
+    if log.append_now(notes("a"), sync=True) is None:
+        await append(log, "a", sync=True)
+    assert log.is_lease_confirmed
+    await clock.advance(2 * CONFIRMED_SECONDS)
+    assert not log.is_lease_confirmed
+
+
+async def test_a_store_that_is_always_slow_confirms_a_lease_by_an_append_for_as_long_as_it_needs():
+    store = SlowlyAppendingStore(clock := FakeClock(), seconds=1.0)
+    store.append_seconds = 1.0
+    log = await log_in(store, clock)
+    await log.confirm_lease()
+    await append(log, "a", sync=True)
+    assert log.is_lease_confirmed
+    assert store.asked == 7
 
 
 async def test_nothing_begins_on_a_store_that_is_never_in_time():

@@ -7,9 +7,11 @@ import sys
 import threading
 import traceback
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from perdure.net.egress_policy import EgressPolicy
 from perdure.net.error import (
     DeadlineExceeded,
     HostUnreachable,
@@ -20,6 +22,7 @@ from perdure.net.error import (
 )
 from perdure.net.http_transport import HttpTransport, get_shared_transport
 from perdure.net.transport import Deadlines
+from tests.doubles import SECONDS
 from tests.wire.server import Playback, Reply, at_random, each_byte, gzipped, json_reply, sse
 
 SECRET = "Bearer of-a-secret"
@@ -169,6 +172,40 @@ async def test_many_at_once_leave_no_task_and_no_file_open():
         await server.until(lambda server: server.open_connections == 0)
         assert open_files() == before
     assert no_other_tasks()
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+async def test_a_reader_does_not_wait_for_ever_when_the_connections_are_closed(framing):
+    http, received = impatient(idle_seconds=2 * SECONDS), asyncio.Event()
+
+    async def read() -> None:
+        async with http.post(server.base_url, HEADERS, b"{}") as answer:
+            async for _ in answer.chunks():
+                received.set()
+
+    async with asyncio.timeout(SECONDS), Playback([Reply(STREAM, framing=framing, end="stall", after=100)]) as server:
+        reading = asyncio.ensure_future(read())
+        await received.wait()
+        await http.aclose()
+        with pytest.raises(NetError):
+            await reading
+
+
+async def test_a_request_keeps_its_time_limit_when_the_connections_are_closed():
+    begun = asyncio.Event()
+
+    async def look_up(*_: object) -> NoReturn:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    http = HttpTransport(deadlines=Deadlines(first_byte_seconds=0.2), egress=EgressPolicy(), look_up=look_up)
+    async with asyncio.timeout(SECONDS):
+        asking = asyncio.ensure_future(http.post("http://host.example/", HEADERS, b"{}").__aenter__())
+        await begun.wait()
+        await http.aclose()
+        with pytest.raises(NetError):
+            await asking
 
 
 async def test_what_was_closed_can_be_used_again(http):

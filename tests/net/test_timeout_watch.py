@@ -84,13 +84,16 @@ async def test_long_limits_are_checked_every_second(monkeypatch):
     watch.close()
 
 
-async def test_nothing_is_checked_once_the_watch_is_closed():
-    watch, operation = TimeoutWatch(asyncio.get_running_loop(), 0.0), Operation()
+async def test_a_watch_that_is_closed_has_no_timer_unless_operations_go_on():
+    watch, operation = TimeoutWatch(asyncio.get_running_loop(), 0.001), Operation()
     watch.add(operation)
     watch.close()
+    async with asyncio.timeout(SECONDS):
+        await operation.checked.wait()
     watch.remove(operation)
-    await asyncio.sleep(0.01)
-    assert not operation.checks
+    watch.close()
+    assert watch._timer is None
+    watch.close()
 
 
 async def test_a_block_whose_time_is_up_raises_a_timeout_and_leaves_its_task_as_it_was():

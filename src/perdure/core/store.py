@@ -441,7 +441,7 @@ class Log:
         self._confirmed_at = -math.inf
         """Time at which the last append that succeeded was begun: the lease was valid then."""
         self._confirmed_seconds = CONFIRMED_SECONDS
-        """Seconds for which that counts: longer than usual when the store takes longer to answer."""
+        """Seconds for which that counts: longer than usual while the store takes longer to answer."""
 
     async def hand_over(self) -> "Log":
         """Return a new `Log` object for the same log, and disable this one: its next append raises `Fenced`."""
@@ -504,7 +504,7 @@ class Log:
             return None
         if entries:  # as `_record_stored` does; most appends pass here, and a call would cost them time
             self.head += len(entries)
-            self._confirmed_at = entries[0].at
+            self._confirmed_at, self._confirmed_seconds = entries[0].at, CONFIRMED_SECONDS
         return entries
 
     async def append(
@@ -571,7 +571,9 @@ class Log:
     def _record_stored(self, entries: Sequence[Entry]) -> None:
         if entries:
             self.head += len(entries)
-            self._confirmed_at = entries[0].at
+            self._confirmed_at = at = entries[0].at
+            if 0.0 <= self._now() - at <= CONFIRMED_SECONDS:
+                self._confirmed_seconds = CONFIRMED_SECONDS
 
     def _make_entries(self, events: Sequence[Event], entry_ids: Sequence[str]) -> list[Entry]:
         if self._is_retired:

@@ -151,8 +151,10 @@ class HttpConnectionPool:
     async def aclose(self) -> None:
         """Close all connections, including those in use."""
         _open_pools.discard(self)
-        self._watch.close()
-        await self._session.close()
+        try:
+            await self._session.close()
+        finally:
+            self._watch.close()
 
     def close_threadsafe(self) -> None:
         """Close all connections; may be called from outside the event loop."""

@@ -47,9 +47,8 @@ class TimeoutWatch:
         self._operations.pop(operation, None)
 
     def close(self) -> None:
-        """Stop checking at all."""
-        self._operations.clear()
-        if self._timer is not None:
+        """Cancel the timer, unless operations are in progress: each keeps its time limit until it is removed."""
+        if self._timer is not None and not self._operations:
             self._timer.cancel()
             self._timer = None
 

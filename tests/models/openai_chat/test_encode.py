@@ -1,6 +1,6 @@
 """A request as chat completions say it: messages, tools, settings, and what differs between those who speak it."""
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -531,19 +531,28 @@ def test_a_dialect_that_says_nothing_of_templates_has_none() -> None:
 
 def test_options_that_a_caller_changes_between_two_requests_are_sent_as_they_are_then() -> None:
     memo, extra, tools = EncodingMemo(), dict[str, Any](), [ADD]
-    settings, kwargs = Settings(extra_body=extra), dict[str, Any]({"a": 1})
-    told = Settings(chat_template_kwargs=kwargs)
+    kwargs, endings, offer = (
+        dict[str, Any](),
+        ["END"],
+        (ADD,),
+    )  # one tuple: what is kept is found by its identity
+    settings, told = Settings(extra_body=extra), Settings(chat_template_kwargs=kwargs)
+    ended = Settings(stop_sequences=cast("Any", endings))  # a list is accepted
 
     def send(chosen: Settings, offered: Any) -> dict[str, Any]:
         request = Request(messages=[user("Hi")], settings=chosen, tools=offered)
         return dict(msgspec.json.decode(WIRE.encode(request, PROFILE, memo).body))
 
-    assert "top_k" not in send(settings, (ADD,))
+    assert "top_k" not in send(settings, offer)
     extra["top_k"] = 5
-    assert send(settings, (ADD,))["top_k"] == 5
-    assert send(told, (ADD,))["chat_template_kwargs"] == {"a": 1}
-    kwargs["a"] = 2
-    assert send(told, (ADD,))["chat_template_kwargs"] == {"a": 2}
+    assert send(settings, offer)["top_k"] == 5
+    assert "chat_template_kwargs" not in send(told, offer)
+    for value in (1, 2):
+        kwargs["a"] = value
+        assert send(told, offer)["chat_template_kwargs"] == {"a": value}
+    assert send(ended, offer)["stop"] == ["END"]
+    endings.append("STOP")
+    assert send(ended, offer)["stop"] == ["END", "STOP"]
     assert len(send(Settings(), tools)["tools"]) == 1
     tools.append(ToolSpec("other", "Another.", ADD.parameters))
     assert len(send(Settings(), tools)["tools"]) == 2

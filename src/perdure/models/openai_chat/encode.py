@@ -105,13 +105,18 @@ def _mark_last_user_message(
 def _encode_body_fields(request: Request, profile: Profile, dialect: ChatDialect, memo: EncodingMemo) -> bytes:
     """Encode the fields around the messages, once for requests that differ in their messages alone."""
     settings, tools = request.settings, request.tools
-    sources = (settings, tools, request.output, profile)
+    if (
+        settings.extra_body
+        or settings.chat_template_kwargs
+        or request.output is not None
+        or not (isinstance(tools, tuple) and isinstance(settings.stop_sequences, tuple))
+    ):  # it may have changed since the last request, in place
+        return encode_lossy_json(_build_body_fields(request, profile, dialect))
+    sources = (settings, tools, profile)
     encoded = memo.find_fields(sources)
     if encoded is None:
         encoded = encode_lossy_json(_build_body_fields(request, profile, dialect))
-        may_change = settings.extra_body or settings.chat_template_kwargs or request.output is not None
-        if isinstance(tools, tuple) and not may_change:
-            memo.keep_fields(sources, encoded)
+        memo.keep_fields(sources, encoded)
     return encoded
 
 
