@@ -8,8 +8,17 @@ import msgspec
 import pytest
 
 from perdure.core.ended_runs import EndedRuns
-from perdure.core.error import PerdureError
-from perdure.core.event import Entry, Event, MessageAdded, ModelRequested, RunEnded, RunStarted, Unknown
+from perdure.core.error import PerdureError, StoreError
+from perdure.core.event import (
+    Entry,
+    Event,
+    MessageAdded,
+    ModelRequested,
+    RunEnded,
+    RunStarted,
+    SessionConfigured,
+    Unknown,
+)
 from perdure.core.fold import fold_entries, fold_events
 from perdure.core.message import Usage, assistant, user
 from perdure.stores.sqlite import row_merging, run_outlines
@@ -170,6 +179,27 @@ def test_a_changed_bit_changes_no_more_than_it_does_without_outlines(part):
         changed[place] ^= 1 << chance.randrange(8)
         flipped = row._replace(heads=bytes(changed)) if part == "heads" else row._replace(body=bytes(changed))
         assert outcome_of(flipped, decode_row_to_fold) == outcome_of(flipped, decode_row_events), place
+
+
+@pytest.mark.parametrize("runs", [2, 6])
+def test_a_row_that_is_not_as_long_as_it_says_is_damaged(runs):
+    last = SessionConfigured({"role": "x"})
+    row = merged([*usual_runs(runs), last])
+    assert is_outlined(row)
+    assert to_fold(row)[-1] == last
+    for number_of_last in (1, row.last - 1, row.last + 1):  # without the last one, the rest is all in the outline
+        with pytest.raises(StoreError, match="is damaged"):
+            to_fold(row._replace(last=number_of_last))
+
+
+def test_rows_with_a_sum_that_no_number_can_have_are_merged_without_outlines():
+    events = [
+        MessageAdded(assistant("Hello.", usage=Usage(2**63 + 1)), run_id=each.run_id) if place % 5 == 3 else each
+        for place, each in enumerate(usual_runs(4))
+    ]
+    row = merged(events)
+    assert not is_outlined(row)
+    assert fold_events(to_fold(row)).total_usage.input_tokens == 4 * (2**63 + 1)
 
 
 def test_outlines_that_do_not_fit_their_row_are_ignored():
