@@ -7,8 +7,9 @@ from random import Random
 import msgspec
 import pytest
 
+from perdure import Agent, Limits, Price, ToolOutput, tool
 from perdure.core.ended_runs import EndedRuns
-from perdure.core.error import PerdureError, StoreError
+from perdure.core.error import BadRequest, PerdureError, ProviderDown, StoreError
 from perdure.core.event import (
     Entry,
     Event,
@@ -21,6 +22,8 @@ from perdure.core.event import (
 )
 from perdure.core.fold import fold_entries, fold_events
 from perdure.core.message import Usage, assistant, user
+from perdure.core.store import read_events_to_fold
+from perdure.stores.listened_store import listened
 from perdure.stores.sqlite import row_merging, run_outlines
 from perdure.stores.sqlite.pack_rows import (
     PackRow,
@@ -32,6 +35,9 @@ from perdure.stores.sqlite.pack_rows import (
     merge_rows,
     slice_row,
 )
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.testing import FakeClock, ScriptedModel, call
+from perdure.testing.scripted_reply import Reply
 from tests.random_log import RandomLog, describe_state
 from tests.stores.material import another_connection
 
@@ -316,3 +322,70 @@ async def test_an_erased_text_is_in_no_outline(filled, path):
     split = [PackRow._make(row) for row in rows][:3]
     assert [(row.first, row.last) for row in split[:2]] == [(1, 6), (7, 7)]
     assert not any(is_outlined(row) for row in split)
+
+
+class Veiled(SqliteStore):
+    """Changes what is read, as a subclass did before there were outlines."""
+
+    async def events(self, session_id, *, after=0):
+        events, head = await super().events(session_id, after=after)
+        return [MessageAdded(user("[veiled]")) if isinstance(each, MessageAdded) else each for each in events], head
+
+
+async def test_a_subclass_that_changes_the_events_is_not_bypassed(filled, path):
+    veiled = Veiled(path)
+    try:
+        events, head = await read_events_to_fold(veiled, "s")
+    finally:
+        await veiled.aclose()
+    assert head == 300
+    assert {each.text for each in fold_events(events).messages} == {"[veiled]"}
+    assert any(isinstance(each, EndedRuns) for each in (await read_events_to_fold(filled, "s"))[0])
+    wrapped = listened(filled, on_append=lambda *_: None)
+    assert any(isinstance(each, EndedRuns) for each in (await read_events_to_fold(wrapped, "s"))[0])
+
+
+# -- by an agent -------------------------------------------------------------------------------------------------------
+
+
+@tool(effect="read")
+async def look(n: int) -> str:
+    """Look."""
+    if n == 3:
+        raise ValueError("nothing there")
+    return f"seen {n} “世界”"
+
+
+@tool
+async def hide(n: int) -> ToolOutput:
+    """Hide."""
+    return ToolOutput("hidden", labels=("private",) if n == 3 else (), summary="short")
+
+
+def write_reply(chance: Random) -> Reply | Exception:
+    """What a model may reply: calls, a text, or an error."""
+    if chance.random() < 0.05:
+        return chance.choice([ProviderDown("down"), BadRequest("bad")])
+    usage = chance.choice([None, Usage(5, 2, 1), Usage(7, precision="estimated")])
+    names = [chance.choice(["look", "look", "hide", "no_such_tool"]) for _ in range(chance.choice([0, 0, 1, 3]))]
+    asked = [call(name, n=chance.randrange(4)) for name in names]
+    return Reply(text="I think." if chance.random() < 0.5 or not asked else "", calls=asked, usage=usage)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_what_an_agent_has_done_is_the_same_by_outlines(seed, store, monkeypatch):
+    monkeypatch.setattr(row_merging, "MERGED_ROW_BYTES", 4_000)
+    chance = Random(seed)
+    model = ScriptedModel(lambda _: write_reply(chance), price=Price(input_usd=1.0, output_usd=2.0), repeat_last=True)
+    agent = Agent(
+        model, tools=[look, hide], store=store, limits=Limits(max_turns=4), clock=FakeClock(auto=True), name="agent"
+    )
+    were_outlined = []
+    for _ in range(5):
+        for number_of_run in range(6):
+            input_id = f"input-{chance.randrange(20)}" if number_of_run % 2 else ""
+            await agent.session("s").run("Hello", input_id=input_id)
+        were_outlined.append(await has_outlines(store, "s"))
+    assert any(were_outlined)
+    state = fold_events((await store.events_to_fold("s"))[0])
+    assert {"done", "limit"} <= {run.run_ended_event.status for run in state.runs_by_input_id.values()}
