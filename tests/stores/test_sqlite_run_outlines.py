@@ -254,10 +254,53 @@ STORED_BODY = (
     "TSlRRq7u5/KT/m9LbySk1GDvfqryM1iVkMHqODP4csotXjVPBm+/0vtx4+FrCRms/guZpSId"
 )
 """Heads and body of a row with outlines, as it was stored by the first state of this version, compressed."""
+AGENT_HEADS = (
+    "eNp1lU9oHFUcx3c2sQQUE0raRmNAbQwhVDvv37w3aU3Spkmbtmmb/5t4CNFd7dJ0t2Q3RLCK4MWrJhXswbLfohLSnqp4ERFK9ZB9HnuQQEERPCoI"
+    "KnhwNu53e1AXfu995vM+swMDy17bSS1vD/6S2v1sD6UILYQ2Qjuhg/AU4WnCs4RuQg+hl9BHOER4gRASBEESFEETDCEiWIIjxIR+whHCUcKLhAHC"
+    "IGGoAW/X4RjNMZrjNMdphmmGaU7QnKAZoRmhGaUZpTlJc5LmFM0pmjGaMZrTNKdpztCcoTlLc5ZmnGac5hzNOZrzNOdpLtBcGCI0jr6uwwSbCTYT"
+    "bCbYTLKZZDPJZpLNFJspNlNspthMs5lmM81mms0Mmxk2M2xm2MyymWUzy2aWzRybOTZzbObYZNhk2GTYZNjMs5lnM89mns0CmwU2C2wW2Lz0T4O1"
+    "55NfdEVUZEVVdMVUooqtuEoMEUIICAmhIDSEgYggLISDiCFDSAEpIRWkhjSQEaSFdJAxVAgloCSUgtJQBiqCslAOKoYOoQW0hFbQGtpAR9AW2kHH"
+    "MCGMgJEwCkbDGJgIxsI4mBhRiEggkogUIo3IIIoQWUQOUQwbwgpYCatgNayBjWAtrION4UI4ASfhFJyGM3ARnIVzcDHiELFALBErxBqxQRwhtogd"
+    "4vimCMNkRDIyGZWMTsYkEyVjk3HXtlZWC4ul8tJKOZe9fTlXKi29lltcymZz2c3aSa6Q0K1ysbjciHYvXs0X8qWLuey99L714LufOrd+fu+D9dTy"
+    "IxtNs374Qz/68k4qsxL6oO1NHzxZ26sfV//M+qDvqg8eb1wv9id0tV74oNOnxaW17Fq9a9xX/cwHA7wo+mAs4QfJ3K8/oHP37IYP7lS/TG59i6b+"
+    "yOon1b9yD/f+3bNvfXC4BnPV32vbGzupvc1BU9Dc1BSkgz0J1T47qXafzvj0975lwbfs+I6jvuMr35X2Xdf9wS98t/LPfeN7RvzhGz58xve/7o88"
+    "5odyfuiuHz6QvIaNjXdu5QtXVsuL5eKlXKFU/fR2cbX88Hpi88pK7pV8KV8sbOZK5fzlpeT9tn+0PfDbH5+/++PFX7cHm/8XGk0DUvxba8B/fE/r"
+    "atv4TFd+e+CHB/c3qluD/47vtr9/MHV9HXmRSierTO9JVv1oa7Ka1r3JavftT1a3/8D6zbwIn+iqbaKru7apnt7apnv7/gZLgR4c"
+)
+AGENT_BODY = (
+    "eNrVWl+M3EYZv2uoKoU/DbSlVVUqNxKC0Db1jD1jO0gEoQSVBxBClDe0Gs+Mb63btRfb28up6kObJgWJF6DwTrK7d9cktKqEBG9VeQzPSCehVgIk"
+    "XkHigceO7cttEo+9Hsv2XaJoN7tZz/dnft/v931j/31t9NZs0w/YjWgaDOKERAlnc7LBgyR/3fWDyTQZ+OyaDxbpb3y2r+mAAM6Agy2iuzY2bYId"
+    "opsEEBtbtssuZ0veGvM4FosMCGOc7Rx8enMWhSM+m8Y8mk+EufhXb86S7QmfJfxSkr3cepmPRuEL2r/+9Lt///aXtY3+IjP63jhkfDSI+M+mPBax"
+    "zJJpFKzPs293Yxr5E/Hl7iQKX/UZjw6/WUwi7vmX9p8DkHADUhdwqkOmgxc9pFNdZy7XMXABQLsHccTr7wsD/piIqwdJuMmD+OW9SeRTPpjG7J3b"
+    "5/+zlv25/e38fe3DD1vJ39Usf3skjn2xXWKb5ElcZEk8W4z0vlTM4iScZC/zabY9N/MNzyM6eSucJsuPD9eO4GoWwV76cx4I7xfC12Qaz1gY8DqG"
+    "dmkYJ2kib3/rf///48//OfzvPN3IeL22B7VhDWVLAuJYyCWWberY1cUGINtAXcNaarRvWJ8owPqLDWCtnL8SWL+VJXEvCcPRgJLRaCd9EcYW2TuY"
+    "BWTMZ6Mw3Nwj0cZ0LHY23nntdHD6nP56PejvZkuLbWsKf2mkOfxvZmsfoK/U8wX3PE6TWcQJe0/4O56ECQ/o9mCTb++fiV9aZeulfEFF325lvnl+"
+    "4MfDKuciHk9HydVsG25k1+TflF6xQ8NA+J8UGSnmPNB0saIghOiN35P1nXg6HpNoex4Pwyh5n00jkvihqFcu1mDx7QOErbVRKw91USsPF2rl1BHW"
+    "yv0Jn18QZNuHAlTArL4CPH6voZNLBTj/mbsV4CHFFJYpgGwZyEwP25hgSMVHG1gOtEHXrC812jfrP9IK6yvnrxHrw3LWB32xvjTSlawPG7G+1FbO"
+    "+lDRtyrWh8qsD2uzPmiJ9ZUBdnllge58l4jSip5bhJG/4Qe74gOP/GCjjVLtRHROFkr1S0dYqkcmOhUo70l0pB7UHjtM6ZKORWzDsaDFOfIsk2Gk"
+    "884FSGa0bwH6XDsCpJo/Oap/Uy1ARrkAGa9XX2pWTSzVl6LyS83eZE+W35WyZzSTPZmtXPaM9nwz2/bNbM831LZvSNG3qnbBKLQLV1a0C0aNduHP"
+    "PyGjKb8YRWF0TgvCZCiUWEuGPOIHVD7n6f8pdg3NIjSVGyKz9zG4YWhIOTRUOzSzy9D6bra+UJClp45Olo6w2SqHWV/NlsyD2s2WlPhMih3oEu44"
+    "0DQ9YgOMYefTvtRo383WqVaaLeX8NZr2cXnbA/tqe6SRrpRv3Ei+pbZy+caKvlUpAFaWb1xDAfZ/+uMh14SX2haJNUoCKuqBM21r6I+40HE/1iIS"
+    "nNW+l2hhMNrW0nzEL2gkYBodkkBA847on9P8JF1Ac8V6fMJTrJ49YJi9w4XVFEWaqrflLLa0IdJD4jBYftH6/auKQlI5vTQNz0KmxaDHmUEQhRwx"
+    "2jmfyYz2zWePFfjs6034TDV/jfjMKucz1BufySJdyWdWMz6T2cr5zFL0rYrPrAKfvb2Cz6zaHS0q7Wj3Eh6N/UAA7y+KVCSLsoSKdtI9nxwS0buH"
+    "NjtgIplbtbss+X7ajocNZmPPQAxRCmwL6Z2zksxo36z05VYOaqWhlCBl4RF/qVjvfoewH+Vh5lPzdZewJRzuwLMKDjLbteFgS5f0HNcljmPrrm1Y"
+    "wHQY4KRzOMiM9g2HJwtweKIJHGSh1ILDzR8eBHEh3ApyQIhRbStQQ0T59im1KqLP8ZhtOwRQy7Ed2zOI2zkKZEb7RsFTBRQ82QQFqvk7dk+NSSPo"
+    "9akxqQc1ye26D3Tpmgy6JrBd13SobiCEDAZg57iWGe0b10+3c6Sgmr9GLbiddX7XJ2R72YFfe6235lsW48drn82i/GCSNnciGtFHMk59dn+fa89S"
+    "+6nvC0LTdjP7p4DqBk9EDH84DGgwJPFwX4PEcx3B1Z5jAFN0czp0LIyBY3nIcCwHzsWi4dZHBxqx7y/ta4wHPmfn8rE9taoFnLNYu+sn6eCenc5r"
+    "fjq5i6FeTPmhRuLNb2osTGd5LYm201GebBA/0MTf/BBgGuTNvAgwSPxke1/zPAIpAwwhj9qG4VIEsc4YhQy7VPecaySp7qhlaV09NyyxUPMYZHlB"
+    "+SlIf1m8o/S5FcUZRJE3Ojlgf6bAG2eOkDcKD4dcyPLaiyCW47enI3apB/UFUfoEKkbQNriNbc4pQq5gHAKMrgVRarRvQXy2FUFUzl8jQXSOwXPU"
+    "0khXnkk5jc6kpLbyMylH0bcqbXGU77I6vd9AVq2VTkRAa+U56q5rJX8H+gNYLEXXK6vlG3WrRT4FKZeLxL1V9VK85JgWzIkuCub0g1Qw4MEtGNB6"
+    "wYA2CwaoFww4HgVTcmI5H/ljP7lzx3VMLg2ydlW268/eu+uP3tXqPjo99f1XvuLnre4JReSrHGNiw3EN4BgcY4gdG3jQRHbn3a3MaN/d7Vdbubeh"
+    "nD85Af06J6Dd9MEBce1Glshrw/FKbrk/+bOLcaI+612+B5eP3IvLdZEWTv10zt87TFntXKye/9SN33VI+o9P/vbOX2+crzgklXpVfyaUPqhrUYiI"
+    "5emehaEFPIxcqJtdV43UaN9V87VC1ZxsUDXK+btS77Bj9gOBKgX01/btSgWKle4+SVevj0bpo9kWxIg70KAeQQRRbFGMOr8hKTXaNxrPFND4+SZo"
+    "VM1fzaO32cWgl3M3qf+93oiqyKBKM2Lphu25FAkAuDqBAOsWwp0DWWa0byA/38pRm3L+jhuQZf73C2SZB58CQC+d+w=="
+)
+"""Those of a row with what an agent did: runs that failed, were cancelled, steered, terminated or met a limit."""
 
 
-def test_an_outline_that_was_stored_before_amounts_to_the_same_as_its_events():
-    heads, body = (zlib.decompress(base64.b64decode(each)) for each in (STORED_HEADS, STORED_BODY))
+@pytest.mark.parametrize("stored", [(STORED_HEADS, STORED_BODY), (AGENT_HEADS, AGENT_BODY)], ids=["random", "agent"])
+def test_an_outline_that_was_stored_before_amounts_to_the_same_as_its_events(stored):
+    heads, body = (zlib.decompress(base64.b64decode(each)) for each in stored)
     row = PackRow(1, len(decode_entry_metadata(PackRow(1, 1, 1, heads, body, None)).ats), 1, heads, body, None)
     message = "the fold, or the form of outlines, has changed: increase OUTLINE_VERSION, and store this row anew"
     assert is_outlined(row), message
