@@ -183,6 +183,26 @@ def test_two_runs_of_which_one_is_not_usual_have_no_outline(unusual):
 
 
 @pytest.mark.parametrize(
+    "late",
+    [
+        ToolStarted("c1", "act", "read", ""),
+        PermissionDecided("c1", "act", "act", "x", "", allow=True),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_a_call_that_begins_after_its_result_and_before_that_of_another_stays_open(late):
+    both = MessageAdded(assistant([ToolCall("c1", "act"), ToolCall("c2", "act")]), run_id="r1")
+    other = ToolFinished("c2", "act", ToolResult("c2", "act", (Text("done"),)), run_id="r1")
+    in_order, too_late = [both, late, RESULT, other], [both, RESULT, late, other]
+    for between, outlines in ((in_order, 1), (too_late, 0)):
+        events = [*run(1)[:3], *between, *run(1)[2:], *run(2)]
+        assert len(outline_ended_runs(events)) == outlines
+        state = fold_events(shorten(events))
+        assert describe_state(state) == describe_state(fold_events(events))
+        assert bool(state.started_calls or state.decisions) is (outlines == 0)
+
+
+@pytest.mark.parametrize(
     "usual",
     [
         calling(),

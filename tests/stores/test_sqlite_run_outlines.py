@@ -7,11 +7,23 @@ from random import Random
 import msgspec
 import pytest
 
+from perdure import Agent, Limits, Price, ToolOutput, tool
 from perdure.core.ended_runs import EndedRuns
-from perdure.core.error import PerdureError
-from perdure.core.event import Entry, Event, MessageAdded, ModelRequested, RunEnded, RunStarted, Unknown
+from perdure.core.error import BadRequest, PerdureError, ProviderDown, StoreError
+from perdure.core.event import (
+    Entry,
+    Event,
+    MessageAdded,
+    ModelRequested,
+    RunEnded,
+    RunStarted,
+    SessionConfigured,
+    Unknown,
+)
 from perdure.core.fold import fold_entries, fold_events
 from perdure.core.message import Usage, assistant, user
+from perdure.core.store import read_events_to_fold
+from perdure.stores.listened_store import listened
 from perdure.stores.sqlite import row_merging, run_outlines
 from perdure.stores.sqlite.pack_rows import (
     PackRow,
@@ -23,6 +35,9 @@ from perdure.stores.sqlite.pack_rows import (
     merge_rows,
     slice_row,
 )
+from perdure.stores.sqlite.store import SqliteStore
+from perdure.testing import FakeClock, ScriptedModel, call
+from perdure.testing.scripted_reply import Reply
 from tests.random_log import RandomLog, describe_state
 from tests.stores.material import another_connection
 
@@ -172,6 +187,27 @@ def test_a_changed_bit_changes_no_more_than_it_does_without_outlines(part):
         assert outcome_of(flipped, decode_row_to_fold) == outcome_of(flipped, decode_row_events), place
 
 
+@pytest.mark.parametrize("runs", [2, 6])
+def test_a_row_that_is_not_as_long_as_it_says_is_damaged(runs):
+    last = SessionConfigured({"role": "x"})
+    row = merged([*usual_runs(runs), last])
+    assert is_outlined(row)
+    assert to_fold(row)[-1] == last
+    for number_of_last in (1, row.last - 1, row.last + 1):  # without the last one, the rest is all in the outline
+        with pytest.raises(StoreError, match="is damaged"):
+            to_fold(row._replace(last=number_of_last))
+
+
+def test_rows_with_a_sum_that_no_number_can_have_are_merged_without_outlines():
+    events = [
+        MessageAdded(assistant("Hello.", usage=Usage(2**63 + 1)), run_id=each.run_id) if place % 5 == 3 else each
+        for place, each in enumerate(usual_runs(4))
+    ]
+    row = merged(events)
+    assert not is_outlined(row)
+    assert fold_events(to_fold(row)).total_usage.input_tokens == 4 * (2**63 + 1)
+
+
 def test_outlines_that_do_not_fit_their_row_are_ignored():
     row, other = merged(usual_runs(6)), merged(usual_runs(6, text="Ho"))
     assert to_fold(row._replace(heads=other.heads)) == usual_runs(6)
@@ -218,10 +254,53 @@ STORED_BODY = (
     "TSlRRq7u5/KT/m9LbySk1GDvfqryM1iVkMHqODP4csotXjVPBm+/0vtx4+FrCRms/guZpSId"
 )
 """Heads and body of a row with outlines, as it was stored by the first state of this version, compressed."""
+AGENT_HEADS = (
+    "eNp1lU9oHFUcx3c2sQQUE0raRmNAbQwhVDvv37w3aU3Spkmbtmmb/5t4CNFd7dJ0t2Q3RLCK4MWrJhXswbLfohLSnqp4ERFK9ZB9HnuQQEERPCoI"
+    "KnhwNu53e1AXfu995vM+swMDy17bSS1vD/6S2v1sD6UILYQ2Qjuhg/AU4WnCs4RuQg+hl9BHOER4gRASBEESFEETDCEiWIIjxIR+whHCUcKLhAHC"
+    "IGGoAW/X4RjNMZrjNMdphmmGaU7QnKAZoRmhGaUZpTlJc5LmFM0pmjGaMZrTNKdpztCcoTlLc5ZmnGac5hzNOZrzNOdpLtBcGCI0jr6uwwSbCTYT"
+    "bCbYTLKZZDPJZpLNFJspNlNspthMs5lmM81mms0Mmxk2M2xm2MyymWUzy2aWzRybOTZzbObYZNhk2GTYZNjMs5lnM89mns0CmwU2C2wW2Lz0T4O1"
+    "55NfdEVUZEVVdMVUooqtuEoMEUIICAmhIDSEgYggLISDiCFDSAEpIRWkhjSQEaSFdJAxVAgloCSUgtJQBiqCslAOKoYOoQW0hFbQGtpAR9AW2kHH"
+    "MCGMgJEwCkbDGJgIxsI4mBhRiEggkogUIo3IIIoQWUQOUQwbwgpYCatgNayBjWAtrION4UI4ASfhFJyGM3ARnIVzcDHiELFALBErxBqxQRwhtogd"
+    "4vimCMNkRDIyGZWMTsYkEyVjk3HXtlZWC4ul8tJKOZe9fTlXKi29lltcymZz2c3aSa6Q0K1ysbjciHYvXs0X8qWLuey99L714LufOrd+fu+D9dTy"
+    "IxtNs374Qz/68k4qsxL6oO1NHzxZ26sfV//M+qDvqg8eb1wv9id0tV74oNOnxaW17Fq9a9xX/cwHA7wo+mAs4QfJ3K8/oHP37IYP7lS/TG59i6b+"
+    "yOon1b9yD/f+3bNvfXC4BnPV32vbGzupvc1BU9Dc1BSkgz0J1T47qXafzvj0975lwbfs+I6jvuMr35X2Xdf9wS98t/LPfeN7RvzhGz58xve/7o88"
+    "5odyfuiuHz6QvIaNjXdu5QtXVsuL5eKlXKFU/fR2cbX88Hpi88pK7pV8KV8sbOZK5fzlpeT9tn+0PfDbH5+/++PFX7cHm/8XGk0DUvxba8B/fE/r"
+    "atv4TFd+e+CHB/c3qluD/47vtr9/MHV9HXmRSierTO9JVv1oa7Ka1r3JavftT1a3/8D6zbwIn+iqbaKru7apnt7apnv7/gZLgR4c"
+)
+AGENT_BODY = (
+    "eNrVWl+M3EYZv2uoKoU/DbSlVVUqNxKC0Db1jD1jO0gEoQSVBxBClDe0Gs+Mb63btRfb28up6kObJgWJF6DwTrK7d9cktKqEBG9VeQzPSCehVgIk"
+    "XkHigceO7cttEo+9Hsv2XaJoN7tZz/dnft/v931j/31t9NZs0w/YjWgaDOKERAlnc7LBgyR/3fWDyTQZ+OyaDxbpb3y2r+mAAM6Agy2iuzY2bYId"
+    "opsEEBtbtssuZ0veGvM4FosMCGOc7Rx8enMWhSM+m8Y8mk+EufhXb86S7QmfJfxSkr3cepmPRuEL2r/+9Lt///aXtY3+IjP63jhkfDSI+M+mPBax"
+    "zJJpFKzPs293Yxr5E/Hl7iQKX/UZjw6/WUwi7vmX9p8DkHADUhdwqkOmgxc9pFNdZy7XMXABQLsHccTr7wsD/piIqwdJuMmD+OW9SeRTPpjG7J3b"
+    "5/+zlv25/e38fe3DD1vJ39Usf3skjn2xXWKb5ElcZEk8W4z0vlTM4iScZC/zabY9N/MNzyM6eSucJsuPD9eO4GoWwV76cx4I7xfC12Qaz1gY8DqG"
+    "dmkYJ2kib3/rf///48//OfzvPN3IeL22B7VhDWVLAuJYyCWWberY1cUGINtAXcNaarRvWJ8owPqLDWCtnL8SWL+VJXEvCcPRgJLRaCd9EcYW2TuY"
+    "BWTMZ6Mw3Nwj0cZ0LHY23nntdHD6nP56PejvZkuLbWsKf2mkOfxvZmsfoK/U8wX3PE6TWcQJe0/4O56ECQ/o9mCTb++fiV9aZeulfEFF325lvnl+"
+    "4MfDKuciHk9HydVsG25k1+TflF6xQ8NA+J8UGSnmPNB0saIghOiN35P1nXg6HpNoex4Pwyh5n00jkvihqFcu1mDx7QOErbVRKw91USsPF2rl1BHW"
+    "yv0Jn18QZNuHAlTArL4CPH6voZNLBTj/mbsV4CHFFJYpgGwZyEwP25hgSMVHG1gOtEHXrC812jfrP9IK6yvnrxHrw3LWB32xvjTSlawPG7G+1FbO"
+    "+lDRtyrWh8qsD2uzPmiJ9ZUBdnllge58l4jSip5bhJG/4Qe74gOP/GCjjVLtRHROFkr1S0dYqkcmOhUo70l0pB7UHjtM6ZKORWzDsaDFOfIsk2Gk"
+    "884FSGa0bwH6XDsCpJo/Oap/Uy1ARrkAGa9XX2pWTSzVl6LyS83eZE+W35WyZzSTPZmtXPaM9nwz2/bNbM831LZvSNG3qnbBKLQLV1a0C0aNduHP"
+    "PyGjKb8YRWF0TgvCZCiUWEuGPOIHVD7n6f8pdg3NIjSVGyKz9zG4YWhIOTRUOzSzy9D6bra+UJClp45Olo6w2SqHWV/NlsyD2s2WlPhMih3oEu44"
+    "0DQ9YgOMYefTvtRo383WqVaaLeX8NZr2cXnbA/tqe6SRrpRv3Ei+pbZy+caKvlUpAFaWb1xDAfZ/+uMh14SX2haJNUoCKuqBM21r6I+40HE/1iIS"
+    "nNW+l2hhMNrW0nzEL2gkYBodkkBA847on9P8JF1Ac8V6fMJTrJ49YJi9w4XVFEWaqrflLLa0IdJD4jBYftH6/auKQlI5vTQNz0KmxaDHmUEQhRwx"
+    "2jmfyYz2zWePFfjs6034TDV/jfjMKucz1BufySJdyWdWMz6T2cr5zFL0rYrPrAKfvb2Cz6zaHS0q7Wj3Eh6N/UAA7y+KVCSLsoSKdtI9nxwS0buH"
+    "NjtgIplbtbss+X7ajocNZmPPQAxRCmwL6Z2zksxo36z05VYOaqWhlCBl4RF/qVjvfoewH+Vh5lPzdZewJRzuwLMKDjLbteFgS5f0HNcljmPrrm1Y"
+    "wHQY4KRzOMiM9g2HJwtweKIJHGSh1ILDzR8eBHEh3ApyQIhRbStQQ0T59im1KqLP8ZhtOwRQy7Ed2zOI2zkKZEb7RsFTBRQ82QQFqvk7dk+NSSPo"
+    "9akxqQc1ye26D3Tpmgy6JrBd13SobiCEDAZg57iWGe0b10+3c6Sgmr9GLbiddX7XJ2R72YFfe6235lsW48drn82i/GCSNnciGtFHMk59dn+fa89S"
+    "+6nvC0LTdjP7p4DqBk9EDH84DGgwJPFwX4PEcx3B1Z5jAFN0czp0LIyBY3nIcCwHzsWi4dZHBxqx7y/ta4wHPmfn8rE9taoFnLNYu+sn6eCenc5r"
+    "fjq5i6FeTPmhRuLNb2osTGd5LYm201GebBA/0MTf/BBgGuTNvAgwSPxke1/zPAIpAwwhj9qG4VIEsc4YhQy7VPecaySp7qhlaV09NyyxUPMYZHlB"
+    "+SlIf1m8o/S5FcUZRJE3Ojlgf6bAG2eOkDcKD4dcyPLaiyCW47enI3apB/UFUfoEKkbQNriNbc4pQq5gHAKMrgVRarRvQXy2FUFUzl8jQXSOwXPU"
+    "0khXnkk5jc6kpLbyMylH0bcqbXGU77I6vd9AVq2VTkRAa+U56q5rJX8H+gNYLEXXK6vlG3WrRT4FKZeLxL1V9VK85JgWzIkuCub0g1Qw4MEtGNB6"
+    "wYA2CwaoFww4HgVTcmI5H/ljP7lzx3VMLg2ydlW268/eu+uP3tXqPjo99f1XvuLnre4JReSrHGNiw3EN4BgcY4gdG3jQRHbn3a3MaN/d7Vdbubeh"
+    "nD85Af06J6Dd9MEBce1Glshrw/FKbrk/+bOLcaI+612+B5eP3IvLdZEWTv10zt87TFntXKye/9SN33VI+o9P/vbOX2+crzgklXpVfyaUPqhrUYiI"
+    "5emehaEFPIxcqJtdV43UaN9V87VC1ZxsUDXK+btS77Bj9gOBKgX01/btSgWKle4+SVevj0bpo9kWxIg70KAeQQRRbFGMOr8hKTXaNxrPFND4+SZo"
+    "VM1fzaO32cWgl3M3qf+93oiqyKBKM2Lphu25FAkAuDqBAOsWwp0DWWa0byA/38pRm3L+jhuQZf73C2SZB58CQC+d+w=="
+)
+"""Those of a row with what an agent did: runs that failed, were cancelled, steered, terminated or met a limit."""
 
 
-def test_an_outline_that_was_stored_before_amounts_to_the_same_as_its_events():
-    heads, body = (zlib.decompress(base64.b64decode(each)) for each in (STORED_HEADS, STORED_BODY))
+@pytest.mark.parametrize("stored", [(STORED_HEADS, STORED_BODY), (AGENT_HEADS, AGENT_BODY)], ids=["random", "agent"])
+def test_an_outline_that_was_stored_before_amounts_to_the_same_as_its_events(stored):
+    heads, body = (zlib.decompress(base64.b64decode(each)) for each in stored)
     row = PackRow(1, len(decode_entry_metadata(PackRow(1, 1, 1, heads, body, None)).ats), 1, heads, body, None)
     message = "the fold, or the form of outlines, has changed: increase OUTLINE_VERSION, and store this row anew"
     assert is_outlined(row), message
@@ -286,3 +365,71 @@ async def test_an_erased_text_is_in_no_outline(filled, path):
     split = [PackRow._make(row) for row in rows][:3]
     assert [(row.first, row.last) for row in split[:2]] == [(1, 6), (7, 7)]
     assert not any(is_outlined(row) for row in split)
+
+
+class Veiled(SqliteStore):
+    """Changes what is read, as a subclass did before there were outlines."""
+
+    async def events(self, session_id, *, after=0):
+        events, head = await super().events(session_id, after=after)
+        return [MessageAdded(user("[veiled]")) if isinstance(each, MessageAdded) else each for each in events], head
+
+
+async def test_a_subclass_that_changes_the_events_is_not_bypassed(filled, path):
+    veiled = Veiled(path)
+    try:
+        events, head = await read_events_to_fold(veiled, "s")
+    finally:
+        await veiled.aclose()
+    assert head == 300
+    assert {each.text for each in fold_events(events).messages} == {"[veiled]"}
+    assert any(isinstance(each, EndedRuns) for each in (await read_events_to_fold(filled, "s"))[0])
+    wrapped = listened(filled, on_append=lambda *_: None)
+    assert any(isinstance(each, EndedRuns) for each in (await read_events_to_fold(wrapped, "s"))[0])
+
+
+# -- by an agent -------------------------------------------------------------------------------------------------------
+
+
+@tool(effect="read")
+async def look(n: int) -> str:
+    """Look."""
+    if n == 3:
+        raise ValueError("nothing there")
+    return f"seen {n} “世界”"
+
+
+@tool
+async def hide(n: int) -> ToolOutput:
+    """Hide."""
+    return ToolOutput("hidden", labels=("private",) if n == 3 else (), summary="short")
+
+
+def write_reply(chance: Random) -> Reply | Exception:
+    """What a model may reply: calls, a text, or an error."""
+    if chance.random() < 0.05:
+        return chance.choice([ProviderDown("down"), BadRequest("bad")])
+    usage = chance.choice([None, Usage(5, 2, 1), Usage(7, precision="estimated")])
+    names = [chance.choice(["look", "look", "hide", "no_such_tool"]) for _ in range(chance.choice([0, 0, 1, 3]))]
+    asked = [call(name, n=chance.randrange(4)) for name in names]
+    return Reply(text="I think." if chance.random() < 0.5 or not asked else "", calls=asked, usage=usage)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_what_an_agent_has_done_is_the_same_by_outlines(seed, store, monkeypatch):
+    monkeypatch.setattr(row_merging, "MERGED_ROW_BYTES", 4_000)
+    chance = Random(seed)
+    model = ScriptedModel(lambda _: write_reply(chance), price=Price(input_usd=1.0, output_usd=2.0), repeat_last=True)
+    agent = Agent(
+        model, tools=[look, hide], store=store, limits=Limits(max_turns=4), clock=FakeClock(auto=True), name="agent"
+    )
+    were_outlined = []
+    for _ in range(5):
+        for number_of_run in range(6):
+            input_id = f"input-{chance.randrange(20)}" if number_of_run % 2 else ""
+            await agent.session("s").run("Hello", input_id=input_id)
+        were_outlined.append(await has_outlines(store, "s"))
+    assert any(were_outlined)
+    state = fold_events((await store.events_to_fold("s"))[0])
+    ends = [run.run_ended_event for run in state.runs_by_input_id.values()]
+    assert {"done", "limit"} <= {ended.status for ended in ends if ended is not None}

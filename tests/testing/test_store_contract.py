@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from perdure.core.error import ConfigError, Conflict, StoreError, Unsupported
-from perdure.core.event import MessageAdded
+from perdure.core.event import MessageAdded, ModelRequested
 from perdure.core.store import Hit, Lease, SessionInfo, StoreSize
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
@@ -83,6 +83,16 @@ class Eager(MemoryStore):
 
     async def append(self, lease, entries, *, sync):
         super().append_now(lease, entries, sync=sync)
+
+
+class Cursory(MemoryStore):
+    async def events(self, session_id, *, after=0):
+        entries = await self.read(session_id, after=after)
+        return [entry.event for entry in entries], entries[-1].seq if entries else after
+
+    async def events_to_fold(self, session_id, *, after=0):
+        events, head = await self.events(session_id, after=after)
+        return [event for event in events if not isinstance(event, ModelRequested)], head
 
 
 # -- sessions and posts ------------------------------------------------------------------------------------------------
@@ -332,6 +342,7 @@ class Swollen(MemoryStore):
         (Disorderly, "the most recently used session first"),
         (Clinging, "deleted"),
         (Eager, "that returns False has done nothing"),
+        (Cursory, "events_to_fold\\(\\) of runs that have ended amounts to their events: the turns"),
         (Nameless, "the line of the list"),
         (Deaf, "posts\\(\\) gives what was posted"),
         (Repetitive, "post\\(\\) of an id that is waiting gives False"),

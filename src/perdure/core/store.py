@@ -339,8 +339,16 @@ def detect_store_fast_paths(kind: type) -> StoreFastPaths:
         issubclass(kind, ImmediateStore),
         issubclass(kind, GroupCommitStore),
         issubclass(kind, EventReadingStore),
-        issubclass(kind, FoldReadingStore),
+        issubclass(kind, FoldReadingStore) and not _has_own_events(kind),
     )
+
+
+def _has_own_events(kind: type) -> bool:
+    """Return True if a subclass has changed `events` alone: the `events_to_fold` above it would bypass the change."""
+    changed, inherited = (
+        next((each for each in kind.__mro__ if name in each.__dict__), object) for name in ("events", "events_to_fold")
+    )
+    return changed is not inherited and issubclass(changed, inherited)
 
 
 SessionPlace: TypeAlias = tuple[Hashable, str]

@@ -81,7 +81,10 @@ def encode_outlines(events: Sequence[Event], body: bytes) -> bytes:
     for outline in found:
         stored.append(_locate_outline(outline, events, raw, starts, before))
         before = outline.end
-    encoded = _pack(stored)
+    try:
+        encoded = _pack(stored)
+    except OverflowError:
+        return b""  # a sum of token counts is larger than any number of MessagePack
     return _pack(_SignedOutlines(OUTLINE_VERSION, _compute_checksum(encoded, body), msgspec.Raw(encoded)))
 
 
@@ -128,6 +131,8 @@ def decode_outlined_events(outlines: bytes, body: bytes, count: int) -> "list[Ev
         encoded = bytes(signed.outlines)
         if signed.version != OUTLINE_VERSION or signed.checksum != _compute_checksum(encoded, body):
             return None
+        if count != _count_events(body):
+            return None  # the numbers of the row are not those of its body
         return list(_decode_parts(_decode_outlines(encoded), body, count))
     except (msgspec.DecodeError, _UnknownEventError):
         return None
@@ -199,3 +204,9 @@ def _array_header(count: int) -> bytes:
 def _header_size(body: bytes) -> int:
     """Return the number of bytes before the first event of a body."""
     return {0xDC: 3, 0xDD: 5}.get(body[0], 1)
+
+
+def _count_events(body: bytes) -> int:
+    """Return the number of events in a body, as the beginning of its array says."""
+    size = _header_size(body)
+    return int.from_bytes(body[1:size]) if size > 1 else body[0] & 0x0F
