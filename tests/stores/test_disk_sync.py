@@ -4,6 +4,7 @@ import errno
 import os
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ FULL_SYNC = 51
 @pytest.fixture
 def calls(monkeypatch):
     """The calls on macOS; the error number put in first is that of the full sync."""
-    calls = []
+    calls: list[Any] = []
 
     def control(descriptor, command):
         errors = [each for each in calls if isinstance(each, int)]
