@@ -216,6 +216,17 @@ def test_the_model_of_a_run_is_asked_through_its_limits():
     assert found == PAST_THE_LIMITS
 
 
+def test_values_are_converted_where_types_are_prepared_for_several_threads():
+    """msgspec crashes the process if two threads are the first to use a type; `core/type_conversion.py` prepares it."""
+    found = {
+        module.name.removeprefix("perdure.")
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and node.attr == "convert" and ast.unparse(node) == "msgspec.convert"
+    }
+    assert found == {"core.type_conversion", "core.schema"}
+
+
 def is_of_run(node: ast.Attribute) -> bool:
     """Whether this attribute is one of a run or of its spec, as far as the names tell."""
     return ast.unparse(node.value).split(".")[-1].removeprefix("_") in {"run", "spec"}

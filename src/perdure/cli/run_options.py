@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from perdure.core.fold import State
 from perdure.core.message import Message
+from perdure.core.type_conversion import convert
 
 METADATA: Final = "command_line"
 """Key in a prompt's metadata under which the options are stored."""
@@ -129,7 +130,7 @@ def fill_missing_options(options: AgentOptions, state: State) -> AgentOptions:
     model = None if state.run is None else state.run.options.get("model")
     prompt = _find_prompt(state)
     try:
-        said = msgspec.convert({} if prompt is None else prompt.metadata.get(METADATA, {}), _StoredOptions)
+        said = convert({} if prompt is None else prompt.metadata.get(METADATA, {}), _StoredOptions)
     except msgspec.ValidationError:  # it is not ours
         said = _StoredOptions()
     return replace(

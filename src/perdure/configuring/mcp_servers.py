@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from perdure.core.error import ConfigError
 from perdure.core.jsonable import short_repr
+from perdure.core.type_conversion import convert
 from perdure.core.validation_problems import problem_from_msgspec_error
 from perdure.mcp.server_settings import McpServer, McpTransport
 
@@ -134,7 +135,7 @@ def _read_tables(source: ParsedConfigFile) -> dict[str, ServerTable]:
         path: ValuePath = ("mcpServers", name)
         try:
             known = {key: value for key, value in values.items() if key in ServerTable.__struct_fields__}
-            found[name] = msgspec.convert(known, ServerTable)
+            found[name] = convert(known, ServerTable)
         except AttributeError:
             faults.append(source.build_fault(path, f"server {short_repr(name, 80)} is no object: write {{ … }}"))
         except msgspec.ValidationError as error:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.core.jsonable import replace_surrogates, short_repr
+from perdure.core.type_conversion import convert
 from perdure.core.validation_problems import problem_from_msgspec_error, problems_from_schema_error
 
 from .config_error import BadConfig, ConfigFault
@@ -108,7 +109,7 @@ def _find_schema_errors(source: ParsedConfigFile) -> Iterator[ConfigFault]:
 
 def _convert_values(source: ParsedConfigFile) -> ConfigFile:
     try:
-        return msgspec.convert(source.values, ConfigFile)
+        return convert(source.values, ConfigFile)
     except msgspec.ValidationError as error:
         problem = problem_from_msgspec_error(error)
         field = _FIELD.match(problem.message)

@@ -15,6 +15,7 @@ from msgspec import Struct
 from perdure.core.jsonable import replace_surrogates, to_text
 from perdure.core.message import Message, user
 from perdure.core.run import Run
+from perdure.core.type_conversion import convert
 
 from .tokens import SUMMARY_ORIGIN, estimate_text_tokens, shorten_to_tokens
 from .touched_files import TouchedFiles, collect_touched_files
@@ -59,7 +60,7 @@ def read_summary_data(messages: Sequence[Message]) -> SummaryCarryOver:
         return SummaryCarryOver()
     noted: Any = first.metadata.get(SUMMARY_ORIGIN)
     try:
-        return msgspec.convert(noted, SummaryCarryOver)
+        return convert(noted, SummaryCarryOver)
     except msgspec.ValidationError:  # written by a custom strategy
         return SummaryCarryOver(first.text)
 

@@ -16,6 +16,7 @@ from perdure.core.model import ToolSpec
 from perdure.core.model_and_tool_wrappers import shorten_text
 from perdure.core.run import Run
 from perdure.core.transcript import MessagesSnapshot, build_sent_message
+from perdure.core.type_conversion import convert
 
 LETTER_TOKENS = 0.4
 """Tokens per byte of text without blanks, such as JSON or a hash, and of all non-Latin scripts."""
@@ -178,7 +179,7 @@ def read_learned_window(view: MessagesSnapshot) -> LearnedContextWindow:
     """
     if not len(view) or view[0].origin != SUMMARY_ORIGIN:
         return _NO_MEASUREMENTS
-    return msgspec.convert(view[0].metadata.get(MEASUREMENTS_KEY, {}), LearnedContextWindow)
+    return convert(view[0].metadata.get(MEASUREMENTS_KEY, {}), LearnedContextWindow)
 
 
 _NO_MEASUREMENTS = LearnedContextWindow()

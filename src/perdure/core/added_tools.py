@@ -16,6 +16,7 @@ from .error import ConfigError
 from .event import ADDED_TOOLS_NAME, ValueKept
 from .tool import Tool
 from .toolbox import Toolbox
+from .type_conversion import convert
 
 if TYPE_CHECKING:
     from .fold import State
@@ -98,7 +99,7 @@ def find_added_tools(state: "State", agent: str, run_id: str, spare: Toolbox) ->
 
 def _read_added_tools(state: "State") -> list[AddedTool]:
     try:
-        return msgspec.convert(state.kept_values.get(ADDED_TOOLS_NAME, []), list[AddedTool])
+        return convert(state.kept_values.get(ADDED_TOOLS_NAME, []), list[AddedTool])
     except msgspec.ValidationError:  # its content was erased on request
         return []
 

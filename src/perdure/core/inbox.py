@@ -15,6 +15,7 @@ from .event import Entry, InboxAdded, InboxResolved, SlotOpened, SlotUpdated, Va
 from .jsonable import to_text
 from .message import Message, merge_labels, user
 from .store import Post
+from .type_conversion import convert
 
 InboxStatus: TypeAlias = Literal["pending", "resolved", "consumed"]
 
@@ -30,7 +31,7 @@ HostEvent: TypeAlias = InboxAdded | ValueKept | SlotOpened | SlotUpdated
 def decode_host_event(post: Post) -> HostEvent | None:
     """Decode the event in a post from the host program; `None` if it cannot be decoded."""
     try:
-        return cast("HostEvent", msgspec.convert(post.body, HostEvent))
+        return cast("HostEvent", convert(post.body, HostEvent))
     except (msgspec.ValidationError, TypeError):
         return None
 

@@ -35,6 +35,7 @@ from .message import (
     sanitize_part,
 )
 from .misspelt_options import OptionClass
+from .type_conversion import convert
 
 
 class ToolSpec(Struct, frozen=True):
@@ -200,7 +201,7 @@ class Price(Struct, frozen=True, kw_only=True, metaclass=OptionClass):
     def from_tuple(cls, prices: "Sequence[float | None]") -> "Price | None":
         """Return the price that was stored with a request; `None` if none was, or it is not a price."""
         try:
-            return msgspec.convert(dict(zip(cls.__struct_fields__, prices, strict=False)), cls)
+            return convert(dict(zip(cls.__struct_fields__, prices, strict=False)), cls)
         except (msgspec.ValidationError, ConfigError):
             return None
 

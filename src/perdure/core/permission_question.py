@@ -17,6 +17,7 @@ from .grants import check_grant_pattern, list_offers, make_grant
 from .permission import later
 from .permission_request import EXPIRED, NO_ANSWER, NO_ONE_TO_ASK, PermissionRequest, Verdict, complete_verdicts
 from .question import EXPIRED_SOURCE, ask_and_store_answer, find_asked_question
+from .type_conversion import convert
 from .unsuccessful_results import CONTAINED_ERRORS, RunSuspended, describe_error
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def parse_verdicts(requests: Sequence[PermissionRequest], answer: Any) -> list[V
     verdicts: list[Verdict] = []
     for request in requests:
         try:
-            verdict = msgspec.convert(given.get(request.call_id), Verdict)
+            verdict = convert(given.get(request.call_id), Verdict)
             check_grant_pattern(request, verdict)
         except (msgspec.ValidationError, ValueError, ConfigError):
             verdict = NO_ANSWER
@@ -148,7 +149,7 @@ def _build_answer_error(answer: Any, names: Sequence[str], problem: str = "") ->
 
 def _parse_request(call: Mapping[str, Any]) -> PermissionRequest:
     """Rebuild the permission request that a stored question was about."""
-    return msgspec.convert(
+    return convert(
         {name: call[name] for name in PermissionRequest.__struct_fields__ if name in call}, PermissionRequest
     )
 
@@ -157,7 +158,7 @@ def _parse_verdict(given: Any) -> Verdict:
     """Convert an answer about one call, perhaps in JSON, to a verdict. Raises `ValidationError` or `ValueError`."""
     if isinstance(given, bool):
         return Verdict(allow=given)
-    return given if isinstance(given, Verdict) else msgspec.convert(given, Verdict)
+    return given if isinstance(given, Verdict) else convert(given, Verdict)
 
 
 async def _ask_handler(run: "Run", asks: Asker, requests: Sequence[PermissionRequest]) -> Any:

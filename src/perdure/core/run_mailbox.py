@@ -27,6 +27,7 @@ from .event import (
 from .inbox import INBOX_POST, RECORD_POST, HostEvent, build_inbox_message, decode_host_event
 from .message import Message, check_labels
 from .store import Post
+from .type_conversion import convert
 
 logger = logging.getLogger("perdure")
 
@@ -153,9 +154,9 @@ class Mailbox:
 
     def _sort_post(self, post: Post) -> bool:
         if post.kind == STEER_POST:
-            self.steering.append((post.id, msgspec.convert(post.body, Message)))
+            self.steering.append((post.id, convert(post.body, Message)))
         elif post.kind == FOLLOW_UP_POST:
-            self.follow_ups.append((post.id, msgspec.convert(post.body, Message)))
+            self.follow_ups.append((post.id, convert(post.body, Message)))
         elif post.kind == INBOX_POST:
             item_id, response = str(post.body["item_id"]), post.body["response"]
             resolved = InboxResolved(item_id, response, post.at, check_labels(post.body.get("labels", ())))

@@ -29,6 +29,7 @@ from .schema_definitions import (
     inline_root_reference,
 )
 from .signature import NO_DEFAULT, Parameter, Signature, read_signature
+from .type_conversion import prepare_type
 from .type_hint_conversion import FieldClassFinder, split_description, translate_for_msgspec
 from .validation_problems import (
     Invalid,
@@ -177,6 +178,8 @@ class _FunctionParameters(Parameters):
             isinstance(field.reader, _MsgspecConverter) and field.reader.needs_hook for field in self._fields.values()
         )
         self._struct = _make_arguments_struct(self._fields)
+        if self._struct is not None:
+            prepare_type(self._struct)
         required = [name for name, field in self._fields.items() if field.required]
         schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
         super().__init__(add_definitions(schema, definitions))
@@ -263,6 +266,7 @@ class _MsgspecConverter:
         for reference, described in zip(schemas[1:], survey.class_descriptions, strict=True):
             described.add_to_schema(definitions[reference["$ref"].removeprefix(REF)])
         self.schema = add_enum_types(add_definitions(schemas[0], definitions))
+        prepare_type(self.native)
 
     def _custom_schema(self, kind: Any) -> JsonSchema:
         if not issubclass(kind, _PathLike) or inspect.isabstract(kind):

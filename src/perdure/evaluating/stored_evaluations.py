@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.store import Store
+from perdure.core.type_conversion import convert
 from perdure.runtime.agent import Agent
 from perdure.runtime.session import Session
 
@@ -102,6 +103,6 @@ async def write_result(session: "Session[Any]", result: CaseResult) -> None:
 def _convert(value: Any, kind: Any) -> Any:
     """Return a stored value as what it is; `None` if it is none, as after a change of its fields."""
     try:
-        return msgspec.convert(value, kind)
+        return convert(value, kind)
     except msgspec.ValidationError:
         return None

@@ -13,6 +13,7 @@ from msgspec import Struct
 from perdure.core.event import Custom, Event, MessageAdded
 from perdure.core.jsonable import to_jsonable
 from perdure.core.message import Message, Text, Usage
+from perdure.core.type_conversion import convert
 from perdure.grading import Grade
 
 from .goal import ChecklistItem, Goal, GoalStatus
@@ -131,7 +132,7 @@ def parse_goal_event(event: Event) -> GoalFact | None:
     else:
         return None
     try:
-        fact: GoalFact = msgspec.convert(data, kind)
+        fact: GoalFact = convert(data, kind)
     except (msgspec.ValidationError, ValueError):
         return None
     return fact

@@ -15,6 +15,7 @@ from perdure.core.message import Usage, user
 from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run, call_engine
 from perdure.core.run_callbacks import get_engine_name
+from perdure.core.type_conversion import convert
 from perdure.grading import AnyGrader, Evidence, Grade, grade_evidence, to_grader
 from perdure.grading.grader import GRADE_SECONDS
 from perdure.runtime.output import ANSWER_TOOL
@@ -113,7 +114,7 @@ def list_grades(entries: Sequence[Entry]) -> list[GradeGiven]:
         event = entry.event
         if isinstance(event, Custom) and event.name == GRADE_EVENT and not event.path:
             try:
-                given = msgspec.convert(event.data, GradeGiven)
+                given = convert(event.data, GradeGiven)
             except (msgspec.ValidationError, ValueError):  # an event of that name of another program
                 continue
             found.append(replace(given, run_id=event.run_id, at=entry.at))

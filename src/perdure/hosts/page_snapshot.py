@@ -8,8 +8,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct, ValidationError
 
+from perdure.core.type_conversion import convert
 from perdure.toolkits.browser_backend import BrowserElement, BrowserFrame
 from perdure.toolkits.browser_tools import format_browser_element
 

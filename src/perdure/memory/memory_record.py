@@ -12,6 +12,7 @@ from perdure.core.error import ConfigError
 from perdure.core.jsonable import replace_surrogates, to_jsonable
 from perdure.core.message import check_labels, merge_labels
 from perdure.core.provenance import IMPORTED_LABEL, UNTRUSTED_LABEL
+from perdure.core.type_conversion import convert
 
 MemoryKind: TypeAlias = Literal["fact", "entity", "episode"]
 KINDS: Final = ("fact", "entity", "episode")
@@ -102,7 +103,7 @@ class MemoryHit(Struct, frozen=True):
 def build_record(fields: Mapping[str, Any]) -> MemoryRecord:
     """Build a memory from untyped fields, with clean text. Raises `ConfigError` if one is missing or wrong."""
     try:
-        record = msgspec.convert(dict(fields), MemoryRecord)
+        record = convert(dict(fields), MemoryRecord)
     except msgspec.ValidationError as error:
         raise ConfigError(f"this is no memory: {error}") from error
     _check_id(record.id)

@@ -15,6 +15,7 @@ from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.core.model import Model
 from perdure.core.model_and_tool_wrappers import retried
+from perdure.core.type_conversion import convert
 
 from .api_key import ApiKey, key_header_for
 from .auth import Auth
@@ -182,7 +183,7 @@ def _build_profile(provider: Provider, model: str, url: str, overrides: Mapping[
     if provider.window_set_by_server:
         fields |= {"context_tokens": None, "max_output_tokens": None}
     try:
-        profile = msgspec.convert({**fields, **provider.profile, **overrides}, Profile)
+        profile = convert({**fields, **provider.profile, **overrides}, Profile)
     except (msgspec.ValidationError, ConfigError) as error:
         raise ConfigError(f"open_model(profile={dict(overrides)!r}): {error}") from error
     if profile.price is None and (provider.same_at_any_url or is_provider_url(provider, url)):

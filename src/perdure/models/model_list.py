@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.error import AuthFailed
+from perdure.core.type_conversion import convert
 from perdure.net.error import NetError
 from perdure.net.transport import Response
 
@@ -108,7 +109,7 @@ class _ModelList(Struct):
 
 def _parse_model_list(found: Any) -> list[dict[str, Any]] | None:
     try:
-        models = msgspec.convert(found, _ModelList | list[dict[str, Any]])
+        models = convert(found, _ModelList | list[dict[str, Any]])
     except msgspec.ValidationError:
         return None
     return (models.models if models.data is None else models.data) if isinstance(models, _ModelList) else models

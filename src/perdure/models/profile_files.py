@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.error import ConfigError
+from perdure.core.type_conversion import convert
 
 from .profile import Profile
 from .provider_catalog import WireName
@@ -87,7 +88,7 @@ def _read_profile_file(path: str) -> SavedProfile:
     try:
         with open(path, "rb") as file:
             kept = msgspec.json.decode(file.read(), type=SavedProfile)
-        msgspec.convert({"provider": "", "model": kept.model, **kept.profile}, Profile)
+        convert({"provider": "", "model": kept.model, **kept.profile}, Profile)
     except OSError as error:
         raise ConfigError(f"the profile {path!r} cannot be read: {error.strerror}; {advice}") from error
     except (msgspec.MsgspecError, ValueError) as error:

@@ -15,6 +15,7 @@ from perdure.core.fold import State
 from perdure.core.inbox import build_resolution_post
 from perdure.core.run import Run
 from perdure.core.store import Store, find_full_session_id
+from perdure.core.type_conversion import convert
 
 from .handoff import sanitize_agent_name
 
@@ -91,7 +92,7 @@ def _translate_session_id(job: BackgroundJob, prefix: str) -> BackgroundJob:
 def _parse_job(value: Any) -> BackgroundJob | None:
     """Convert a stored value to a background job; None if it is not one."""
     try:
-        return msgspec.convert(value, BackgroundJob)
+        return convert(value, BackgroundJob)
     except msgspec.ValidationError:
         return None
 

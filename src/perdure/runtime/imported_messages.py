@@ -28,6 +28,7 @@ from perdure.core.message import (
     sanitize_part,
 )
 from perdure.core.model import sanitize_reply
+from perdure.core.type_conversion import convert
 
 from .overrides import to_user_message
 
@@ -118,7 +119,7 @@ def _validate_reply(place: int, message: Message) -> Message:
         _fail(place, "has to consist of text, thinking, media and tool calls, at least one of them")
     try:
         plain = replace(message, metadata=to_jsonable(message.metadata), usage=None)
-        return msgspec.convert(msgspec.to_builtins(plain), Message)
+        return convert(msgspec.to_builtins(plain), Message)
     except (msgspec.ValidationError, TypeError, UnicodeError) as error:
         _fail(place, f"cannot be stored: {error}")
 

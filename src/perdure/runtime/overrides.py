@@ -21,6 +21,7 @@ from perdure.core.run import CancelMode, Engine
 from perdure.core.shared_budget import Budget
 from perdure.core.stop_conditions import Limits
 from perdure.core.tool import D, Tool
+from perdure.core.type_conversion import convert
 from perdure.core.validation_problems import Invalid
 from perdure.core.watcher_feed import Watcher
 from perdure.engines import open_engine
@@ -103,7 +104,7 @@ def _validate_message_fields(given: Message, origin: str) -> Message:
     try:
         metadata = to_jsonable(given.metadata)
         rest = msgspec.to_builtins(msgspec.structs.replace(given, parts=(), metadata=metadata))
-        return msgspec.convert({**rest, "origin": rest.get("origin") or origin}, Message)
+        return convert({**rest, "origin": rest.get("origin") or origin}, Message)
     except (msgspec.ValidationError, TypeError) as error:
         raise ConfigError(f"{given!r} is not a valid message ({error}): use perdure.user(…) to make one") from error
 
@@ -179,7 +180,7 @@ def restore_overrides(recorded_options: Mapping[str, Any], given_again: RunOverr
             f"this run was begun with code, which a log cannot store: pass {given} again to the call that continues it "
             "(run, resume, wake, attend or attend_all)"
         )
-    options = msgspec.convert(recorded_options, _RecordedOverrides)
+    options = convert(recorded_options, _RecordedOverrides)
     restored = cast("RunOverrides", {name: value for name, value in options.items() if name != _OUTPUT_KEY})
     return {**restored, "output": SchemaOutput(options["output"])} if "output" in options else restored
 
@@ -210,7 +211,7 @@ def parse_stored_output(outcome: Outcome[Any], given: Output[Any] | None, input_
 def _restore_output(recorded_options: Mapping[str, Any]) -> "Output[Any] | None":
     """Return the output that a run was begun with, as its schema in the log describes it; `None` if it had none."""
     recorded = recorded_options.get(_OUTPUT_KEY)
-    return None if recorded is None else SchemaOutput(msgspec.convert(recorded, OutputRecord))
+    return None if recorded is None else SchemaOutput(convert(recorded, OutputRecord))
 
 
 class _RecordedOverrides(TypedDict, total=False):

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.event import Custom, Entry
+from perdure.core.type_conversion import convert
 
 from .timing import Timing
 
@@ -215,6 +216,6 @@ def read_record(entry: Entry) -> FiringRecord | None:
     if not isinstance(event, Custom) or event.name != RECORD_EVENT:
         return None
     try:
-        return msgspec.structs.replace(msgspec.convert(event.data, FiringRecord), at=entry.at)
+        return msgspec.structs.replace(convert(event.data, FiringRecord), at=entry.at)
     except msgspec.ValidationError:  # written by a newer version
         return None

@@ -8,6 +8,7 @@ from perdure.core.clock import Clock
 from perdure.core.error import SessionBusy
 from perdure.core.event import Custom, Entry
 from perdure.core.store import Lease, Log, Store, finish_before_cancel
+from perdure.core.type_conversion import convert
 
 from .schedule import Schedule
 from .schedule_journal import REGISTRY_SESSION, was_deleted
@@ -82,6 +83,6 @@ class ScheduleRegistry:
 def _decode_schedule(data: Any) -> Schedule | None:
     """Return a stored schedule; `None` for one that a newer version has written, or whose time zone is not there."""
     try:
-        return msgspec.convert(data, Schedule)
+        return convert(data, Schedule)
     except (msgspec.ValidationError, ValueError):
         return None

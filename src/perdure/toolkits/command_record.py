@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.tool import ToolContext
+from perdure.core.type_conversion import convert
 
 COMMAND_NAME: Final = "shell:command"
 """Name of the value; the log has one entry for each command, and the state of a session only the last."""
@@ -34,6 +35,6 @@ async def note_command(context: ToolContext[Any], line: str, root: str) -> None:
 def parse_command_record(value: Any) -> CommandRecord | None:
     """Convert a value from a session's log to a `CommandRecord`; `None` if it is not one."""
     try:
-        return msgspec.convert(value, CommandRecord)
+        return convert(value, CommandRecord)
     except msgspec.ValidationError:
         return None

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from perdure.core.error import ToolError
 from perdure.core.tool import ToolContext
+from perdure.core.type_conversion import convert
 from perdure.files.jail import FileContent
 
 FILE_PREFIX: Final = "file:"
@@ -58,7 +59,7 @@ def read_record(context: ToolContext[Any], path: str) -> FileRecord | None:
 def parse_record(value: Any) -> FileRecord | None:
     """Convert a value from a session's log to a `FileRecord`; `None` if it is not one."""
     try:
-        return None if value is None else msgspec.convert(value, FileRecord)
+        return None if value is None else convert(value, FileRecord)
     except msgspec.ValidationError:
         return None
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from perdure.core.error import ConfigError, ToolError, UsageError
 from perdure.core.jsonable import short_repr
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
+from perdure.core.type_conversion import convert
 
 from .list_storage import Values, read_value, replace_value_store, write_value
 
@@ -55,7 +56,7 @@ class StatedTask(Struct, frozen=True):
 def parse_tasks(kept: Any) -> list[Task]:
     """Convert the value of `session.kept("tasks")` to a list of tasks; `None` gives an empty list."""
     try:
-        return [] if kept is None else msgspec.convert(kept, list[Task])
+        return [] if kept is None else convert(kept, list[Task])
     except msgspec.ValidationError as error:
         raise ConfigError(
             f"{short_repr(kept)} is no list of tasks ({error}): was another value stored as 'tasks'?"
@@ -101,7 +102,7 @@ def convert_host_tasks(tasks: Any, known: Sequence[Task]) -> list[Task]:
         listed.append(each)
     stated = [_to_stated_task(each) for each in listed]
     try:
-        _check_tasks(msgspec.convert(msgspec.to_builtins(stated), list[StatedTask]))
+        _check_tasks(convert(msgspec.to_builtins(stated), list[StatedTask]))
     except (ToolError, msgspec.ValidationError) as error:
         raise ConfigError(f"these tasks are not accepted: {error}") from None
     given = [each for each in listed if isinstance(each, Task)]

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from perdure.core.error import ConfigError, ToolError
 from perdure.core.jsonable import short_repr
 from perdure.core.tool import Tool, ToolContext, tool
+from perdure.core.type_conversion import convert
 
 from .list_storage import Values, read_value, replace_value_store, write_value
 
@@ -48,7 +49,7 @@ class Todo(Struct, frozen=True, kw_only=True):
 def parse_todos(kept: Any) -> list[Todo]:
     """Convert the value of `session.kept("todos")` to a list of items; `None` gives an empty list."""
     try:
-        return [] if kept is None else msgspec.convert(kept, list[Todo])
+        return [] if kept is None else convert(kept, list[Todo])
     except msgspec.ValidationError as error:
         raise ConfigError(
             f"{short_repr(kept)} is no list of todos ({error}): was another value stored as 'todos'?"

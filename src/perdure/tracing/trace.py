@@ -9,6 +9,7 @@ import msgspec
 from perdure.core.error import ConfigError, SessionNotFound
 from perdure.core.event import Entry, Event, ModelRequested, RunStarted, SessionOpened
 from perdure.core.store import Store
+from perdure.core.type_conversion import convert
 
 from .curl_command import to_curl
 from .disclosure import DisclosureStep, build_disclosure
@@ -204,7 +205,7 @@ def read_trace(text: bytes | str) -> Trace:
         started_at = float(header["started_at"])
         entries = [decode_trace_entry(line, started_at) for line in lines[:-1] if line.strip()]
         entries += _decode_last_line(lines, started_at, is_whole="entries" in header or raw.endswith(b"\n"))
-        meta = msgspec.convert(header.get("meta", {}), TraceMeta)
+        meta = convert(header.get("meta", {}), TraceMeta)
     except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"this is no trace ({error}): give a file that perdure run --trace wrote") from error
     return Trace(entries, meta)

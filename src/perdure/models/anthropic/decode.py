@@ -23,6 +23,7 @@ from perdure.core.event import (
 )
 from perdure.core.jsonable import short_repr
 from perdure.core.message import Citation, StopReason
+from perdure.core.type_conversion import convert
 from perdure.models.lenient_json import as_dict, as_dicts, as_text, parse_lenient_json
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
@@ -195,7 +196,7 @@ class AnthropicDecoder:
         kept: dict[str, Any] = _keep_valid_fields(raw, _Event)
         if isinstance(kept.get("delta"), dict):
             kept["delta"] = _keep_valid_fields(kept["delta"], _Delta)
-        return msgspec.convert(kept, _Event)
+        return convert(kept, _Event)
 
     def _classify_error(self, told: bytes) -> ModelError:
         return classify_error(0, {}, told, self._profile.provider)
@@ -338,7 +339,7 @@ def _keep_valid_fields(raw: Any, shape: type[Struct]) -> dict[str, Any]:
         value = as_dict(raw).get(field.name)
         wanted = dict if field.name == "delta" else field.type
         try:
-            kept[field.name] = msgspec.convert(value, wanted)
+            kept[field.name] = convert(value, wanted)
         except msgspec.ValidationError:
             continue
     return kept

@@ -9,6 +9,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
+from perdure.core.type_conversion import convert
 from perdure.models.lenient_json import parse_lenient_json
 
 ABSENT = msgspec.Raw()
@@ -160,6 +161,6 @@ def _convert_field(kind: type[Struct], info: msgspec.structs.FieldInfo, value: A
     if info.name in {"args", "error"}:
         return None if value is None else msgspec.Raw(msgspec.json.encode(value))
     try:
-        return msgspec.convert(value, info.type, strict=False)
+        return convert(value, info.type, strict=False)
     except msgspec.ValidationError:
         return None

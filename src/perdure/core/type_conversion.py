@@ -1,0 +1,46 @@
+"""Conversion of plain values to typed ones that is safe on several threads.
+
+msgspec gathers what it has to know about a class when the class is first needed. If two threads let it do that for the
+same class at the same time, the process crashes. So it is done for one type at a time, before the type is first used.
+"""
+
+import threading
+from contextlib import suppress
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+T = TypeVar("T")
+
+_building = threading.RLock()
+"""Belongs to the thread that lets msgspec gather what it has to know about a type."""
+_prepared: set[Any] = set()
+"""The types for which that is done."""
+
+
+@overload
+def convert(value: Any, kind: type[T], *, strict: bool = True) -> T: ...
+
+
+@overload
+def convert(value: Any, kind: Any, *, strict: bool = True) -> Any: ...
+
+
+def convert(value: Any, kind: Any, *, strict: bool = True) -> Any:
+    """Convert a plain value to a type, as `msgspec.convert` does. Raises `ValidationError`."""
+    if kind not in _prepared:
+        build_decoder(kind)
+        _prepared.add(kind)
+    return msgspec.convert(value, kind, strict=strict)
+
+
+def build_decoder(kind: type[T]) -> "msgspec.json.Decoder[T]":
+    """Build a decoder of JSON for a type, which from then on may be used on several threads."""
+    with _building:
+        return msgspec.json.Decoder(kind)
+
+
+def prepare_type(kind: Any) -> None:
+    """Prepare a type that callers have defined for conversions on several threads, if msgspec can convert to it."""
+    with suppress(TypeError):
+        build_decoder(kind)
