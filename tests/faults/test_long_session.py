@@ -23,7 +23,7 @@ from tests.transcript import assert_valid
 
 TURNS = 500
 TASKS = 120
-KILLS, LONG_KILLS = 24, 200
+KILLS, LONG_KILLS = 12, 200
 APPENDS = 2_400
 """About how many the conversation needs, counted low, so that there is still something to be killed at the end."""
 

@@ -30,9 +30,9 @@ def races(places: Iterator[tuple[str, Place]], seed: str, *, take_over: bool = F
 @pytest.mark.parametrize(
     ("kind", "count", "long_count"),
     [
-        pytest.param("sqlite", 30, 600, id="sqlite-30"),
+        pytest.param("sqlite", 20, 600, id="sqlite-20"),
         pytest.param("file", 30, 600, id="file-30"),
-        pytest.param("postgres", 20, 300, id="postgres-20", marks=pytest.mark.needs("postgres")),
+        pytest.param("postgres", 12, 300, id="postgres-12", marks=pytest.mark.needs("postgres")),
     ],
 )
 def test_of_several_processes_that_want_a_session_one_gets_it(search, places, kind, count, long_count):
@@ -44,8 +44,8 @@ def test_of_several_processes_that_want_a_session_one_gets_it(search, places, ki
 @pytest.mark.parametrize(
     ("kind", "count", "long_count"),
     [
-        pytest.param("sqlite", 20, 300, id="sqlite-20"),
-        pytest.param("postgres", 20, 300, id="postgres-20", marks=pytest.mark.needs("postgres")),
+        pytest.param("sqlite", 12, 300, id="sqlite-12"),
+        pytest.param("postgres", 12, 300, id="postgres-12", marks=pytest.mark.needs("postgres")),
     ],
 )
 def test_of_several_processes_that_take_a_session_over_one_is_left(search, places, kind, count, long_count):

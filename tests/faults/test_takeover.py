@@ -34,8 +34,8 @@ def takeovers(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[Takeov
 @pytest.mark.parametrize(
     ("kind", "count", "long_count"),
     [
-        pytest.param("sqlite", 20, 960, id="sqlite-20"),
-        pytest.param("postgres", 18, 600, id="postgres-18", marks=pytest.mark.needs("postgres")),
+        pytest.param("sqlite", 12, 960, id="sqlite-12"),
+        pytest.param("postgres", 8, 600, id="postgres-8", marks=pytest.mark.needs("postgres")),
     ],
 )
 def test_a_driver_that_was_paused_and_replaced_is_fenced(search, places, kind, count, long_count):
