@@ -242,16 +242,18 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
 
 def join_exact_usage(usages: "Sequence[Usage]") -> "Sequence[Usage]":
     """Return many token counts as one with the same sum; unchanged if some are not exact, or have a reported cost."""
-    one = two = three = four = five = 0
+    if len(usages) == 1:
+        return usages
+    sent = generated = cache_read = cache_written = reasoned = 0
     for each in usages:
-        if len(usages) == 1 or each.precision != "exact" or each.reported_usd is not None:
+        if each.precision != "exact" or each.reported_usd is not None:
             return usages
-        one += each.input_tokens
-        two += each.output_tokens
-        three += each.cache_read_tokens
-        four += each.cache_write_tokens
-        five += each.reasoning_tokens
-    return (Usage(one, two, three, four, five),) if usages else ()
+        sent += each.input_tokens
+        generated += each.output_tokens
+        cache_read += each.cache_read_tokens
+        cache_written += each.cache_write_tokens
+        reasoned += each.reasoning_tokens
+    return (Usage(sent, generated, cache_read, cache_written, reasoned),) if usages else ()
 
 
 MAX_TOKENS = 10**12
