@@ -168,6 +168,15 @@ async def test_what_cannot_be_stored_at_once_is_not_stored_at_all():
     assert await names(store) == ["a", "b"]
 
 
+async def test_the_ids_of_what_could_not_be_stored_at_once_are_given_to_the_next_entries():
+    store = Reluctant()
+    log = await log_in(store)
+    for count in range(1, 4):
+        assert log.append_now(notes(*"xyz"[:count]), sync=True, entry_ids=("post",)[: count - 1]) is None
+    assert log.append_now(notes("a", "b"), sync=False) is not None
+    assert [entry.id.rpartition("-")[2] for entry in await store.read("s")] == ["1", "2"]
+
+
 async def test_appends_that_have_to_wait_are_stored_one_after_the_other():
     store = WaitingStore()
     log = await log_in(store)
@@ -517,21 +526,6 @@ class GroupedStore(WaitingStore):
 
     def append_soon(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> "asyncio.Future[None]":
         return asyncio.ensure_future(self.append(lease, entries, sync=sync))
-
-
-class ImmediateGroupedStore(MemoryStore):
-    """A store that appends at once, and groups its barriers."""
-
-    def append_soon(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> "asyncio.Future[None]":
-        return asyncio.ensure_future(self.append(lease, entries, sync=sync))
-
-
-async def test_a_store_that_commits_groups_is_not_asked_to_make_a_barrier_at_once():
-    store = ImmediateGroupedStore()
-    log = Log(store, await store.acquire("s"), 0, SYSTEM_CLOCK)
-    assert log.append_now(notes("a"), sync=True) is None
-    assert log.append_now(notes("a"), sync=False)
-    assert [entry.id.rpartition("-")[2] for entry in await store.read("s")] == ["1"]
 
 
 async def test_a_store_that_groups_is_waited_for_however_often_the_waiting_is_cancelled():

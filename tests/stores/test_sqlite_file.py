@@ -111,7 +111,7 @@ async def test_a_file_of_a_newer_format_is_refused(path, store):
     await store.aclose()
     with another_connection(path) as connection:
         connection.execute(f"PRAGMA user_version = {FORMAT + 1}")
-    with pytest.raises(StoreError, match=r"has format 5, and this version knows 4 at most: upgrade perdure"):
+    with pytest.raises(StoreError, match=r"has format 7, and this version knows 6 at most: upgrade perdure"):
         await store.acquire("s")
 
 

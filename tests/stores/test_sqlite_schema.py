@@ -8,7 +8,9 @@ from perdure.core.event import Custom, Entry, Event, MessageAdded, RunEnded, Run
 from perdure.core.message import user
 from perdure.core.store import Post, Store
 from perdure.stores.sqlite import schema as sqlite_schema
-from perdure.stores.sqlite.schema import APPLICATION_ID, UNCHECKED_FORMAT
+from perdure.stores.sqlite.maintenance import restore, verify
+from perdure.stores.sqlite.schema import APPLICATION_ID, FORMAT, UNCHECKED_FORMAT
+from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.material import another_connection
 
 FORMAT_1 = f"""
@@ -105,7 +107,14 @@ async def test_a_file_that_could_not_be_brought_up_is_as_it_was(old, store, monk
     assert await store.read("s") == LOG
 
 
-AS_FORMAT_2 = """
+AS_FORMAT_4 = """
+DROP INDEX session_unindexed;
+ALTER TABLE session DROP COLUMN unindexed;
+CREATE INDEX session_unindexed ON session(key) WHERE indexed < head;
+PRAGMA user_version = 4;
+"""
+AS_FORMAT_2 = f"""
+{AS_FORMAT_4}
 DROP INDEX session_unfinished;
 ALTER TABLE session DROP COLUMN progress;
 ALTER TABLE session DROP COLUMN due_at;
@@ -151,3 +160,65 @@ async def test_a_damaged_session_does_not_stop_the_file_from_being_brought_up(pa
         connection.execute(AS_FORMAT_2)
         connection.execute("UPDATE pack SET body = CAST('run_ damaged' AS BLOB) WHERE session = 2")
     assert [each.session_id for each in await store.list_interrupted()] == ["cut"]
+
+
+def said(seq: int, text: str) -> Entry:
+    return Entry(seq, 1.0, MessageAdded(user(text)), f"e-{seq}")
+
+
+async def say(store: Store, session_id: str, *entries: Entry) -> None:
+    lease = await store.acquire(session_id)
+    await store.append(lease, entries, sync=False)
+    await store.release(lease)
+
+
+@pytest.fixture
+async def format_4(path, store):
+    """A file of format 4 with a session that is indexed, one that is indexed up to its first message, and one that is
+    not.
+    """
+    await say(store, "all", said(1, "apples"))
+    await say(store, "some", said(1, "pears"))
+    assert len(await store.search("apples OR pears", syntax="query")) == 2
+    await say(store, "some", said(2, "plums"))
+    await say(store, "none", said(1, "cherries"))
+    await store.aclose()
+    with another_connection(path) as connection:
+        connection.execute(AS_FORMAT_4)
+    return path
+
+
+async def find_words(store: SqliteStore) -> list[str]:
+    return [word for word in ("apples", "pears", "plums", "cherries", "figs") if await store.search(word)]
+
+
+async def test_in_a_file_of_format_4_everything_is_found_and_the_checksums_stay(format_4, store):
+    assert await find_words(store) == ["apples", "pears", "plums", "cherries"]
+    await say(store, "all", said(2, "figs"))
+    assert await find_words(store) == ["apples", "pears", "plums", "cherries", "figs"]
+    await store.aclose()
+    verify(format_4)
+    with another_connection(format_4) as connection:
+        assert connection.pragma("user_version") == FORMAT
+        assert connection.execute("SELECT count(*) FROM session WHERE unindexed > 0").get == 0
+    with another_connection(format_4.with_name("sessions.db.format-4")) as connection:
+        assert connection.pragma("user_version") == 4
+
+
+async def test_a_backup_of_format_4_is_restored_with_its_checksums(format_4, tmp_path):
+    restore(format_4, tmp_path / "restored.db")
+    verify(tmp_path / "restored.db")
+    restored = SqliteStore(tmp_path / "restored.db")
+    assert await find_words(restored) == ["apples", "pears", "plums", "cherries"]
+    await restored.aclose()
+
+
+async def test_an_append_writes_no_page_of_the_index_of_what_is_to_be_indexed_but_the_first(path, store):
+    lease = await store.acquire("s")
+    await store.append(lease, [said(1, "apples")], sync=False)
+    grown = []
+    for seq in range(2, 5):
+        before = path.with_name("sessions.db-wal").stat().st_size
+        await store.append(lease, [said(seq, "pears")], sync=False)
+        grown.append((path.with_name("sessions.db-wal").stat().st_size - before) // (4096 + 24))
+    assert grown == [3, 3, 3]  # the session, the new row, and where to find it

@@ -1,4 +1,4 @@
-"""Barriers that are committed by their caller, and only synced by the writer's thread."""
+"""Barriers that are committed by their caller, and synced by the writer's thread, or by the caller on a quick disk."""
 
 import asyncio
 import os
@@ -12,7 +12,15 @@ from perdure.core.error import Fenced, StoreError
 from perdure.stores import disk_sync
 from perdure.stores.sqlite import wal_sync
 from perdure.stores.sqlite.search_thread import SearchThread
-from perdure.stores.sqlite.wal_sync import WalSync
+from perdure.stores.sqlite.wal_sync import (
+    MAX_QUICK_SYNCS,
+    QUICK_SECONDS,
+    QUICK_SYNCS,
+    STALL_SECONDS,
+    TRUSTED_SYNCS,
+    SyncPace,
+    WalSync,
+)
 from tests.stores.material import another_connection, entries
 
 
@@ -178,6 +186,136 @@ async def test_a_barrier_in_a_file_that_was_replaced_is_refused(path, store, lea
     path.rename(path.with_suffix(".moved"))
     with pytest.raises(StoreError, match="was deleted or replaced while it was open"):
         await store.append_soon(lease, entries(2), sync=True)
+
+
+# -- a quick disk ------------------------------------------------------------------------------------------------------
+
+
+class Disk:
+    """A disk whose syncs take as long as it says, and tell which thread waits for them."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.error: OSError | None = None
+        self.threads: list[str] = []
+        self._clock = 0.0
+
+    def perf_counter(self) -> float:
+        return self._clock
+
+    def sync(self, descriptor: int) -> None:
+        self.threads.append(threading.current_thread().name)
+        self._clock += self.seconds
+        if self.error is not None:
+            raise self.error
+        disk_sync.sync_data(descriptor)
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    disk = Disk()
+    monkeypatch.setattr(wal_sync, "time", disk)
+    monkeypatch.setattr(wal_sync, "sync_data", disk.sync)
+    return disk
+
+
+@pytest.fixture
+async def quick(store, lease, disk):
+    """The number of the last entry, once the disk is known to be quick."""
+    for number in range(QUICK_SYNCS):
+        assert not store.append_now(lease, entries(2 + number), sync=True)
+        await store.append_soon(lease, entries(2 + number), sync=True)
+    assert disk.threads == ["perdure-sqlite"] * QUICK_SYNCS
+    disk.threads.clear()
+    return 1 + QUICK_SYNCS
+
+
+async def test_while_the_disk_is_quick_a_barrier_is_synced_by_its_caller(store, lease, disk, quick):
+    assert store.append_now(lease, entries(quick + 1), sync=True)
+    assert disk.threads == ["MainThread"]
+    assert store.append_now(lease, entries(quick + 2), sync=False)
+    assert len(disk.threads) == 1
+    assert await store.read("s") == entries(1, quick + 2)
+
+
+async def test_a_slow_sync_leaves_the_next_ones_to_the_thread(store, lease, disk, quick):
+    disk.seconds = QUICK_SECONDS * 1.1
+    assert store.append_now(lease, entries(quick + 1), sync=True)
+    disk.seconds = 0.0
+    assert not store.append_now(lease, entries(quick + 2), sync=True)
+    await store.append_soon(lease, entries(quick + 2), sync=True)
+    assert disk.threads == ["MainThread", "perdure-sqlite"]
+    assert await store.read("s") == entries(1, quick + 2)
+
+
+async def test_a_sync_that_fails_at_its_caller_acknowledges_nothing(store, lease, disk, quick):
+    disk.error = OSError(5, "Input/output error")
+    with pytest.raises(StoreError, match=r"the disk reported an error.*Input/output error"):
+        store.append_now(lease, entries(quick + 1), sync=True)
+    disk.error = None
+    assert not store.append_now(lease, entries(quick + 1), sync=True)  # nothing is added before it is certain
+    await store.append(lease, entries(quick + 1), sync=True)
+    assert await store.read("s") == entries(1, quick + 1)
+
+
+async def test_on_a_quick_disk_a_lost_lease_and_a_replaced_file_are_noticed(path, store, lease, quick):
+    await store.acquire("s", take_over=True)
+    with pytest.raises(Fenced):
+        store.append_now(lease, entries(quick + 1), sync=True)
+    path.rename(path.with_suffix(".moved"))
+    assert not store.append_now(lease, entries(quick + 1), sync=True)
+    with pytest.raises(StoreError, match="was deleted or replaced while it was open"):
+        await store.append(lease, entries(quick + 1), sync=True)
+
+
+async def test_of_several_sessions_that_have_a_barrier_at_once_only_the_first_is_synced_by_its_caller(
+    store, lease, disk, quick
+):
+    others = [await store.acquire(f"other-{number}") for number in range(3)]
+    assert store.append_now(lease, entries(quick + 1), sync=True)
+    assert not any(store.append_now(other, entries(1), sync=True) for other in others)
+    await asyncio.gather(*[store.append_soon(other, entries(1), sync=True) for other in others])
+    assert disk.threads == ["MainThread"]  # the others have shared a transaction, which SQLite has synced
+    assert not store.append_now(lease, entries(quick + 2), sync=True)  # as long as barriers are shared
+
+
+def recorded(*seconds: float, pace: SyncPace | None = None) -> SyncPace:
+    pace = pace or SyncPace()
+    for each in seconds:
+        pace.record(each)
+    return pace
+
+
+def test_a_disk_is_quick_after_some_quick_syncs_in_a_row():
+    assert not recorded(*[QUICK_SECONDS] * (QUICK_SYNCS - 1)).is_quick
+    assert recorded(*[QUICK_SECONDS] * QUICK_SYNCS).is_quick
+    assert not recorded(*[0.0] * (QUICK_SYNCS - 1), QUICK_SECONDS * 1.1, 0.0).is_quick
+
+
+def test_a_disk_that_stalls_has_to_be_quick_for_longer_each_time():
+    pace = recorded(*[0.0] * QUICK_SYNCS, STALL_SECONDS)
+    assert recorded(*[0.0] * QUICK_SYNCS, pace=pace).is_quick
+    waited = []
+    for _ in range(4):
+        pace.record(STALL_SECONDS * 1.1)
+        waited.append(0)
+        while not pace.is_quick:
+            pace.record(0.0)
+            waited[-1] += 1
+    assert waited == [QUICK_SYNCS * 16, QUICK_SYNCS * 256, MAX_QUICK_SYNCS, MAX_QUICK_SYNCS]
+
+
+def test_a_stall_while_syncs_are_left_to_the_thread_changes_nothing():
+    pace = recorded(STALL_SECONDS * 2, STALL_SECONDS * 2)
+    assert recorded(*[0.0] * QUICK_SYNCS, pace=pace).is_quick
+
+
+def test_after_many_quick_syncs_old_stalls_are_forgotten():
+    after_a_stall = QUICK_SYNCS * 16
+    pace = recorded(*[0.0] * QUICK_SYNCS, STALL_SECONDS * 2, *[0.0] * (after_a_stall + TRUSTED_SYNCS - 1))
+    pace.record(0.0)
+    pace.record(QUICK_SECONDS * 2)
+    assert recorded(*[0.0] * QUICK_SYNCS, pace=pace).is_quick
 
 
 def test_a_log_that_is_not_there_or_is_a_link_is_not_opened(tmp_path):

@@ -277,16 +277,16 @@ class ImmediateStore(Protocol):
     """Protocol of a store that can often append without waiting, which is faster."""
 
     def append_now(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> bool:
-        """Append like `append`, but without waiting; return `False`, with nothing stored, if it would have to wait."""
+        """Append like `append`, but without waiting; return `False`, with nothing stored, if it would have to wait.
+
+        With `sync` too: return `False` unless a sync is so quick that the event loop can wait for it.
+        """
         ...
 
 
 @runtime_checkable
 class GroupCommitStore(Protocol):
-    """Protocol of a store that writes the appends of many sessions in one commit, which is faster.
-
-    All its appends with `sync` are made in this way: `append_now` is not asked for them.
-    """
+    """Protocol of a store that writes the appends of many sessions in one commit, which is faster."""
 
     def append_soon(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> "asyncio.Future[None]":
         """Start an `append`, and return its future; it is completed even if the caller stops waiting."""
@@ -505,10 +505,11 @@ class Log:
         The first entries get the ids in `entry_ids`, if there are any: an entry that consumes a post has the id of the
         post.
         """
-        if self._append_immediately is None or self._queued_appends or (sync and self._append_grouped is not None):
+        if self._append_immediately is None or self._queued_appends:
             return None
         entries = self._make_entries(events, entry_ids)
         if not self._append_immediately(self.lease, entries, sync=sync):
+            self._ids.given -= len(entries)  # none of them was stored, so their ids are free
             return None
         if entries:  # as `_record_stored` does; most appends pass here, and a call would cost them time
             self.head += len(entries)

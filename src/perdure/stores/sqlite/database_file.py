@@ -23,7 +23,15 @@ from .lock_holder import describe_lock_holder
 from .page_checksums import find_checksum_vfs, has_checksums, is_checksum_error, reserve_checksum_space
 from .queued_jobs import Job as Job  # noqa: PLC0414 - re-exported
 from .read_only_media import build_immutable_uri, build_read_only_error, get_read_only_flags, is_read_only
-from .schema import APPLICATION_IDS, FORMAT, TABLES, UNCHECKED_FORMAT, migrate_tables
+from .schema import (
+    APPLICATION_IDS,
+    CHECKED_FORMATS,
+    FORMAT,
+    PROGRESS_FORMAT,
+    TABLES,
+    UNCHECKED_FORMAT,
+    migrate_tables,
+)
 from .single_statement_append import APPEND_TRIGGER
 
 T = TypeVar("T")
@@ -240,7 +248,7 @@ def _read_format(connection: Connection, path: str, vfs: str | None = None) -> i
         raise StoreError(f"{path!r} belongs to another program, and has been left as it is: choose another path")
     if version > FORMAT:
         raise StoreError(f"{path!r} has format {version}, and this version knows {FORMAT} at most: upgrade perdure")
-    if version == FORMAT:
+    if version in CHECKED_FORMATS:
         _check_checksums(connection, path, vfs)
     return int(version)
 
@@ -290,7 +298,8 @@ def _migrate_file(connection: Connection, path: str, version: int, vfs: str | No
         found = _read_format(connection, path, vfs)
         if found < UNCHECKED_FORMAT:  # else another process was quicker
             migrate_tables(connection, found)
-            fill_run_progress(connection)
+            if found < PROGRESS_FORMAT:
+                fill_run_progress(connection)
 
     connection.execute("PRAGMA synchronous = FULL")
     run_in_transaction(connection, bring_up)

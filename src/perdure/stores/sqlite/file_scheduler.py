@@ -3,7 +3,8 @@
 The writer's lock protects the connection. Writes that need not wait are done on the caller's thread: one append at once
 (`append_now`), or all of the same iteration of an event loop together (`append`). Everything else (syncs, waiting for
 other processes) is done by one thread, in order; appends that queue up meanwhile share a transaction, and a sync. Of
-an append that is alone and has to be synced, only the sync is done by the thread.
+an append that is alone and has to be synced, only the sync is done by the thread, and not even that while the disk is
+quick.
 """
 
 import asyncio
@@ -110,15 +111,25 @@ class FileScheduler:
         self.end_direct_writes_soon()
         return False
 
-    def append_now(self, new: EncodedAppend) -> bool:
+    def can_sync_now(self) -> bool:
+        """Return True if a sync will probably be so quick that the event loop can wait for it.
+
+        Not while sessions share their transactions: then one sync serves many.
+        """
+        wal = self._access.wal
+        return wal is not None and wal.is_quick and not self._is_shared and self._access.is_open
+
+    def append_now(self, new: EncodedAppend, *, sync: bool = False) -> bool:
         """Append immediately in a separate transaction, for a session that `can_write_now`. If that would have to wait
         after all, do nothing and return False.
+
+        With `sync`, for which `can_sync_now` is to be asked first, block until the append is on the disk.
         """
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            connection = self._access.get_if_idle()
-            if connection is None:
+            connection, wal = self._access.get_if_idle(), self._access.wal
+            if connection is None or (sync and wal is None):
                 return False
             if not append_in_one_statement((new,), self.notes, connection):
                 run_in_transaction(connection, partial(append_entries, new, self.notes))
@@ -129,6 +140,9 @@ class FileScheduler:
             return False
         except apsw.Error as error:
             raise self._access.to_store_error(error) from error
+        else:
+            if sync:
+                self._access.sync_wal(wal)
         finally:
             self._lock.release()
         return True

@@ -27,14 +27,15 @@ INSERT INTO session(id, head, fence, created_at, updated_at, title, parent, at, 
 SELECT ?1, ?2, value + 1, ?3, ?4, ?5, ?6, ?2, ?2, ?2 FROM meta WHERE name = 'fence'
 ON CONFLICT(tenant, id) DO UPDATE SET head = excluded.head, created_at = excluded.created_at,
     updated_at = excluded.updated_at, title = excluded.title, parent = excluded.parent, at = excluded.at,
-    sealed = excluded.sealed, indexed = excluded.indexed"""
+    sealed = excluded.sealed, indexed = excluded.indexed, unindexed = 0"""
 _ABOVE: Final = """
 SELECT key, first, last, version, heads, body, holes FROM pack WHERE session = ? AND last > ? ORDER BY last"""
 _HOLDING: Final = """
 SELECT key, first, last, version, heads, body, holes FROM pack WHERE session = ?1 AND last >= ?2 AND first <= ?2"""
 _HIDE: Final = "UPDATE session SET id = NULL, title = '', holder = NULL, progress = 0, due_at = NULL WHERE key = ?"
 _CUT: Final = """
-UPDATE session SET head = ?2, sealed = min(sealed, ?2), indexed = min(indexed, ?2), at = min(at, ?2), updated_at = 0
+UPDATE session SET head = ?2, sealed = min(sealed, ?2), indexed = min(indexed, ?2), unindexed = indexed < ?2,
+    at = min(at, ?2), updated_at = 0
 WHERE key = ?1"""
 _CUT_LABELS: Final = "UPDATE label SET last = first + ?2 - seq WHERE session = ?1 AND seq + last - first > ?2"
 _SHARING: Final = "SELECT key FROM session WHERE parent = ?1 AND at >= ?2"

@@ -38,6 +38,7 @@ _ADVANCE: Final = """
 UPDATE session SET head = ?1, updated_at = ?2, loose = loose + ?3
 WHERE tenant = '' AND id = ?4 AND fence = ?5 AND head = ?6
 RETURNING key, loose, title"""
+_SET_UNINDEXED: Final = "UPDATE session SET unindexed = 1 WHERE key = ? AND unindexed = 0"
 SET_PROGRESS: Final = "UPDATE session SET progress = ?, due_at = ? WHERE key = ?"
 PROGRESS_NUMBERS: Final[Mapping[RunProgress, int]] = {"over": 0, "cut_off": 1, "waiting": 2}
 """The progress of a session's last run, as its column has it."""
@@ -124,6 +125,7 @@ def append_entries(new: EncodedAppend, notes: AppendState, connection: Connectio
         key, loose, title = found
         _check_new_ids(new, key, notes, connection)
         connection.execute(ADD_ROW, (key, *row))
+        connection.execute(_SET_UNINDEXED, (key,))
         if new.texts:
             connection.executemany(ADD_BLOB, new.texts.items())
         if (called := find_given_title(new.entries) or title or find_message_title(new.entries)) != title:

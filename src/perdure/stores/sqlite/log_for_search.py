@@ -39,11 +39,11 @@ _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # what tools say to a te
 # (`forks_and_erasure.py`).
 _STAMP: Final = "SELECT coalesce((SELECT value FROM meta WHERE name = 'search'), 0)"
 _SET_STAMP: Final = "INSERT INTO meta VALUES('search', ?) ON CONFLICT(name) DO UPDATE SET value = excluded.value"
-_BEHIND: Final = "SELECT key, indexed, head FROM session WHERE indexed < head ORDER BY key LIMIT ?"
-_BACKLOG: Final = "SELECT coalesce(sum(head - indexed), 0) FROM session WHERE indexed < head"
+_BEHIND: Final = "SELECT key, indexed, head FROM session WHERE unindexed > 0 ORDER BY key LIMIT ?"
+_BACKLOG: Final = "SELECT coalesce(sum(head - indexed), 0) FROM session WHERE unindexed > 0"
 # Only while the index is the one that we wrote to, for otherwise it was emptied meanwhile.
 _ADVANCE: Final = """
-UPDATE session SET indexed = ?1 WHERE key = ?2 AND indexed < ?1
+UPDATE session SET indexed = ?1, unindexed = ?1 < head WHERE key = ?2 AND indexed < ?1
 AND ?3 = (SELECT value FROM meta WHERE name = 'search')"""
 # One query for many sessions, since most are short.
 _ROWS: Final = """
@@ -153,7 +153,7 @@ class IndexedLog:
 
         def begin_anew(connection: Connection) -> None:
             connection.execute(_SET_STAMP, (stamp,))
-            connection.execute("UPDATE session SET indexed = coalesce(at, 0)")
+            connection.execute("UPDATE session SET indexed = at, unindexed = at < head")
 
         self._submit(begin_anew).result()
         return stamp

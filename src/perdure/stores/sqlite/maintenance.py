@@ -19,7 +19,7 @@ from .copy_file import rename_when_done
 from .database_file import connect, damaged_store_error, open_read_only, to_store_error
 from .log import verify_every_row
 from .page_checksums import find_checksum_vfs, has_checksums, write_checksums
-from .schema import APPLICATION_IDS, FORMAT, UNCHECKED_FORMAT
+from .schema import APPLICATION_IDS, CHECKED_FORMATS, FORMAT, WITH_CHECKSUMS
 
 _log: Final = logging.getLogger("perdure.stores")
 
@@ -89,13 +89,14 @@ def _copy_with_checksums(connection: Connection, place: str, vfs: str | None) ->
     """Write a compact copy of a store to an empty file, with a checksum on every page, also if the store has none."""
     connection.execute("VACUUM INTO ?", (place,))
     version = int(connection.pragma("user_version"))
-    if version < UNCHECKED_FORMAT or find_checksum_vfs(vfs) is None:
+    checked = WITH_CHECKSUMS.get(version)
+    if checked is None or find_checksum_vfs(vfs) is None:
         return
     write_checksums(place, vfs)
-    if version != FORMAT:
+    if version != checked:
         copy = connect(place, vfs, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            copy.execute(f"PRAGMA user_version = {FORMAT}")
+            copy.execute(f"PRAGMA user_version = {checked}")
         finally:
             copy.close()
 
@@ -124,13 +125,13 @@ def _check_store(connection: Connection, path: str) -> None:
         raise StoreError(f"{path!r} is no store of perdure: choose another file")
     if (version := connection.pragma("user_version")) > FORMAT:
         raise StoreError(f"{path!r} has format {version}, and this version knows {FORMAT} at most: upgrade perdure")
-    if version == FORMAT and not has_checksums(connection):
+    if version in CHECKED_FORMATS and not has_checksums(connection):
         raise damaged_store_error(path, "its header says that its pages have no checksums")
     for check in ("integrity_check(1)", "foreign_key_check"):
         found = connection.execute(f"PRAGMA {check}").fetchall()
         if found not in ([], [("ok",)]):
             raise StoreError(f"{path!r} is damaged ({found}): use another backup, or try `sqlite3 FILE .recover`")
-    if version < FORMAT:
+    if version not in CHECKED_FORMATS:
         if version > 1:
             verify_every_row(connection)
         _log.warning(

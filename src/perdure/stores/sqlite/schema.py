@@ -1,7 +1,9 @@
 """The tables of an SQLite store, and the migration from older formats.
 
 - `session`: a row for each. A deleted one stays, without its id, while forks share entries with it. `progress` is that
-  of the last run that was begun in it: 0 over, 1 cut off, 2 waiting (until `due_at`, if that is not null).
+  of the last run that was begun in it: 0 over, 1 cut off, 2 waiting (until `due_at`, if that is not null). Entries up to
+  `indexed` are in the search index, and `unindexed` is 1 if there are others: an append need not write a page for it,
+  except for the first since.
 - `pack`: the entries, several to a row (see `pack_rows.py`). An append adds a row; now and then the last rows of a
   session are merged into one (see `row_merging.py`), so the key of a row means nothing: an entry is found by its
   session and its own number. A fork has only the entries after `at`; those before are read from its parent.
@@ -22,10 +24,16 @@ from .apsw_types import Connection
 from .entry_id_index import add_ids
 from .pack_rows import EntryMetadata, PackRow, build_row_without_long_texts
 
-FORMAT: Final = 4
+FORMAT: Final = 6
 """The newest format; a file of a newer one is refused. It has the tables below, and a checksum on every page."""
-UNCHECKED_FORMAT: Final = 3
+UNCHECKED_FORMAT: Final = 5
 """The same tables in a file without checksums: one made by an older version, or where SQLite has no checksum VFS."""
+WITH_CHECKSUMS: Final = {3: 4, 4: 4, UNCHECKED_FORMAT: FORMAT, FORMAT: FORMAT}
+"""The format that a copy of a file has once every page has a checksum, by the format of the file."""
+CHECKED_FORMATS: Final = frozenset(WITH_CHECKSUMS.values())
+"""The formats of files with a checksum on every page."""
+PROGRESS_FORMAT: Final = 3
+"""The first format that recorded the progress of runs."""
 APPLICATION_ID: Final = 0x50524455
 """The id in the file's header that marks it as a store, also for `file(1)`: the letters PRDU."""
 APPLICATION_IDS: Final = frozenset({APPLICATION_ID, 0x574E444C})
@@ -53,12 +61,13 @@ CREATE TABLE session(
     sealed INTEGER NOT NULL DEFAULT 0,
     loose INTEGER NOT NULL DEFAULT 0,
     indexed INTEGER NOT NULL DEFAULT 0,
+    unindexed INTEGER NOT NULL DEFAULT 0,
     progress INTEGER NOT NULL DEFAULT 0,
     due_at REAL,
     UNIQUE(tenant, id)
 ) STRICT;
 CREATE INDEX session_child ON session(parent) WHERE parent IS NOT NULL;
-CREATE INDEX session_unindexed ON session(key) WHERE indexed < head;
+CREATE INDEX session_unindexed ON session(key) WHERE unindexed > 0;
 CREATE INDEX session_unfinished ON session(key) WHERE progress > 0;
 CREATE TABLE pack(
     key INTEGER PRIMARY KEY,
@@ -105,27 +114,37 @@ ADD_BLOB: Final = "INSERT INTO blob VALUES(?, 1, ?) ON CONFLICT(digest) DO UPDAT
 
 _SET_ASIDE: Final = "ALTER TABLE session RENAME TO old_session; ALTER TABLE entry RENAME TO old_entry; DROP TABLE meta;"
 _TAKE_SESSIONS: Final = """
-INSERT INTO session(key, tenant, owner, id, head, fence, holder, created_at, updated_at, title, sealed)
-SELECT key, tenant, owner, id, head, fence, holder, created_at, updated_at, title, head FROM old_session"""
+INSERT INTO session(key, tenant, owner, id, head, fence, holder, created_at, updated_at, title, sealed, unindexed)
+SELECT key, tenant, owner, id, head, fence, holder, created_at, updated_at, title, head, head > 0 FROM old_session"""
 _OLD_ENTRIES: Final = """
 SELECT session, seq, coalesce(id, ''), kind, critical, version, at, body FROM old_entry ORDER BY session, seq"""
 
 
 # -- from format 2, which did not record the progress of runs ----------------------------------------------------------
 
-_ADD_PROGRESS: Final = f"""
+_ADD_PROGRESS: Final = """
 ALTER TABLE session ADD COLUMN progress INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE session ADD COLUMN due_at REAL;
-CREATE INDEX session_unfinished ON session(key) WHERE progress > 0;
-PRAGMA user_version = {UNCHECKED_FORMAT};"""
+CREATE INDEX session_unfinished ON session(key) WHERE progress > 0;"""
+
+# -- from formats 3 and 4, whose index of what is not indexed for the search had a page for each append ----------------
+
+_ADD_UNINDEXED: Final = """
+DROP INDEX session_unindexed;
+ALTER TABLE session ADD COLUMN unindexed INTEGER NOT NULL DEFAULT 0;
+UPDATE session SET unindexed = 1 WHERE indexed < head;
+CREATE INDEX session_unindexed ON session(key) WHERE unindexed > 0;"""
 
 
 def migrate_tables(connection: Connection, version: int) -> None:
     """Migrate the tables of an older format to the current one, inside the caller's transaction."""
     if version == 1:
         _migrate_entries(connection)
-    else:
+        return
+    if version < PROGRESS_FORMAT:
         connection.execute(_ADD_PROGRESS)
+    connection.execute(_ADD_UNINDEXED)
+    connection.execute(f"PRAGMA user_version = {FORMAT if version in CHECKED_FORMATS else UNCHECKED_FORMAT}")
 
 
 def _migrate_entries(connection: Connection) -> None:

@@ -33,6 +33,7 @@ CREATE TEMP TRIGGER append_row INSTEAD OF INSERT ON appended BEGIN
     SELECT RAISE(ABORT, 'stale append') WHERE changes() = 0;
     UPDATE session SET progress = NEW.progress, due_at = NEW.due_at
         WHERE NEW.progress IS NOT NULL AND tenant = '' AND id = NEW.session_id;
+    UPDATE session SET unindexed = 1 WHERE tenant = '' AND id = NEW.session_id AND unindexed = 0;
     INSERT INTO pack(session, first, last, version, heads, body, holes)
         SELECT key, NEW.first, NEW.last, NEW.version, NEW.heads, NEW.body, NEW.holes
         FROM session WHERE tenant = '' AND id = NEW.session_id;
@@ -40,8 +41,8 @@ END;
 """
 """Statements that prepare a connection for `append_in_one_statement`.
 
-The progress is set by a statement of its own, since one that names it writes a page of its index, even if it stays the
-same.
+The progress is set by a statement of its own, and so is `unindexed`, since one that names them writes a page of their
+index, even if they stay the same.
 """
 
 _APPEND: Final = "INSERT INTO appended VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"

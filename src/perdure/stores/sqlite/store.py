@@ -145,15 +145,17 @@ class SqliteStore:
         return stored
 
     def append_now(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> bool:
-        """Append entries without waiting. With `sync`, while the file is busy or not open, or if they are very large,
-        store nothing and return False.
+        """Append entries without waiting. While the file is busy or not open, if they are very large, and with `sync`
+        unless the disk is quick, store nothing and return False.
         """
         if not entries:
             return True
         writer = self._get_writer()
-        if sync or not writer.can_write_now(lease.session_id) or has_large_content(entries):
+        if not writer.can_write_now(lease.session_id) or has_large_content(entries):
             return False
-        if not writer.append_now(encode_append_row(lease, entries)):
+        if sync and not writer.can_sync_now():
+            return False
+        if not writer.append_now(encode_append_row(lease, entries), sync=sync):
             return False
         writer.indexer.signal_append()
         faults.fault_point("store.append.after_commit")
