@@ -2,6 +2,7 @@
 
 import base64
 import zlib
+from collections.abc import Sequence
 from random import Random
 
 import msgspec
@@ -50,10 +51,14 @@ def number(events: list[Event], first: int = 1) -> list[Entry]:
     return [Entry(seq, float(seq), event, f"w-{seq}") for seq, event in enumerate(events, first)]
 
 
+def encoded(entries: Sequence[Entry]) -> PackRow:
+    return encode_row(entries, [entry.id for entry in entries])[0]
+
+
 def merged(events: list[Event], first: int = 1, size: int = 7) -> PackRow:
     """One row, as it is merged from those of several appends."""
     entries = number(events, first)
-    return merge_rows([encode_row(entries[place : place + size])[0] for place in range(0, len(entries), size)])
+    return merge_rows([encoded(entries[place : place + size]) for place in range(0, len(entries), size)])
 
 
 def to_fold(row: PackRow, first: int = 0, last: int = 1_000_000) -> list[Event | EndedRuns]:
@@ -122,7 +127,7 @@ def test_a_row_of_which_only_a_part_is_wanted_is_read_by_its_events():
 
 def test_rows_without_usual_runs_have_the_heads_that_they_always_had():
     entries = number(usual_runs(1))
-    row = merge_rows([encode_row(entries[:2])[0], encode_row(entries[2:])[0]])
+    row = merge_rows([encoded(entries[:2]), encoded(entries[2:])])
     assert len(msgspec.msgpack.decode(row.heads)) == 4
     assert to_fold(row) == usual_runs(1)
 

@@ -162,7 +162,7 @@ def _replace_entry(owner: int, entry: Entry, connection: Connection) -> str:
         for first, last in ((row.first, entry.seq - 1), (entry.seq + 1, row.last))
         if first <= last
     ]
-    parts.insert(1 if row.first < entry.seq else 0, encode_row([entry]))
+    parts.insert(1 if row.first < entry.seq else 0, encode_row([entry], [entry.id]))
     _delete_rows([key], connection)
     connection.execute("DELETE FROM label WHERE session = ?1 AND seq BETWEEN ?2 AND ?3", (owner, row.first, row.last))
     is_sealed = row.last <= connection.execute("SELECT sealed FROM session WHERE key = ?", (owner,)).get

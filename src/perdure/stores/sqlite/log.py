@@ -110,8 +110,9 @@ def encode_append_row(lease: Lease, entries: Sequence[Entry]) -> EncodedAppend:
     first = entries[0].seq
     if len(entries) > 1 and [entry.seq for entry in entries] != [*range(first, first + len(entries))]:
         raise Conflict(f"entries for session {lease.session_id!r} must be numbered one by one, from {first} on")
-    row, texts = encode_row(entries)
-    return EncodedAppend(lease, entries, [entry.id for entry in entries], row, texts)
+    ids = [entry.id for entry in entries]
+    row, texts = encode_row(entries, ids)
+    return EncodedAppend(lease, entries, ids, row, texts)
 
 
 def append_entries(new: EncodedAppend, notes: AppendState, connection: Connection) -> None:

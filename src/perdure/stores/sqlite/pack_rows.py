@@ -111,17 +111,33 @@ def _common_beginning(one: str, other: str) -> str:
     return beginning
 
 
-def encode_row(entries: Sequence[Entry]) -> tuple[PackRow, dict[bytes, bytes]]:
-    """Encode entries as a row; return it with the long texts that were cut out of it, compressed, by digest."""
+def encode_row(entries: Sequence[Entry], ids: list[str]) -> tuple[PackRow, dict[bytes, bytes]]:
+    """Encode entries, with these ids, as a row; return it with the long texts that were cut out of it, compressed, by
+    digest.
+    """
     events = [entry.event for entry in entries]
     body = encode_events(events)
-    ats, ids = [entry.at for entry in entries], [entry.id for entry in entries]
-    critical = [
-        str(kind.__struct_config__.tag) for kind in dict.fromkeys([type(event) for event in events]) if kind.critical
-    ]
+    ats = [entry.at for entry in entries]
+    critical: list[str] = []
+    for event in events:
+        tag = _critical_tags.get(type(event))
+        if tag is None:
+            tag = _find_critical_tag(type(event))
+        if tag and tag not in critical:
+            critical.append(tag)
+    first = entries[0].seq
     if len(body) >= LONG_TEXT_BYTES:
-        return build_row_without_long_texts(entries[0].seq, VERSION, EntryMetadata(ats, ids, critical), body)
-    return PackRow(entries[0].seq, entries[-1].seq, VERSION, _encode_heads(ats, ids, critical), body, None), {}
+        return build_row_without_long_texts(first, VERSION, EntryMetadata(ats, ids, critical), body)
+    return PackRow(first, first + len(events) - 1, VERSION, _encode_heads(ats, ids, critical), body, None), {}
+
+
+_critical_tags: Final[dict[type[Event], str]] = {}
+"""The kind of a critical event, by its type; empty for others. To look a kind up takes a microsecond each time."""
+
+
+def _find_critical_tag(kind: type[Event]) -> str:
+    tag = _critical_tags[kind] = str(kind.__struct_config__.tag) if kind.critical else ""
+    return tag
 
 
 def build_row_without_long_texts(
