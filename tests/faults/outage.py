@@ -17,12 +17,14 @@ import apsw
 
 from perdure import open_store
 from perdure.core.store import Store
+from perdure.stores.sqlite import wal_sync
 from perdure.stores.sqlite.page_checksums import find_checksum_vfs
 from perdure.stores.sqlite.store import SqliteStore
 from tests.faults.calls import Calls
 from tests.faults.disk import Disk, Images
 from tests.faults.power import NAME, Power
 from tests.faults.witness import Record
+from tests.seeds import chance
 
 DATABASE = "sessions.db"
 
@@ -92,12 +94,17 @@ class Room:
 
 
 class SqliteMachine:
-    """Keeps sessions in SQLite."""
+    """Keeps sessions in SQLite, on a disk that each store finds quick at once, soon, or never."""
+
+    QUICK_AFTER = (0, 2, 10**9)
 
     def __init__(self) -> None:
         self._power = Power.get()
         self._power.turn_on()
         self._room = Room()
+        self._chance = chance("pace of the disk")
+        self._pace = {"QUICK_SYNCS": wal_sync.QUICK_SYNCS, "QUICK_SECONDS": wal_sync.QUICK_SECONDS}
+        vars(wal_sync).update(QUICK_SECONDS=60)
 
     def __str__(self) -> str:
         return "SQLite"
@@ -106,6 +113,7 @@ class SqliteMachine:
         return self._power.disk(self._room.folder(), images)
 
     def open(self, disk: Disk) -> Store:
+        vars(wal_sync).update(QUICK_SYNCS=self._chance.choice(self.QUICK_AFTER))
         return SqliteStore(disk.folder / DATABASE, vfs=NAME)
 
     def damage(self, disk: Disk) -> list[str]:
@@ -125,6 +133,7 @@ class SqliteMachine:
 
     def close(self) -> None:
         """No store is left."""
+        vars(wal_sync).update(self._pace)
         self._power.turn_off()
         self._room.clear()
 

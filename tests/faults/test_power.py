@@ -154,6 +154,14 @@ async def test_barriers_that_are_not_synced_are_found(request, kind):
         assert talking.cuts < 600
 
 
+async def test_commits_that_are_not_followed_by_their_sync_are_found(sqlite, monkeypatch):
+    monkeypatch.setattr("perdure.stores.sqlite.wal_sync.WalSync.sync", lambda _wal: None)
+    trial = Trial(sqlite, "unsynced")
+    while not any("has lost" in each for each in trial.wrong):
+        await trial.work()
+        assert trial.cuts < 600
+
+
 async def test_a_disk_that_lies_about_syncs_is_found(sqlite, monkeypatch):
     """Without them SQLite cannot keep a database whole: the audit sees that too."""
     monkeypatch.setattr("tests.faults.disk.File.sync", lambda _file: None)

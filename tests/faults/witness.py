@@ -85,7 +85,7 @@ class Witness:
             return False
         wish = Appended(lease.session_id, tuple(entries), sync)
         self.book.append(Record(wish, is_done=False))
-        is_done = self.store.append_now(lease, entries, sync=sync)
+        is_done = self.store.append_now(lease, entries, sync=sync and not self._weak)
         if is_done:
             self.book.append(Record(wish, is_done=True))
         return is_done

@@ -45,7 +45,9 @@ class Mixed:
         count = max(len(names), chance.choice((1, 1, 1, 2, 5)))
         ids = [*names, *(f"{self.number()}" for _ in range(count - len(names)))]
         entries = [Entry(seq, 1.0, self.said(), name) for seq, name in enumerate(ids, head + 1)]
-        await self.store.append(lease, entries, sync=chance.random() < 0.3)
+        sync = chance.random() < 0.3
+        if not (chance.random() < 0.5 and self.store.append_now(lease, entries, sync=sync)):
+            await self.store.append(lease, entries, sync=sync)
 
     async def together(self, _session_id: str) -> None:
         """Entries for all sessions at the same time, some of them synced."""

@@ -22,7 +22,7 @@ from .schema import MERGED_ROW_BYTES as MERGED_ROW_BYTES  # noqa: PLC0414 - re-e
 ROW_COST: Final = 512
 """The bytes that a row counts for in addition to its size, which limits the number of rows."""
 MAX_LOOSE_BYTES: Final = 320 * 1024
-"""A log with this many bytes in loose rows is due for a merge. With more, a merge leaves more free pages in the file."""
+"""A log with this many bytes in loose rows is due for a merge. With more, it leaves more free pages in the file."""
 
 _LOOSE: Final = """
 SELECT first, last, version, heads, body, holes FROM pack

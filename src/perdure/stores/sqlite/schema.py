@@ -1,9 +1,8 @@
 """The tables of an SQLite store, and the migration from older formats.
 
 - `session`: a row for each. A deleted one stays, without its id, while forks share entries with it. `progress` is that
-  of the last run that was begun in it: 0 over, 1 cut off, 2 waiting (until `due_at`, if that is not null). Entries up to
-  `indexed` are in the search index, and `unindexed` is 1 if there are others: an append need not write a page for it,
-  except for the first since.
+  of the last run that was begun in it: 0 over, 1 cut off, 2 waiting (until `due_at`, if that is not null). The search
+  index has the entries up to `indexed`; `unindexed` is 1 if there are more.
 - `pack`: the entries, several to a row (see `pack_rows.py`). An append adds a row; now and then the last rows of a
   session are merged into one (see `row_merging.py`), so the key of a row means nothing: an entry is found by its
   session and its own number. A fork has only the entries after `at`; those before are read from its parent.

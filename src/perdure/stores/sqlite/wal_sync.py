@@ -21,10 +21,10 @@ QUICK_SECONDS: Final = 0.0005
 """A sync that takes no longer is quick: an event loop may wait for it."""
 STALL_SECONDS: Final = 0.005
 """A sync that takes longer has delayed whatever else the event loop had to do."""
-QUICK_SYNCS: Final = 4
+QUICK_SYNCS: Final = 2
 """The number of quick syncs in a row after which the next one is expected to be quick."""
 MAX_QUICK_SYNCS: Final = 4096
-"""The same after many stalls, each of which doubles it four times."""
+"""The same after many stalls, each of which makes it sixteen times as many."""
 TRUSTED_SYNCS: Final = 1000
 """The number of syncs in a row, all expected to be quick, and quick, after which stalls are forgotten."""
 
