@@ -1,15 +1,18 @@
 """A run is performed in a task of its own, which takes no turn of the event loop that it does not need."""
 
 import asyncio
+import sys
+import traceback
 from contextvars import ContextVar
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from perdure import Agent
+from perdure import Agent, tool
 from perdure.runtime import run_task
 from perdure.runtime.run_task import MAX_READY_HANDLES, start_task_eagerly
-from perdure.testing import ScriptedModel
+from perdure.testing import ScriptedModel, call
 
 OLDER = SimpleNamespace(version_info=(3, 11))
 
@@ -35,6 +38,45 @@ async def test_a_run_that_waits_for_nothing_takes_one_turn_of_the_event_loop() -
     session = Agent(ScriptedModel("done", repeat_last=True)).session("s")
     await session.run("first")
     assert await count_loop_turns(asyncio.ensure_future(session.run("second"))) == 1
+
+
+def list_awaiting(task: "asyncio.Task[Any]") -> list[str]:
+    """Return the names of the coroutines of a task, each of which waits for the next."""
+    names: list[str] = []
+    coroutine: Any = task.get_coro()
+    while hasattr(coroutine, "cr_code"):
+        names.append(coroutine.cr_code.co_qualname)
+        coroutine = coroutine.cr_await
+    return names
+
+
+async def test_from_the_agent_to_its_engine_there_are_eight_calls_and_one_task() -> None:
+    found: list[list[str]] = []
+
+    @tool
+    async def look() -> str:
+        """Look around."""
+        await asyncio.sleep(0)  # the caller's part is seen only when it waits
+        me = asyncio.current_task()
+        assert me is not None
+        inside = [name for name in names_of_frames() if name in {"react", "execute", "SessionDriver._execute_run"}]
+        found.extend([list_awaiting(each) for each in asyncio.all_tasks() if each not in {me, testing}])
+        found.append(inside[::-1])
+        return "done"
+
+    testing = asyncio.current_task()
+    running = asyncio.ensure_future(Agent(ScriptedModel(call("look"), "done"), tools=[look]).run("go"))
+    await running
+    outside, inside = found
+    assert outside[0] == "Agent.run"
+    names = [name for name in outside if not name.startswith(("wait", "_wait"))]
+    assert inside == ["SessionDriver._execute_run", "execute", "react"]
+    assert len([*names, *inside]) <= 8, [*names, *inside]
+
+
+def names_of_frames() -> list[str]:
+    """Return the names of the functions that are being called, the innermost first."""
+    return [frame.f_code.co_qualname for frame, _ in traceback.walk_stack(sys._getframe(1))]
 
 
 async def test_a_task_is_its_own_from_the_first_step_on() -> None:

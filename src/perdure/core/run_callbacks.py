@@ -107,11 +107,14 @@ Engine: TypeAlias = Callable[["Run"], Awaitable[Outcome[Any]]]
 """Drives a run to its outcome. `react` is the engine in core; others wrap it. A plain function works too."""
 
 
-async def call_engine(engine: Engine, run: "Run") -> Outcome[Any]:
-    """Call an engine, async or plain, and return its outcome."""
+def call_engine(engine: Engine, run: "Run") -> Awaitable[Outcome[Any]]:
+    """Call an engine, async or plain, and return its outcome, which has to be awaited."""
     outcome: Any = engine(run)
-    answer: Outcome[Any] = await outcome if isawaitable(outcome) else outcome
-    return answer
+    return outcome if isawaitable(outcome) else _return_plain_outcome(outcome)
+
+
+async def _return_plain_outcome(outcome: Outcome[Any]) -> Outcome[Any]:
+    return outcome
 
 
 SHUTDOWN_REASON = "shutdown"

@@ -7,7 +7,7 @@ driver in whichever process it is.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
@@ -706,7 +706,13 @@ class Session(StoredSession[D]):
             history=history,
         )
 
-    async def _perform_prompt(self, command: RunCommand) -> Outcome[Any]:
+    def _perform_prompt(self, command: RunCommand) -> Awaitable[Outcome[Any]]:
+        """Run a prompt, and return its outcome, which has to be awaited."""
+        if self.agent.can_expand_prompts or argument_checks.has_control_characters(self.session_id):
+            return self._expand_and_perform(command)
+        return self._driver.perform_command(command)
+
+    async def _expand_and_perform(self, command: RunCommand) -> Outcome[Any]:
         """Expand the commands, skills and mentions in the prompt, then run it."""
         await self._check_id_of_new_session()
         if not self.agent.can_expand_prompts:
