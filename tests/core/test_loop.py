@@ -20,9 +20,11 @@ from perdure.core.error import (
 from perdure.core.event import (
     AutoContinued,
     Custom,
+    Entry,
     ErrorRaised,
     FailedOver,
     GuardrailTripped,
+    Lagged,
     MessageAdded,
     ModelEvent,
     ModelRequested,
@@ -200,6 +202,19 @@ async def test_a_model_that_never_waits_lets_others_run():
         assert 0 < told < deltas
         outcome = await task
     assert outcome.text == "x" * deltas
+
+
+async def test_a_watcher_of_a_run_that_never_waits_misses_nothing():
+    seen: list[Entry] = []
+
+    async def watch(entry: Entry) -> None:
+        seen.append(entry)
+
+    calls = [call("add", a=turn, b=1) for turn in range(300)]
+    agent = Agent(ScriptedModel(*calls, "Done."), tools=[add], limits=Limits(max_turns=None), watchers=[watch])
+    outcome = await agent.run("Add often.")
+    assert [entry for entry in seen if isinstance(entry.event, Lagged)] == []
+    assert [entry for entry in seen if entry.event.durable] == list(outcome.entries)
 
 
 # -- replies that are no good ------------------------------------------------------------------------------------------

@@ -87,6 +87,7 @@ class Buffer(Generic[T]):
         "_high_water",
         "_items",
         "_lagged",
+        "_limit",
         "_marker",
         "_merged",
         "_overflow",
@@ -118,6 +119,9 @@ class Buffer(Generic[T]):
         check_capacity(capacity)
         _check_policy(overflow, coalesce, lagged)
         self._capacity = sys.maxsize if capacity is None else capacity
+        self._limit = 0 if overflow == "block" else self._capacity
+        """The number of items from which on `push` has to look closer: 0 if the buffer is closed, or tasks may wait for
+        room in it."""
         self._overflow: OverflowPolicy = overflow
         self._coalesce = coalesce
         self._lagged = lagged
@@ -134,12 +138,9 @@ class Buffer(Generic[T]):
 
     def push(self, item: T) -> PushResult:
         """Add an item without waiting, and return what happened to it: `kept`, `merged`, `dropped`, …"""
-        if self._closed:
-            self._refused += 1
-            return "closed"
         items = self._items
-        if len(items) >= self._capacity or self._putters.granted:
-            return self._push_full(item)
+        if len(items) >= self._limit:
+            return self._push_or_refuse(item)
         items.append(item)  # as `_append` does; most items pass here, and a call would cost them time
         self._pushed += 1
         if len(items) > self._high_water:  # noqa: PLR1730 - `max` would double the cost of a push
@@ -238,6 +239,7 @@ class Buffer(Generic[T]):
         `closed`.
         """
         self._closed = True
+        self._limit = 0
         self._getters.dismiss()
         self._putters.dismiss()
 
@@ -274,8 +276,15 @@ class Buffer(Generic[T]):
         if self._getters.waiting:
             self._getters.grant()
 
-    def _push_full(self, item: T) -> PushResult:
+    def _push_or_refuse(self, item: T) -> PushResult:
+        """Add an item to a buffer that is full or closed, or whose policy is `block`."""
+        if self._closed:
+            self._refused += 1
+            return "closed"
         if self._overflow == "block":
+            if len(self._items) < self._capacity and not self._putters.granted:
+                self._append(item)
+                return "kept"
             self._refused += 1
             return "refused"
         self._pushed += 1

@@ -58,24 +58,32 @@ class Fanout(Generic[T]):
         self._coalesce = None if coalesce is None else _MergeUntilError(coalesce)
         self._lagged = None if lagged is None else _MergeUntilError(lagged)
         self._on_dropped = on_dropped
-        # Replaced, never changed: `publish` iterates over it while watchers are added and removed.
-        self._pushes: tuple[Callable[[T], object], ...] = ()
+        self.receivers: tuple[Feed[T] | Subscription[T], ...] = ()
+        """The watchers and subscriptions. A publisher for which a call per event is too much calls `push` of each.
+
+        The tuple is replaced, never changed: publishers iterate over it while watchers are added and removed.
+        """
         self.is_watched = False
         """True if there is a watcher or subscription. A plain attribute, for publishers that read it for every
         event."""
-        self._pushes_lock = threading.Lock()
+        self.is_congested = False
+        """True if a subscription with backpressure is full: the publisher should then `await wait_for_room()`."""
+        self._receivers_lock = threading.Lock()
         self._feeds: dict[Feed[T], None] = {}
         self._subscriptions: dict[Subscription[T], object] = {}
         """The subscriptions, each with its owner."""
-        self._congestion = _Congestion()
+        self._full: set[Subscription[T]] = set()
+        """The subscriptions for which the publisher has to wait."""
+        self._relieved: asyncio.Event | None = None
+        """Set when no subscription is full any more; `None` before the first one was."""
         self._closed = False
 
     def publish(self, event: T) -> None:
         """Pass an event to all watchers and subscriptions, without waiting. Never raises. Call it on the event loop's
         thread.
         """
-        for push in self._pushes:
-            push(event)
+        for receiver in self.receivers:
+            receiver.push(event)
 
     def add_watcher(self, watcher: Watcher[T], *, name: str | None = None) -> Callable[[], None]:
         """Call `watcher` with each event from now on; the returned function removes it.
@@ -86,12 +94,12 @@ class Fanout(Generic[T]):
         feed = make_feed(watcher, name, self._new_buffer(self._capacity), self._on_feed_ended)
 
         def remove() -> None:
-            if self._remove_receiver(feed.push):
+            if self._remove_receiver(feed):
                 feed.retire()
 
         if not self._closed:
             self._feeds[feed] = None
-            self._add_receiver(feed.push)
+            self._add_receiver(feed)
         return remove
 
     def subscribe(
@@ -110,7 +118,7 @@ class Fanout(Generic[T]):
         if backpressure:
             buffer = self._new_buffer(limit + self._capacity)
             subscription: Subscription[T] = _BackpressureSubscription(
-                buffer, self._unsubscribe, self._congestion, limit
+                buffer, self._unsubscribe, self._mark_full, self._mark_read, limit
             )
         else:
             subscription = Subscription(self._new_buffer(limit), self._unsubscribe)
@@ -118,7 +126,7 @@ class Fanout(Generic[T]):
             subscription.close()
         else:
             self._subscriptions[subscription] = owner
-            self._add_receiver(subscription.receive)
+            self._add_receiver(subscription)
         return subscription
 
     def close_subscriptions(self, owner: object) -> None:
@@ -126,15 +134,10 @@ class Fanout(Generic[T]):
         for subscription in [each for each, owned_by in self._subscriptions.items() if owned_by is owner]:
             subscription.close()
 
-    @property
-    def is_congested(self) -> bool:
-        """True if a subscription with backpressure is full: the publisher should then `await wait_for_room()`."""
-        return self._congestion.is_full
-
     async def wait_for_room(self) -> None:
         """Wait until no subscription with backpressure is full; each has room again when half of it has been read."""
-        while self._congestion.relieved is not None and self._congestion.full:
-            await self._congestion.relieved.wait()
+        while self._relieved is not None and self._full:
+            await self._relieved.wait()
 
     @property
     def stats(self) -> tuple[WatcherStats, ...]:
@@ -167,7 +170,7 @@ class Fanout(Generic[T]):
         self._closed = True
         if not (self._feeds or self._subscriptions):
             return
-        self._pushes = ()
+        self.receivers = ()
         self.is_watched = False
         for subscription in tuple(self._subscriptions):
             subscription.close()
@@ -193,26 +196,40 @@ class Fanout(Generic[T]):
         overflow: OverflowPolicy = "drop_oldest" if self._coalesce is None else "coalesce"
         return Buffer(capacity, overflow, coalesce=self._coalesce, lagged=self._lagged)
 
-    def _add_receiver(self, push: Callable[[T], object]) -> None:
-        with self._pushes_lock:
-            self._pushes = (*self._pushes, push)
+    def _add_receiver(self, receiver: "Feed[T] | Subscription[T]") -> None:
+        with self._receivers_lock:
+            self.receivers = (*self.receivers, receiver)
             self.is_watched = True
 
-    def _remove_receiver(self, push: Callable[[T], object]) -> bool:
+    def _remove_receiver(self, receiver: "Feed[T] | Subscription[T]") -> bool:
         """Remove a watcher or subscription; return True if it was still there."""
-        with self._pushes_lock:
-            before = self._pushes
-            self._pushes = tuple(other for other in before if other != push)
-            self.is_watched = bool(self._pushes)
-            return len(self._pushes) < len(before)
+        with self._receivers_lock:
+            before = self.receivers
+            self.receivers = tuple([other for other in before if other is not receiver])
+            self.is_watched = bool(self.receivers)
+            return len(self.receivers) < len(before)
+
+    def _mark_full(self, subscription: "Subscription[T]") -> None:
+        """Record that the publisher has to wait for a subscription with backpressure."""
+        if not self._full:
+            self._relieved = asyncio.Event()  # a new one, as an event belongs to the loop that first waited for it
+        self._full.add(subscription)
+        self.is_congested = True
+
+    def _mark_read(self, subscription: "Subscription[T]") -> None:
+        """Record that the publisher no longer has to wait for a subscription with backpressure."""
+        self._full.discard(subscription)
+        if not self._full and self._relieved is not None:
+            self.is_congested = False
+            self._relieved.set()
 
     def _unsubscribe(self, subscription: "Subscription[T]") -> None:
-        self._remove_receiver(subscription.receive)
+        self._remove_receiver(subscription)
         self._subscriptions.pop(subscription, None)
 
     def _on_feed_ended(self, feed: Feed[T], error: BaseException | None) -> None:
         self._feeds.pop(feed, None)
-        self._remove_receiver(feed.push)
+        self._remove_receiver(feed)
         if error is None or self._on_dropped is None:
             return
         try:
@@ -245,7 +262,7 @@ class Subscription(Generic[T]):
         """Return the next buffered event without waiting; raises `asyncio.QueueEmpty` if there is none."""
         return self._buffer.get_nowait()
 
-    def receive(self, event: T) -> None:
+    def push(self, event: T) -> None:
         """Add an event to the buffer. Only the publisher calls this."""
         self._buffer.push(event)
 
@@ -267,11 +284,13 @@ class _BackpressureSubscription(Subscription[T]):
         self,
         buffer: Buffer[T],
         closed: Callable[[Subscription[T]], None],
-        congestion: "_Congestion",
+        mark_full: Callable[[Subscription[T]], None],
+        mark_read: Callable[[Subscription[T]], None],
         full_at: int,
     ) -> None:
         super().__init__(buffer, closed)
-        self._congestion = congestion
+        self._mark_full = mark_full
+        self._mark_read = mark_read
         self._full_at = full_at
 
     async def __anext__(self) -> T:
@@ -286,41 +305,16 @@ class _BackpressureSubscription(Subscription[T]):
 
     def _make_room(self) -> None:
         if len(self._buffer) <= self._full_at // 2:
-            self._congestion.remove(self)
+            self._mark_read(self)
 
-    def receive(self, event: T) -> None:
+    def push(self, event: T) -> None:
         self._buffer.push(event)
         if len(self._buffer) >= self._full_at:
-            self._congestion.add(self)
+            self._mark_full(self)
 
     def close(self) -> None:
         super().close()
-        self._congestion.remove(self)
-
-
-class _Congestion:
-    """The full subscriptions for which the publisher has to wait."""
-
-    __slots__ = ("full", "is_full", "relieved")
-
-    def __init__(self) -> None:
-        self.full: set[object] = set()
-        self.is_full = False
-        """True if any is full. A plain attribute, for publishers that read it for every event."""
-        self.relieved: asyncio.Event | None = None
-        """Set when none is full any more; `None` before the first one was."""
-
-    def add(self, subscription: object) -> None:
-        if not self.full:
-            self.relieved = asyncio.Event()  # a new one, as an event belongs to the loop that first waited for it
-        self.full.add(subscription)
-        self.is_full = True
-
-    def remove(self, subscription: object) -> None:
-        self.full.discard(subscription)
-        if not self.full and self.relieved is not None:
-            self.is_full = False
-            self.relieved.set()
+        self._mark_read(self)
 
 
 class _MergeUntilError(Generic[T, U]):

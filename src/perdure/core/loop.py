@@ -69,6 +69,9 @@ REPLY_EVENT_TYPES = frozenset(get_args(ModelEvent)) - {ReplyFinished, RetrySched
 TOOL_USE, DENIED = StopReason.TOOL_USE, Status.DENIED  # members of an enum are slow to look up
 DELTAS_BETWEEN_YIELDS = 64
 """Deltas after which a stream that never awaits yields to other tasks, so that it can be watched and cancelled."""
+TURNS_BETWEEN_YIELDS = 8
+"""Turns after which a watched run yields, for the same reason: its model and tools may never await anything, and a
+watcher that is not called misses events when its buffer is full."""
 
 
 async def execute(run: Run, engine: Engine) -> Outcome[Any]:
@@ -176,6 +179,8 @@ async def react(run: Run) -> Outcome[Any]:
         outcome = await (handle_tool_calls(run, reply) if reply.tool_calls else handle_answer(run, reply))
         if run.fanout.is_watched:
             run.publish(TurnEnded(run.state.turns, run.state.usage, run_id=run.run_id, path=run.path))
+            if not run.state.turns % TURNS_BETWEEN_YIELDS:
+                await asyncio.sleep(0)
         if outcome is not None:
             return outcome
         reply = None

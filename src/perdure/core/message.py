@@ -218,14 +218,15 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
+        precision = self.precision
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cache_read_tokens + other.cache_read_tokens,
             self.cache_write_tokens + other.cache_write_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
-            _coarser_precision(self.precision, other.precision),
-            _add_reported_costs(self, other),
+            precision if precision == other.precision else _coarser_precision(precision, other.precision),
+            None if self.reported_usd is None and other.reported_usd is None else _add_reported_costs(self, other),
         )
 
     def minus(self, part: "Usage") -> "Usage":

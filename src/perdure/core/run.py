@@ -104,6 +104,7 @@ class Run:
     __slots__ = (
         *(
             "_held_events",
+            "_now",
             "_redacted_model",
             "_loop",
             "_model",
@@ -230,6 +231,7 @@ class Run:
         self.spec = spec
         self.options = options = spec.options
         self.clock = options.clock
+        self._now = options.clock.now  # looked up once, not for each event that is published
         self._model = spec._model  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - hidden from engines, not from the run
         self.info = model_info(self._model)
         self.stored_price = () if self.info.price is None else self.info.price.to_tuple()
@@ -333,7 +335,7 @@ class Run:
             raise StoreError(f"the log cannot store what has happened: {error_message(error)}") from error
         if is_cancelled:
             raise asyncio.CancelledError
-        if self.fanout.is_watched and self.fanout.is_congested:
+        if self.fanout.is_congested:
             await self.fanout.wait_for_room()
         if self.simulates_crashes and not self.is_interrupted and self._is_resumable_from_log():
             raise SimulatedCrash
@@ -403,15 +405,17 @@ class Run:
         new = entries[applied:] if applied else entries
         for entry in new:
             self.state.apply(entry.event)
-        if self.fanout.is_watched:
+        for receiver in self.fanout.receivers:  # as `publish` does, without a call for each entry
             for entry in new:
-                self.fanout.publish(entry)
+                receiver.push(entry)
 
     def publish(self, event: Event) -> None:
         """Publish an event to watchers without storing it."""
-        if self.fanout.is_watched:
+        if receivers := self.fanout.receivers:
             redactor = self.redaction.redactor
-            self.fanout.publish(Entry(0, self.clock.now(), event if redactor is None else redactor.event(event)))
+            entry = Entry(0, self._now(), event if redactor is None else redactor.event(event))
+            for receiver in receivers:
+                receiver.push(entry)
 
     def publish_model_event(self, event: ModelEvent) -> None:
         """Publish an event from the model's stream to watchers, with this run's id, without storing it."""
@@ -420,7 +424,9 @@ class Run:
         else:
             shown = self.stamp_event(event)
         redactor = self.redaction.redactor
-        self.fanout.publish(Entry(0, self.clock.now(), shown if redactor is None else redactor.event(shown)))
+        entry = Entry(0, self._now(), shown if redactor is None else redactor.event(shown))
+        for receiver in self.fanout.receivers:
+            receiver.push(entry)
 
     def stamp_event(self, event: Event) -> Event:
         """Return the event with this run's id and path."""

@@ -50,6 +50,12 @@ class Feed(ABC, Generic[T]):
     Use it on the event loop's thread, unless a method says otherwise.
     """
 
+    push: Callable[[T], object]
+    """Queues an event for the watcher, and starts its task or thread at the first one. Never waits, never raises.
+
+    It may be an attribute: that of a feed whose task runs is the method of its buffer, which saves a call.
+    """
+
     def __init__(self, name: str, buffer: Buffer[T], ended: "FeedEnded[T]") -> None:
         self.name = name
         self.lagging = False
@@ -60,10 +66,6 @@ class Feed(ABC, Generic[T]):
         self._settled: asyncio.Future[None] | None = None
         # The watcher runs in the context in which it was added, not in that of the first publisher.
         self._context = contextvars.copy_context()
-
-    @abstractmethod
-    def push(self, event: T) -> None:
-        """Queue an event for the watcher, and start its task or thread at the first one. Never waits, never raises."""
 
     @abstractmethod
     def retire(self) -> None:
@@ -113,6 +115,7 @@ class AsyncWatcherFeed(Feed[T]):
         self, name: str, watcher: Callable[[T], Awaitable[None]], buffer: Buffer[T], ended: FeedEnded[T]
     ) -> None:
         super().__init__(name, buffer, ended)
+        self.push = self._start
         self._watcher = watcher
         self._task: asyncio.Task[None] | None = None
         self._handling = False
@@ -120,15 +123,18 @@ class AsyncWatcherFeed(Feed[T]):
         """True once a call has taken long; only then is it measured whether it blocks the event loop."""
         self._has_blocked = False
 
-    def push(self, event: T) -> None:
-        # A task that was cancelled from outside, as at the end of its event loop, is made anew.
-        if self._task is None and not self._retired:
-            loop = asyncio.get_running_loop()
-            self._task = loop.create_task(self._run(), name=f"perdure watcher {self.name}", context=self._context)
-        self._buffer.push(event)
+    def _start(self, event: T) -> None:
+        """Start the task for the first event, and for the first one after the task was cancelled from outside, as at
+        the end of its event loop.
+        """
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._run(), name=f"perdure watcher {self.name}", context=self._context)
+        self.push = self._buffer.push
+        self.push(event)
 
     def retire(self) -> None:
         self._retired = True
+        self.push = self._buffer.push  # which refuses events from now on
         self._buffer.close()
         if self._task is None:
             self._ended(self, None)
@@ -168,6 +174,8 @@ class AsyncWatcherFeed(Feed[T]):
                 self._log_failure(error)
             if self._retired:
                 self._ended(self, error)
+            else:
+                self.push = self._start
 
     async def _watch(self) -> None:
         handled = 0
