@@ -41,6 +41,7 @@ _STAMP: Final = "SELECT coalesce((SELECT value FROM meta WHERE name = 'search'),
 _SET_STAMP: Final = "INSERT INTO meta VALUES('search', ?) ON CONFLICT(name) DO UPDATE SET value = excluded.value"
 _BEHIND: Final = "SELECT key, indexed, head FROM session WHERE unindexed > 0 ORDER BY key LIMIT ?"
 _BACKLOG: Final = "SELECT coalesce(sum(head - indexed), 0) FROM session WHERE unindexed > 0"
+_STAMP_AND_BACKLOG: Final = f"SELECT ({_STAMP}), ({_BACKLOG})"
 # Only while the index is the one that we wrote to, for otherwise it was emptied meanwhile.
 _ADVANCE: Final = """
 UPDATE session SET indexed = ?1, unindexed = ?1 < head WHERE key = ?2 AND indexed < ?1
@@ -55,7 +56,11 @@ _FIND: Final = "SELECT key, head FROM session WHERE tenant = '' AND id = ?"
 _BEGINNING: Final = """
 SELECT key, head, parent, id FROM session
 WHERE tenant = '' AND head > 0 AND id >= ?1 AND substr(id, 1, length(?1)) = ?1 ORDER BY key"""
-_HOLDING: Final = "SELECT first, version, holes, body FROM pack WHERE session = ? AND last >= ? ORDER BY last LIMIT 1"
+_HOLDING: Final = """
+SELECT first, version, holes, body, (SELECT id FROM session WHERE key = ?1)
+FROM pack WHERE session = ?1 AND last >= ?2 ORDER BY last LIMIT 1"""
+# The pages with texts, of which each search reads others. A larger cache would spend more on memory than it saves.
+_CACHE: Final = "PRAGMA cache_size = -1024"
 _FORKS: Final = "SELECT key, id FROM session WHERE parent = ? AND at >= ? ORDER BY key"
 
 
@@ -105,9 +110,10 @@ class IndexedLog:
         """Return the log's stamp, a number that changes when entries are removed; 0 if the log was never indexed."""
         return int(self._query(_STAMP)[0][0])
 
-    def count_unindexed(self) -> int:
-        """Return the number of entries that are not indexed yet."""
-        return int(self._query(_BACKLOG)[0][0])
+    def read_stamp_and_backlog(self) -> tuple[int, int]:
+        """Return the log's stamp, and the number of entries that are not indexed yet."""
+        stamp, backlog = self._query(_STAMP_AND_BACKLOG)[0]
+        return int(stamp), int(backlog)
 
     def find_unindexed(self, count: int) -> list[tuple[int, int, int]]:
         """Return up to `count` sessions that are not fully indexed: key, last indexed entry and last entry of each."""
@@ -131,16 +137,17 @@ class IndexedLog:
                         found.append(IndexedText(session, entry.seq, ROLES.index(role), entry.at, _strip_colours(text)))
         return found
 
-    def read_text(self, session: int, seq: int) -> str | None:
-        """Read the searchable text of one entry; `None` if it has none."""
-        with self._translate_errors() as connection:
-            found = connection.execute(_HOLDING, (session, seq)).get
-        if found is not None:
-            first, version, holes, body = found
+    def read_text_and_owner(self, session: int, seq: int) -> tuple[str | None, str | None]:
+        """Read the searchable text of one entry, and the id of the session that owns it.
+
+        The text is `None` if it has none, the id if that session was deleted, or no such entry is found.
+        """
+        owner: str | None = None
+        for first, version, holes, body, owner in self._query(_HOLDING, session, seq):
             if first <= seq and holes is None and (said := _text_in_event(body, seq - first, version)) is not None:
-                return _strip_colours(said)
+                return _strip_colours(said), owner
         docs = self.read_texts(EntryRange(session, seq - 1, seq))
-        return docs[0].text if docs else None
+        return (docs[0].text if docs else None), owner
 
     def record_indexed(self, stamp: int, upto: Sequence[tuple[int, int]]) -> None:
         """Record up to which entry each of these sessions is indexed, in the index with this stamp."""
@@ -225,8 +232,10 @@ class IndexedLog:
             connection.close()
 
     def _query(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
-        with self._translate_errors() as connection:
-            return connection.execute(statement, values).fetchall()
+        try:  # as `_translate_errors` does, which takes longer than some queries
+            return self._get_or_open().execute(statement, values).fetchall()
+        except apsw.Error as error:
+            raise to_store_error(error, self.path) from error
 
     @contextmanager
     def _translate_errors(self) -> Generator[Connection]:
@@ -242,6 +251,7 @@ class IndexedLog:
         with suppress(ReadOnlyStoreError):
             self._submit(lambda _: None).result()  # so that there is a file to read
         connection = self._connection = open_read_only(self.path, self._vfs)
+        connection.execute(_CACHE)
         self._file = file_identity(self.path)
         return connection
 

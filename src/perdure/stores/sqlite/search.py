@@ -145,14 +145,18 @@ class LogSearch:
     def _check_stamps(self) -> int:
         """Return the stamp of log and index. Raises `StaleIndexError` if they differ."""
         stamp = self._source.read_stamp()
+        self._compare_stamp(stamp)
+        return stamp
+
+    def _compare_stamp(self, stamp: int) -> None:
+        """Raise `StaleIndexError` if the index has another stamp than the log."""
         if not stamp or self._index.stamp != stamp:
             raise StaleIndexError("it does not belong to the log as it is now")
-        return stamp
 
     def _catch_up(self) -> None:
         """Index all entries that were in the log when this method began."""
-        self._check_stamps()
-        backlog = self._source.count_unindexed()
+        stamp, backlog = self._source.read_stamp_and_backlog()
+        self._compare_stamp(stamp)
         while backlog > 0 and (done := self._index_batch(CATCH_UP_ENTRIES)):
             backlog -= done
 
@@ -193,7 +197,9 @@ class LogSearch:
             before = self._indexed_texts(self._source.find_removable_ranges(session_id, seq))
             result, stamp = self._source.run_removal(job)
             done.append(result)
-            gone = [(*place, text) for place, text in before.items() if self._source.read_text(*place) != text]
+            gone = [
+                (*place, text) for place, text in before.items() if self._source.read_text_and_owner(*place)[0] != text
+            ]
             is_rewritten = self._index.remove(gone)
             for session, number, _ in gone:
                 self._index.add(self._source.read_texts(EntryRange(session, number - 1, number)))
@@ -287,8 +293,8 @@ class LogSearch:
         return True
 
     def _build_hit(self, found: _FoundRow, names: Mapping[int, str], terms: SearchTerms) -> Hit:
-        text = self._source.read_text(found.session, found.seq)
-        name = names.get(found.session) or self._source.find_shown_session_id(found.session, found.seq)
+        text, owner = self._source.read_text_and_owner(found.session, found.seq)
+        name = names.get(found.session) or owner or self._source.find_shown_session_id(found.session, found.seq)
         if text is None or not name or found.checksum != crc32(text.encode()):
             raise StaleIndexError(f"entry {found.seq} of session {found.session} is not in the log as it was indexed")
         shown = make_snippet(text, terms, self._index.tokenize)
