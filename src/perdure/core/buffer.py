@@ -139,12 +139,13 @@ class Buffer(Generic[T]):
     def push(self, item: T) -> PushResult:
         """Add an item without waiting, and return what happened to it: `kept`, `merged`, `dropped`, …"""
         items = self._items
-        if len(items) >= self._limit:
+        before = len(items)
+        if before >= self._limit:
             return self._push_or_refuse(item)
         items.append(item)  # as `_append` does; most items pass here, and a call would cost them time
         self._pushed += 1
-        if len(items) > self._high_water:  # noqa: PLR1730 - `max` would double the cost of a push
-            self._high_water = len(items)
+        if before >= self._high_water:
+            self._high_water = before + 1
         if self._getters.waiting:
             self._getters.grant()
         return "kept"

@@ -179,7 +179,7 @@ async def react(run: Run) -> Outcome[Any]:
         outcome = await (handle_tool_calls(run, reply) if reply.tool_calls else handle_answer(run, reply))
         if run.fanout.is_watched:
             run.publish(TurnEnded(run.state.turns, run.state.usage, run_id=run.run_id, path=run.path))
-            if not run.state.turns % TURNS_BETWEEN_YIELDS:
+            if outcome is None and not run.state.turns % TURNS_BETWEEN_YIELDS:
                 await asyncio.sleep(0)
         if outcome is not None:
             return outcome
