@@ -230,8 +230,7 @@ class Run:
         """Switch the run to another agent, whose model, instructions, tools and rules apply from the next turn on."""
         self.spec = spec
         self.options = options = spec.options
-        self.clock = options.clock
-        self._now = options.clock.now  # looked up once, not for each event that is published
+        self.clock, self._now = options.clock, options.clock.now  # the function for each event that is published
         self._model = spec._model  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - hidden from engines, not from the run
         self.info = model_info(self._model)
         self.stored_price = () if self.info.price is None else self.info.price.to_tuple()
