@@ -5,7 +5,7 @@ caller could, and a command that fails stores nothing.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,11 +29,16 @@ _named_locks: "dict[tuple[Any, ...], asyncio.Future[None]]" = {}
 """The locks that are currently taken, by event loop and name."""
 
 
-async def expand_and_run(session: "Session[Any]", command: RunCommand, driver: SessionDriver) -> Outcome[Any]:
+async def expand_and_run(
+    session: "Session[Any]", command: RunCommand, driver: SessionDriver, check_id: Callable[[], Awaitable[None]]
+) -> Outcome[Any]:
     """Expand `/name` and `@file` in the prompt of a `RunCommand`, then run the agent on the result.
 
-    A prompt with an `input_id` is expanded only once.
+    A prompt with an `input_id` is expanded only once. `check_id` raises an error for an unsuitable session id.
     """
+    await check_id()
+    if not session.agent.can_expand_prompts:
+        return await driver.perform_command(command)
     if not command.input_id:
         state = State() if not session.agent.handoffs else await session.read_state()
         return await driver.perform_command(await expand_prompt(session, command, state))

@@ -707,19 +707,12 @@ class Session(StoredSession[D]):
         )
 
     def _perform_prompt(self, command: RunCommand) -> Awaitable[Outcome[Any]]:
-        """Run a prompt, and return its outcome, which has to be awaited."""
-        if self.agent.can_expand_prompts or argument_checks.has_control_characters(self.session_id):
-            return self._expand_and_perform(command)
-        return self._driver.perform_command(command)
-
-    async def _expand_and_perform(self, command: RunCommand) -> Outcome[Any]:
-        """Expand the commands, skills and mentions in the prompt, then run it."""
-        await self._check_id_of_new_session()
-        if not self.agent.can_expand_prompts:
-            return await self._driver.perform_command(command)
+        """Run a prompt, its commands, skills and mentions expanded; return its outcome, which has to be awaited."""
+        if not (self.agent.can_expand_prompts or argument_checks.has_control_characters(self.session_id)):
+            return self._driver.perform_command(command)
         from .prompt_expansion import expand_and_run  # at first use: most prompts are plain text
 
-        return await expand_and_run(self, command, self._driver)
+        return expand_and_run(self, command, self._driver, self._check_id_of_new_session)
 
     def _add_session_role(self, options: RunOverrides) -> RunOverrides:
         """Add the session's role, unless the run asks for another; a resumed run keeps its own."""
