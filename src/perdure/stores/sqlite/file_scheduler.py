@@ -136,7 +136,7 @@ class FileScheduler:
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            connection, wal = self._access.get_if_idle(), self._access.wal
+            connection, wal = self._access.get_if_idle(), self._access.wal if sync else None
             if connection is None or (sync and wal is None):
                 return False
             if not append_in_one_statement((new,), self.notes, connection):
@@ -149,7 +149,7 @@ class FileScheduler:
         except apsw.Error as error:
             raise self._access.to_store_error(error) from error
         else:
-            if sync:
+            if wal is not None:
                 self._syncs_now += 1
                 self._access.sync_wal(wal)
         finally:
