@@ -246,6 +246,33 @@ async def test_a_copy_of_the_old_file_is_not_replaced_by_one_of_a_file_that_anot
     assert not [place for place in format_4.parent.iterdir() if "unfinished" in place.name]
 
 
+async def read_marks(path) -> list[tuple[str, int, int, int]]:
+    with another_connection(path) as connection:
+        return connection.execute("SELECT id, head, indexed, unindexed FROM session ORDER BY key").fetchall()
+
+
+async def test_what_an_older_version_appends_to_a_file_that_was_brought_up_is_found_by_the_next_process(
+    format_4, store
+):
+    assert await find_words(store) == ["apples", "pears", "plums", "cherries"]
+    await say(store, "all", said(2, "figs"))
+    await store.aclose()
+    with another_connection(format_4) as connection:
+        connection.execute("UPDATE session SET unindexed = 0")  # as an older version leaves it
+        connection.execute("UPDATE session SET unindexed = 1 WHERE id = 'some'")  # and as when it has indexed something
+    assert await find_words(store) == ["apples", "pears", "plums", "cherries", "figs"]
+    assert await read_marks(format_4) == [("all", 2, 2, 0), ("some", 2, 2, 0), ("none", 1, 1, 0)]
+
+
+async def test_what_an_older_version_has_indexed_is_not_looked_for_again(format_4, store):
+    assert await find_words(store) == ["apples", "pears", "plums", "cherries"]
+    with another_connection(format_4) as connection:
+        connection.execute("UPDATE session SET unindexed = 1")
+    await say(store, "all", said(2, "figs"))
+    assert await store.search("figs")
+    assert await read_marks(format_4) == [("all", 2, 2, 0), ("some", 2, 2, 0), ("none", 1, 1, 0)]
+
+
 async def test_a_backup_of_format_4_is_restored_with_its_checksums(format_4, tmp_path):
     restore(format_4, tmp_path / "restored.db")
     verify(tmp_path / "restored.db")

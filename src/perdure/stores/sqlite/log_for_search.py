@@ -41,9 +41,12 @@ _STAMP: Final = "SELECT coalesce((SELECT value FROM meta WHERE name = 'search'),
 _SET_STAMP: Final = "INSERT INTO meta VALUES('search', ?) ON CONFLICT(name) DO UPDATE SET value = excluded.value"
 _BEHIND: Final = "SELECT key, indexed, head FROM session WHERE unindexed > 0 ORDER BY key LIMIT ?"
 _BACKLOG: Final = "SELECT coalesce(sum(head - indexed), 0) FROM session WHERE unindexed > 0"
+# A process of a version before format 5 that still has the file open knows nothing of `unindexed`.
+_WRONGLY_MARKED: Final = "SELECT count(*) FROM session WHERE unindexed <> (indexed < head)"
+_MARK_AGAIN: Final = "UPDATE session SET unindexed = indexed < head WHERE unindexed <> (indexed < head)"
 # Only while the index is the one that we wrote to, for otherwise it was emptied meanwhile.
 _ADVANCE: Final = """
-UPDATE session SET indexed = ?1, unindexed = ?1 < head WHERE key = ?2 AND indexed < ?1
+UPDATE session SET indexed = ?1, unindexed = ?1 < head WHERE key = ?2 AND indexed <= ?1
 AND ?3 = (SELECT value FROM meta WHERE name = 'search')"""
 # One query for many sessions, since most are short.
 _ROWS: Final = """
@@ -243,6 +246,9 @@ class IndexedLog:
             self._submit(lambda _: None).result()  # so that there is a file to read
         connection = self._connection = open_read_only(self.path, self._vfs)
         self._file = file_identity(self.path)
+        if connection.execute(_WRONGLY_MARKED).get:
+            with suppress(ReadOnlyStoreError):
+                self._submit(lambda writer: writer.execute(_MARK_AGAIN)).result()
         return connection
 
 
