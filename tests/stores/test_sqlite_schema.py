@@ -14,7 +14,7 @@ from perdure.stores.sqlite import schema as sqlite_schema
 from perdure.stores.sqlite.maintenance import restore, verify
 from perdure.stores.sqlite.schema import APPLICATION_ID, FORMAT, UNCHECKED_FORMAT
 from perdure.stores.sqlite.store import SqliteStore
-from tests.stores.material import another_connection
+from tests.stores.material import AS_FORMAT_4, another_connection
 
 FORMAT_1 = f"""
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -110,12 +110,6 @@ async def test_a_file_that_could_not_be_brought_up_is_as_it_was(old, store, monk
     assert await store.read("s") == LOG
 
 
-AS_FORMAT_4 = """
-DROP INDEX session_unindexed;
-ALTER TABLE session DROP COLUMN unindexed;
-CREATE INDEX session_unindexed ON session(key) WHERE indexed < head;
-PRAGMA user_version = 4;
-"""
 AS_FORMAT_2 = f"""
 {AS_FORMAT_4}
 DROP INDEX session_unfinished;

@@ -271,9 +271,12 @@ def _check_checksums(connection: Connection, path: str, vfs: str | None) -> None
 
 
 def _check_readable(connection: Connection, path: str, vfs: str | None) -> None:
-    """Raise `StoreError` for a file that would have to be created or migrated before it could be read."""
+    """Raise `StoreError` for a file that would have to be created or migrated before it could be read.
+
+    Formats 3 and 4 lack only a mark for the search, which does without it (`log_for_search.py`).
+    """
     version = _read_format(connection, path, vfs)
-    if version < UNCHECKED_FORMAT:
+    if version < PROGRESS_FORMAT:
         raise StoreError(
             f"the store {path!r} has format {version}, has to be brought up to date first, and can only be read here: "
             "copy it to where it can be written"

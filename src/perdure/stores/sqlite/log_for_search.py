@@ -23,6 +23,7 @@ from .log import EntryRange, find_ranges, make_long_text_reader
 from .pack_rows import PackRow, decode_row_entries
 from .queued_jobs import Job
 from .read_only_media import ReadOnlyStoreError
+from .schema import UNCHECKED_FORMAT
 from .search_index import IndexedText
 
 if TYPE_CHECKING:
@@ -39,8 +40,10 @@ _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # what tools say to a te
 # (`forks_and_erasure.py`).
 _STAMP: Final = "SELECT coalesce((SELECT value FROM meta WHERE name = 'search'), 0)"
 _SET_STAMP: Final = "INSERT INTO meta VALUES('search', ?) ON CONFLICT(name) DO UPDATE SET value = excluded.value"
-_BEHIND: Final = "SELECT key, indexed, head FROM session WHERE unindexed > 0 ORDER BY key LIMIT ?"
-_BACKLOG: Final = "SELECT coalesce(sum(head - indexed), 0) FROM session WHERE unindexed > 0"
+_BEHIND: Final = "SELECT key, indexed, head FROM session WHERE {is_unindexed} ORDER BY key LIMIT ?"
+_BACKLOG: Final = "SELECT coalesce(sum(head - indexed), 0) FROM session WHERE {is_unindexed}"
+_IS_MARKED: Final = "unindexed > 0"
+_IS_BEHIND: Final = "indexed < head"
 # A process of a version before format 5 that still has the file open knows nothing of `unindexed`.
 _WRONGLY_MARKED: Final = "SELECT count(*) FROM session WHERE unindexed <> (indexed < head)"
 _MARK_AGAIN: Final = "UPDATE session SET unindexed = indexed < head WHERE unindexed <> (indexed < head)"
@@ -89,6 +92,8 @@ class IndexedLog:
         self._submit = submit
         self._connection: Connection | None = None
         self._file = (0, 0)
+        self._is_unindexed = _IS_MARKED
+        """The SQL condition for sessions that are not fully indexed."""
 
     def close_if_replaced(self) -> None:
         """Close the connection if the file was deleted or replaced."""
@@ -110,11 +115,12 @@ class IndexedLog:
 
     def count_unindexed(self) -> int:
         """Return the number of entries that are not indexed yet."""
-        return int(self._query(_BACKLOG)[0][0])
+        return int(self._query(_BACKLOG.format(is_unindexed=self._is_unindexed))[0][0])
 
     def find_unindexed(self, count: int) -> list[tuple[int, int, int]]:
         """Return up to `count` sessions that are not fully indexed: key, last indexed entry and last entry of each."""
-        return cast("list[tuple[int, int, int]]", self._query(_BEHIND, count))
+        statement = _BEHIND.format(is_unindexed=self._is_unindexed)
+        return cast("list[tuple[int, int, int]]", self._query(statement, count))
 
     def read_texts(self, *ranges: EntryRange) -> list[IndexedText]:
         """Read the searchable texts of ranges of entries that sessions own, one range of each session at most."""
@@ -246,6 +252,10 @@ class IndexedLog:
             self._submit(lambda _: None).result()  # so that there is a file to read
         connection = self._connection = open_read_only(self.path, self._vfs)
         self._file = file_identity(self.path)
+        if connection.pragma("user_version") < UNCHECKED_FORMAT:  # on read-only media, where it is not migrated
+            self._is_unindexed = _IS_BEHIND
+            return connection
+        self._is_unindexed = _IS_MARKED
         if connection.execute(_WRONGLY_MARKED).get:
             with suppress(ReadOnlyStoreError):
                 self._submit(lambda writer: writer.execute(_MARK_AGAIN)).result()
