@@ -16,7 +16,7 @@ from perdure.stores.sqlite.schema import APPLICATION_ID
 from perdure.stores.sqlite.store import SqliteStore
 from tests.seeds import SEED
 from tests.small_disk import mounted, remount
-from tests.stores.material import another_connection, child, entries
+from tests.stores.material import AS_FORMAT_3, AS_FORMAT_4, another_connection, child, entries
 
 
 @pytest.fixture
@@ -303,6 +303,25 @@ async def test_on_a_disk_that_can_only_be_read_an_older_index_is_searched(small_
         connection.execute("PRAGMA user_version = 1")
     remount(small_disk, "ro")
     assert len(await store_at(path).search("rain")) == 1
+
+
+@pytest.mark.parametrize("statements", [AS_FORMAT_4, AS_FORMAT_3])
+async def test_a_file_of_format_3_or_4_is_read_and_searched_where_it_cannot_be_brought_up(
+    small_disk, store_at, statements
+):
+    path = small_disk / "sessions.db"
+    store = store_at(path)
+    lease = await store.acquire("s")
+    await store.append(lease, [Entry(1, 1.0, MessageAdded(user("rain in Spain")), "e-1")], sync=True)
+    assert len(await store.search("rain")) == 1
+    said = [await store.list(), await store.read("s"), await store.list_interrupted()]
+    await store.aclose()
+    with another_connection(path) as connection:
+        connection.execute(statements)
+    remount(small_disk, "ro")
+    reader = store_at(path)
+    assert [await reader.list(), await reader.read("s"), await reader.list_interrupted()] == said
+    assert len(await reader.search("rain")) == 1
 
 
 async def test_what_cannot_be_read_as_it_is_says_what_to_do(small_disk, store_at, monkeypatch):

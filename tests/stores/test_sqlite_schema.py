@@ -1,5 +1,7 @@
 """Files of an older format: they are brought to the present one, whole or not at all, and a copy is kept."""
 
+from random import Random
+
 import pytest
 
 from perdure.core.codec import encode_event
@@ -7,11 +9,12 @@ from perdure.core.error import Conflict, StoreError
 from perdure.core.event import Custom, Entry, Event, MessageAdded, RunEnded, RunStarted, RunWaiting, Unknown
 from perdure.core.message import user
 from perdure.core.store import Post, Store
+from perdure.stores.sqlite import database_file
 from perdure.stores.sqlite import schema as sqlite_schema
 from perdure.stores.sqlite.maintenance import restore, verify
 from perdure.stores.sqlite.schema import APPLICATION_ID, FORMAT, UNCHECKED_FORMAT
 from perdure.stores.sqlite.store import SqliteStore
-from tests.stores.material import another_connection
+from tests.stores.material import AS_FORMAT_4, another_connection
 
 FORMAT_1 = f"""
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
@@ -107,12 +110,6 @@ async def test_a_file_that_could_not_be_brought_up_is_as_it_was(old, store, monk
     assert await store.read("s") == LOG
 
 
-AS_FORMAT_4 = """
-DROP INDEX session_unindexed;
-ALTER TABLE session DROP COLUMN unindexed;
-CREATE INDEX session_unindexed ON session(key) WHERE indexed < head;
-PRAGMA user_version = 4;
-"""
 AS_FORMAT_2 = f"""
 {AS_FORMAT_4}
 DROP INDEX session_unfinished;
@@ -203,6 +200,71 @@ async def test_in_a_file_of_format_4_everything_is_found_and_the_checksums_stay(
         assert connection.execute("SELECT count(*) FROM session WHERE unindexed > 0").get == 0
     with another_connection(format_4.with_name("sessions.db.format-4")) as connection:
         assert connection.pragma("user_version") == 4
+
+
+async def test_the_copy_of_a_large_file_of_format_4_can_be_opened(path, store):
+    noise = Random(1)
+    said_long = [said(seq, noise.randbytes(5_000).hex()) for seq in range(1, 401)]
+    await say(store, "s", *said_long)
+    await store.aclose()
+    with another_connection(path) as connection:
+        connection.execute(AS_FORMAT_4)
+    assert len(await store.read("s")) == len(said_long)
+    await store.aclose()
+    copy = path.with_name("sessions.db.format-4")
+    verify(copy)
+    kept = SqliteStore(copy)
+    assert await kept.read("s") == said_long
+    await kept.aclose()
+
+
+async def test_a_copy_of_the_old_file_is_not_replaced_by_one_of_a_file_that_another_process_has_brought_up(
+    format_4, store, monkeypatch
+):
+    enable_wal, opened = database_file._enable_wal, []
+
+    def let_another_process_in(connection, path):
+        enable_wal(connection, path)
+        opened.append(path)
+        if len(opened) == 1:
+            database_file.open_to_write(path).close()
+
+    monkeypatch.setattr(database_file, "_enable_wal", let_another_process_in)
+    assert await find_words(store) == ["apples", "pears", "plums", "cherries"]
+    assert len(opened) == 2
+    copy = format_4.with_name("sessions.db.format-4")
+    verify(copy)
+    with another_connection(copy) as connection:
+        assert connection.pragma("user_version") == 4
+        assert "unindexed" not in [name for _, name, *_ in connection.execute("PRAGMA table_info(session)")]
+    assert not [place for place in format_4.parent.iterdir() if "unfinished" in place.name]
+
+
+async def read_marks(path) -> list[tuple[str, int, int, int]]:
+    with another_connection(path) as connection:
+        return connection.execute("SELECT id, head, indexed, unindexed FROM session ORDER BY key").fetchall()
+
+
+async def test_what_an_older_version_appends_to_a_file_that_was_brought_up_is_found_by_the_next_process(
+    format_4, store
+):
+    assert await find_words(store) == ["apples", "pears", "plums", "cherries"]
+    await say(store, "all", said(2, "figs"))
+    await store.aclose()
+    with another_connection(format_4) as connection:
+        connection.execute("UPDATE session SET unindexed = 0")  # as an older version leaves it
+        connection.execute("UPDATE session SET unindexed = 1 WHERE id = 'some'")  # and as when it has indexed something
+    assert await find_words(store) == ["apples", "pears", "plums", "cherries", "figs"]
+    assert await read_marks(format_4) == [("all", 2, 2, 0), ("some", 2, 2, 0), ("none", 1, 1, 0)]
+
+
+async def test_what_an_older_version_has_indexed_is_not_looked_for_again(format_4, store):
+    assert await find_words(store) == ["apples", "pears", "plums", "cherries"]
+    with another_connection(format_4) as connection:
+        connection.execute("UPDATE session SET unindexed = 1")
+    await say(store, "all", said(2, "figs"))
+    assert await store.search("figs")
+    assert await read_marks(format_4) == [("all", 2, 2, 0), ("some", 2, 2, 0), ("none", 1, 1, 0)]
 
 
 async def test_a_backup_of_format_4_is_restored_with_its_checksums(format_4, tmp_path):

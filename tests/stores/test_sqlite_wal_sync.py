@@ -11,6 +11,7 @@ import pytest
 from perdure.core.error import Fenced, StoreError
 from perdure.stores import disk_sync
 from perdure.stores.sqlite import wal_sync
+from perdure.stores.sqlite.file_scheduler import MAX_SYNCS_NOW
 from perdure.stores.sqlite.search_thread import SearchThread
 from perdure.stores.sqlite.wal_sync import (
     MAX_QUICK_SYNCS,
@@ -277,6 +278,19 @@ async def test_of_several_sessions_that_have_a_barrier_at_once_only_the_first_is
     await asyncio.gather(*[store.append_soon(other, entries(1), sync=True) for other in others])
     assert disk.threads == ["MainThread"]  # the others have shared a transaction, which SQLite has synced
     assert not store.append_now(lease, entries(quick + 2), sync=True)  # as long as barriers are shared
+
+
+async def test_a_run_that_never_waits_leaves_a_barrier_to_the_thread_now_and_then(store, lease, disk, quick):
+    last, turns_of_others = quick, []
+    for _ in range(2):
+        while store.append_now(lease, entries(last + 1), sync=True):
+            last += 1
+        asyncio.get_running_loop().call_soon(turns_of_others.append, last)
+        await store.append_soon(lease, entries(last + 1), sync=True)
+        last += 1
+    assert turns_of_others == [quick + MAX_SYNCS_NOW, quick + 2 * MAX_SYNCS_NOW + 1]
+    assert disk.threads == [*["MainThread"] * MAX_SYNCS_NOW, "perdure-sqlite"] * 2
+    assert await store.read("s") == entries(1, last)
 
 
 def recorded(*seconds: float, pace: SyncPace | None = None) -> SyncPace:

@@ -11,14 +11,6 @@ from collections.abc import Generator
 
 from perdure.core.error import ConfigError
 
-from .apsw_types import Connection
-
-
-def copy_database(connection: Connection, path: str, *, replace: bool = False) -> None:
-    """Write a compact copy of a database to a new file. With `replace`, an existing file is replaced."""
-    with rename_when_done(path, replace=replace) as place:
-        connection.execute("VACUUM INTO ?", (place,))
-
 
 @contextlib.contextmanager
 def rename_when_done(path: str, *, replace: bool = False) -> Generator[str]:

@@ -17,10 +17,16 @@ from perdure.core.error import Conflict, StoreError
 from perdure.stores.private_paths import check_file_path, create_file
 
 from .apsw_types import Connection
-from .copy_file import copy_database
+from .copy_file import rename_when_done
 from .interrupted_sessions import fill_run_progress
 from .lock_holder import describe_lock_holder
-from .page_checksums import find_checksum_vfs, has_checksums, is_checksum_error, reserve_checksum_space
+from .page_checksums import (
+    find_checksum_vfs,
+    has_checksums,
+    is_checksum_error,
+    reserve_checksum_space,
+    write_checksums,
+)
 from .queued_jobs import Job as Job  # noqa: PLC0414 - re-exported
 from .read_only_media import build_immutable_uri, build_read_only_error, get_read_only_flags, is_read_only
 from .schema import (
@@ -265,9 +271,12 @@ def _check_checksums(connection: Connection, path: str, vfs: str | None) -> None
 
 
 def _check_readable(connection: Connection, path: str, vfs: str | None) -> None:
-    """Raise `StoreError` for a file that would have to be created or migrated before it could be read."""
+    """Raise `StoreError` for a file that would have to be created or migrated before it could be read.
+
+    Formats 3 and 4 lack only a mark for the search, which does without it (`log_for_search.py`).
+    """
     version = _read_format(connection, path, vfs)
-    if version < UNCHECKED_FORMAT:
+    if version < PROGRESS_FORMAT:
         raise StoreError(
             f"the store {path!r} has format {version}, has to be brought up to date first, and can only be read here: "
             "copy it to where it can be written"
@@ -292,7 +301,10 @@ def _create_tables(connection: Connection, path: str, vfs: str | None) -> None:
 
 def _migrate_file(connection: Connection, path: str, version: int, vfs: str | None) -> None:
     """Migrate a file from an older format, in one transaction. A copy of the old file is kept beside it."""
-    copy_database(connection, f"{path}.format-{version}", replace=True)
+    try:
+        _keep_old_file(connection, path, version, vfs)
+    except _MigratedMeanwhileError:
+        return
 
     def bring_up(connection: Connection) -> None:
         found = _read_format(connection, path, vfs)
@@ -304,6 +316,22 @@ def _migrate_file(connection: Connection, path: str, version: int, vfs: str | No
     connection.execute("PRAGMA synchronous = FULL")
     run_in_transaction(connection, bring_up)
     connection.execute("PRAGMA synchronous = NORMAL")
+
+
+class _MigratedMeanwhileError(Exception):
+    """Raised when another process has migrated the file."""
+
+
+def _keep_old_file(connection: Connection, path: str, version: int, vfs: str | None) -> None:
+    """Write a copy of a file beside it. Raises `_MigratedMeanwhileError`, with the copy of that process left in place,
+    if the file does not have this format any more.
+    """
+    with rename_when_done(f"{path}.format-{version}", replace=True) as place:
+        connection.execute("VACUUM INTO ?", (place,))
+        if _read_format(connection, path, vfs) != version:
+            raise _MigratedMeanwhileError
+        if version in CHECKED_FORMATS:
+            write_checksums(place, vfs)
 
 
 def _enable_wal(connection: Connection, path: str) -> None:

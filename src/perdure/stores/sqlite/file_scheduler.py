@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import islice, takewhile
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 from weakref import WeakSet
 
 import apsw
@@ -38,6 +38,10 @@ from .write_connection import WriteConnection
 from .write_thread import WriteThread
 
 T = TypeVar("T")
+
+MAX_SYNCS_NOW: Final = 64
+"""The number of appends in a row that their callers sync themselves. A run that never waits for anything else would
+otherwise keep all other tasks, and its own cancel, from the event loop."""
 
 
 class FileScheduler:
@@ -67,6 +71,8 @@ class FileScheduler:
         self._gathered: dict[asyncio.AbstractEventLoop, list[QueuedJob[Any]]] = {}
         self._is_shared = False
         """True if the last transaction of the writer's thread was one for several jobs."""
+        self._syncs_now = 0
+        """The number of appends that their callers have synced since one was queued."""
         self._direct_session = ""
         """The session whose writes are made on its own thread, until it is released or another one writes as well."""
         self._leased_session = ""
@@ -114,10 +120,12 @@ class FileScheduler:
     def can_sync_now(self) -> bool:
         """Return True if a sync will probably be so quick that the event loop can wait for it.
 
-        Not while sessions share their transactions: then one sync serves many.
+        Not while sessions share their transactions: then one sync serves many. Nor after `MAX_SYNCS_NOW` of them.
         """
         wal = self._access.wal
-        return wal is not None and wal.is_quick and not self._is_shared and self._access.is_open
+        if wal is None or not wal.is_quick or self._is_shared or self._syncs_now >= MAX_SYNCS_NOW:
+            return False
+        return self._access.is_open
 
     def append_now(self, new: EncodedAppend, *, sync: bool = False) -> bool:
         """Append immediately in a separate transaction, for a session that `can_write_now`. If that would have to wait
@@ -128,7 +136,7 @@ class FileScheduler:
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            connection, wal = self._access.get_if_idle(), self._access.wal
+            connection, wal = self._access.get_if_idle(), self._access.wal if sync else None
             if connection is None or (sync and wal is None):
                 return False
             if not append_in_one_statement((new,), self.notes, connection):
@@ -141,7 +149,8 @@ class FileScheduler:
         except apsw.Error as error:
             raise self._access.to_store_error(error) from error
         else:
-            if sync:
+            if wal is not None:
+                self._syncs_now += 1
                 self._access.sync_wal(wal)
         finally:
             self._lock.release()
@@ -199,6 +208,7 @@ class FileScheduler:
         loop = asyncio.get_running_loop()
         work = QueuedJob(partial(append_entries, new, self.notes), sync=sync, joins=True, loop=loop)
         work.append = new
+        self._syncs_now = 0
         if sync:
             self._commit_if_alone(work, new)
         if work.is_settled:
