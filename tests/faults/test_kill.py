@@ -11,7 +11,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import pytest
@@ -28,25 +28,27 @@ from tests.seeds import SEED
 
 MOST_PASSINGS = 6
 """A point is armed for one of its first passings."""
-MORE_ROUNDS = 9
-"""So often all points are tried once more when one of them was not passed."""
+MORE_ROUNDS = 100
+"""So often the points that were not passed are tried once more, in other conversations."""
 MOST_LINES = 45
 """A process is killed after it has told up to so many lines."""
 
 
-def at_points(places: Iterator[tuple[str, Place]], seed: str) -> Iterator[KillTrial | ClerkTrial]:
-    """Each point in turn, at each of its first passings, and another one while that is repaired.
+def at_points(
+    places: Iterator[tuple[str, Place]], seed: str, points: Sequence[str], most_passings: int = MOST_PASSINGS
+) -> Iterator[KillTrial | ClerkTrial]:
+    """Each of these points in turn, at each of its first passings, and any other while that is repaired.
 
     Those of stores also while sessions are forked, redacted, deleted and posted to.
     """
     seed = f"{SEED} {seed}"
     chance = random.Random(seed)
-    points = faults.list_fault_points()
-    of_stores = [point for point in points if point.startswith("store.")]
+    all_points = faults.list_fault_points()
+    of_stores = [point for point in all_points if point.startswith("store.")]
     for number in itertools.count():
         passing, place = divmod(number, len(points))
-        first = f"{points[place]}=kill@{1 + passing % MOST_PASSINGS}"
-        second = f"{chance.choice(points)}=kill@{chance.randint(1, 3)}"
+        first = f"{points[place]}=kill@{1 + passing % most_passings}"
+        second = f"{chance.choice(all_points)}=kill@{chance.randint(1, 3)}"
         yield KillTrial(*next(places), f"{seed} {number}", [first, second])
         if points[place] in of_stores:
             more = [f"{chance.choice(of_stores)}=kill@{chance.randint(1, ROUNDS)}" for _ in range(2)]
@@ -99,14 +101,17 @@ def for_each_store(**counts: tuple[int, int]) -> pytest.MarkDecorator:
 @pytest.mark.timeout(0)
 @for_each_store(sqlite=(32, 1_500), file=(28, 1_400), postgres=(28, 1_400))
 def test_after_a_kill_at_a_fault_point_another_process_goes_on(search, places, kind, count, long_count):
-    trials = at_points(places(kind), f"points {kind}")
-    enough = max(count, 2 * len(faults.list_fault_points()))  # so that there is one for each
+    own, points = places(kind), faults.list_fault_points()
+    trials = at_points(own, f"points {kind}", points)
+    enough = max(count, 2 * len(points))  # so that there is one for each
     tally = search(f"kill -9 at fault points, {kind}", trials, enough, long_count=max(long_count, 50 * enough))
     seen = set(tally.seen)
-    for _ in range(MORE_ROUNDS):  # a seed may draw no conversation that passes a rare point in time
-        if not set(faults.list_fault_points()) <= seen:
-            seen |= set(search(f"more of these, {kind}", trials, enough, long_count=enough).seen)
-    assert set(faults.list_fault_points()) <= seen, "a point that nobody passes is none"
+    for number in range(MORE_ROUNDS):  # a seed may draw no conversation that passes a rare point in time
+        if not (rare := sorted(set(points) - seen)):
+            break
+        more = at_points(own, f"rare points {kind} {number}", rare, most_passings=1)
+        seen |= set(search(f"more at {', '.join(rare)}, {kind}", more, len(rare), long_count=len(rare)).seen)
+    assert set(points) <= seen, "a point that nobody passes is none"
 
 
 @pytest.mark.faults
