@@ -26,6 +26,16 @@ class Module(NamedTuple):
     def place(self) -> str:
         return self.path.relative_to(SOURCE).as_posix()
 
+    @property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of its tree; listed once, as to find them takes as long as to parse the file."""
+        return _list_nodes(self.tree)
+
+
+@cache
+def _list_nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree))
+
 
 @cache
 def modules() -> tuple[Module, ...]:
