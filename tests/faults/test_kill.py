@@ -116,14 +116,14 @@ def test_after_a_kill_at_a_fault_point_another_process_goes_on(search, places, k
 
 @pytest.mark.faults
 @pytest.mark.timeout(0)
-@for_each_store(sqlite=(24, 3_750), file=(16, 1_000), postgres=(12, 500))
+@for_each_store(sqlite=(16, 3_750), file=(12, 1_000), postgres=(8, 500))
 def test_after_several_kills_another_process_goes_on(search, places, kind, count, long_count):
     search(f"kill -9 several times, {kind}", several(places(kind), f"several {kind}"), count, long_count=long_count)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(0)
-@for_each_store(sqlite=(14, 750), file=(8, 375), postgres=(6, 250))
+@for_each_store(sqlite=(10, 750), file=(6, 375), postgres=(4, 250))
 def test_after_kills_at_any_time_another_process_goes_on(search, places, kind, count, long_count):
     trials = at_any_time(places(kind), f"any time {kind}")
     search(f"kill -9 at any time, {kind}", trials, count, long_count=long_count)
@@ -131,7 +131,7 @@ def test_after_kills_at_any_time_another_process_goes_on(search, places, kind, c
 
 @pytest.mark.faults
 @pytest.mark.timeout(0)
-@for_each_store(sqlite=(16, 1_000), file=(10, 500), postgres=(6, 300))
+@for_each_store(sqlite=(10, 1_000), file=(8, 500), postgres=(4, 300))
 def test_no_kill_leaves_a_fork_a_redaction_a_deletion_or_a_post_half_done(search, places, kind, count, long_count):
     trials = of_clerks(places(kind), f"clerks {kind}")
     search(f"kill -9 while keeping house, {kind}", trials, count, long_count=long_count)
