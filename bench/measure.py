@@ -31,7 +31,7 @@ class Effort(NamedTuple):
 
 
 THOROUGH = Effort(rounds=40, starts=15, repeats=15, calls=2_000, deltas=100_000, long_run=1_000)
-QUICK = Effort(rounds=2, starts=1, repeats=2, calls=40, deltas=2_000, long_run=100)
+QUICK = Effort(rounds=2, starts=1, repeats=2, calls=40, deltas=2_000, long_run=20)
 
 
 class Figure(NamedTuple):

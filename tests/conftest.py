@@ -12,7 +12,7 @@ from tests.seeds import SEED
 pytest_plugins = ["pytester", "tests.always_resume", "tests.hang_watch", "tests.needs", "tests.stores.postgres_server"]
 
 # A slow machine is no counterexample. Hypothesis would repeat itself under CI, and look at one path for ever.
-EXAMPLES = 1_000 if os.environ.get("PERDURE_SEARCH") == "long" else 30
+EXAMPLES = 1_000 if os.environ.get("PERDURE_SEARCH") == "long" else 20
 hypothesis.settings.register_profile(
     "perdure", deadline=None, max_examples=EXAMPLES, derandomize=False, print_blob=True
 )

@@ -42,7 +42,7 @@ def figures(effort: Effort) -> Iterator[Figure]:
     with serve() as port:
         rounds = [
             (run_trial(HAND_LOOP, "turns", port, sizes), run_trial(PERDURE, "turns", port, sizes))
-            for _ in range(2 if effort is QUICK else ROUNDS)
+            for _ in range(1 if effort is QUICK else ROUNDS)
         ]
         hand = {key: min(each[0][key] for each in rounds) for key, *_ in KINDS}
         ours = {key: min(each[1][key] for each in rounds) for key, *_ in KINDS}

@@ -25,7 +25,7 @@ class Size(NamedTuple):
 def functions(module: Module) -> list[Size]:
     """Each function of a module, from its first decorator to its last line; a nested one counts in both."""
     found = []
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             found.append(Size(f"{module.place}:{node.name}", (node.end_lineno or node.lineno) - first + 1))

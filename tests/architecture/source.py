@@ -1,6 +1,7 @@
 """The project's own files, as the tests of this folder look at them."""
 
 import ast
+import gc
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,16 @@ class Module(NamedTuple):
     def place(self) -> str:
         return self.path.relative_to(SOURCE).as_posix()
 
+    @property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of its tree; listed once, as to find them takes as long as to parse the file."""
+        return _list_nodes(self.tree)
+
+
+@cache
+def _list_nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree))
+
 
 @cache
 def modules() -> tuple[Module, ...]:
@@ -34,6 +45,7 @@ def modules() -> tuple[Module, ...]:
     for path in sorted(SOURCE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         found.append(Module(path, ast.parse(text), len(text.splitlines())))
+    gc.freeze()  # a million nodes, which last: every later collection of garbage would go through all of them
     return tuple(found)
 
 

@@ -118,21 +118,22 @@ def test_no_module_imports_itself_through_others_not_even_inside_a_function():
 def imported_by(module: Module, known: set[str]) -> set[str]:
     """The modules of ours that a module imports, anywhere but for type checkers alone."""
     found: set[str] = set()
-    pending: list[ast.AST] = [module.tree]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            pending += node.orelse
-            continue
+    for node in list_imports(module):
         if isinstance(node, ast.ImportFrom):
             package = module.name if module.path.stem == "__init__" else module.name.rpartition(".")[0]
             base = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
             source = ".".join(filter(None, [base, node.module]))
             found |= {f"{source}.{each.name}" if f"{source}.{each.name}" in known else source for each in node.names}
-        elif isinstance(node, ast.Import):
+        else:
             found |= {each.name for each in node.names}
-        pending += ast.iter_child_nodes(node)
     return {each for each in found & known if not f"{module.name}.".startswith(f"{each}.")}
+
+
+def list_imports(module: Module) -> list[ast.Import | ast.ImportFrom]:
+    """Its imports, without those for type checkers alone."""
+    conditions = [node for node in module.nodes if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
+    left_out = {node for condition in conditions for statement in condition.body for node in ast.walk(statement)}
+    return [node for node in module.nodes if isinstance(node, ast.Import | ast.ImportFrom) and node not in left_out]
 
 
 def reachable(name: str, imports: dict[str, set[str]]) -> set[str]:
@@ -151,7 +152,7 @@ def test_nothing_in_the_package_imports_its_public_face():
     importers = [
         module.place
         for module in modules()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if (isinstance(node, ast.Import) and any(alias.name == "perdure" for alias in node.names))
         or (isinstance(node, ast.ImportFrom) and node.level == 0 and node.module == "perdure")
     ]
@@ -209,7 +210,7 @@ def test_the_model_of_a_run_is_asked_through_its_limits():
     found = {
         module.name.removeprefix("perdure.")
         for module in modules()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if (isinstance(node, ast.Name) and node.id == "get_unlimited_model")
         or (isinstance(node, ast.Attribute) and node.attr in {"_model", "_get_unlimited_model"} and is_of_run(node))
     }
@@ -221,7 +222,7 @@ def test_values_are_converted_where_types_are_prepared_for_several_threads():
     found = {
         module.name.removeprefix("perdure.")
         for module in modules()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Attribute) and node.attr == "convert" and ast.unparse(node) == "msgspec.convert"
     }
     assert found == {"core.type_conversion", "core.schema"}
@@ -237,7 +238,7 @@ def test_files_that_others_name_are_opened_by_one_package():
     found = {
         module.name.removeprefix("perdure.")
         for module in modules()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Call) and is_opening(node)
     }
     stores = {name for name in found if name.startswith(("stores.", "testing.", "files."))}

@@ -72,7 +72,7 @@ def test_every_kind_is_made_somewhere():
         node.func.id
         for module in modules()
         if not module.place.startswith("perdure/testing/")
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
     assert set(NAMES) - made == set()

@@ -113,7 +113,7 @@ def for_each(*amounts: Amount) -> pytest.MarkDecorator:
 
 @pytest.mark.faults
 @pytest.mark.timeout(0)
-@for_each(Amount("sqlite", 40, 3000), Amount("file", 24, 500), Amount("postgres", 24, 500))
+@for_each(Amount("sqlite", 24, 3000), Amount("file", 24, 500), Amount("postgres", 24, 500))
 def test_no_signal_at_any_time_breaks_a_promise(search_outside, fast_places, amount):
     trials = signals(fast_places(amount.kind), f"{SEED} signals {amount.kind}", amount.of_series)
     tally = search_outside("signals from outside", trials, amount)
@@ -122,7 +122,7 @@ def test_no_signal_at_any_time_breaks_a_promise(search_outside, fast_places, amo
 
 @pytest.mark.faults
 @pytest.mark.timeout(0)
-@for_each(Amount("memory", 24, 1200), Amount("sqlite", 40, 1200), Amount("file", 24, 600), Amount("postgres", 24, 600))
+@for_each(Amount("memory", 24, 1200), Amount("sqlite", 24, 1200), Amount("file", 24, 600), Amount("postgres", 24, 600))
 def test_no_cancel_among_others_loses_what_has_happened(search_outside, fast_places, amount):
     trials = cancels(fast_places(amount.kind), f"{SEED} cancels {amount.kind}", amount.of_series)
     search_outside("cancels under contention", trials, amount)

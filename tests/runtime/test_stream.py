@@ -35,7 +35,7 @@ from perdure.core.event import (
     ToolFinished,
     WatcherDropped,
 )
-from perdure.core.message import user
+from perdure.core.message import assistant, user
 from perdure.runtime.stream import MAX_MERGED_CHARACTERS, build_lag_marker, build_watcher_dropped, merge_deltas
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call, pause
@@ -589,8 +589,8 @@ async def test_a_slow_reader_of_a_stream_misses_no_stored_entry(kind, numbers, t
         """Looks."""
         return f"nothing at {place}"
 
-    places = 400
-    script = [call("look", place=place) for place in range(places)]
+    places = 400  # in few turns: where each goes on from the log, twice as many would take four times as long
+    script = [assistant([call("look", place=ten + place) for place in range(10)]) for ten in range(0, places, 10)]
     agent = Agent(
         ScriptedModel(*script, "Nothing. " * 50, chunk=3),
         tools=[look],

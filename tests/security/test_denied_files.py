@@ -3,6 +3,7 @@
 # ruff: noqa: E501 - a case is a line
 import asyncio
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,15 @@ def git(folder: Path, *words: str) -> str:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(repository: Path, tmp_path: Path) -> Path:
+    """A copy of the repository for each test: to make it takes git ten times as long."""
+    return shutil.copytree(repository, tmp_path / "project", symlinks=True)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with a folder that rules deny, keys, a secret far down, and links; everything is changed since."""
-    root = tmp_path / "project"
+    root = tmp_path_factory.mktemp("denied") / "project"
     for name, text in {
         "src/x.py": "def foo(): pass",
         "private/plan.txt": DENIED,

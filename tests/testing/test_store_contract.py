@@ -15,6 +15,7 @@ from perdure.core.store import Hit, Lease, SessionInfo, StoreSize
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.testing import store_contract, store_contract_maintenance
 from perdure.testing.store_contract import check_store
 from tests.small_disk import mounted
 
@@ -390,6 +391,13 @@ class Silent(SqliteStore):
         return []
 
 
+@pytest.fixture
+def only_maintenance(monkeypatch):
+    """The last chapter alone: in an SQLite file, all of them take a second each time."""
+    monkeypatch.setattr(store_contract, "_CHECKS", store_contract_maintenance.CHECKS)
+
+
+@pytest.mark.usefixtures("only_maintenance")
 @pytest.mark.parametrize(("kind", "promise"), [(Orphaned, "a backup holds forks"), (Silent, "a backup holds posts")])
 async def test_a_backup_that_is_not_whole_is_told(kind, promise, tmp_path):
     with pytest.raises(AssertionError, match=promise):
@@ -434,6 +442,7 @@ async def test_what_could_not_be_tried_is_told_with_the_reason():
     assert "the same object each time" in (await check_store(lambda: store))["two stores of one place agree"]
 
 
+@pytest.mark.usefixtures("only_maintenance")
 async def test_a_store_that_cannot_be_backed_up_in_this_way_says_why(tmp_path):
     class Elsewhere(SqliteStore):
         async def backup(self, path):

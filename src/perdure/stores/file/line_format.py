@@ -26,6 +26,7 @@ LONG_BODY_BYTES: Final = 64 * 1024 * 1024
 """The size above which older versions do not read a line: the header of its file says so."""
 
 _HEAD: Final = re.compile(rb"[1-9][0-9]{0,8} [0-9a-f]{8}[ +]\{")
+_HEAD_END: Final = re.compile(rb"\{(?<=[0-9] [0-9a-f]{8}[ +]\{)")
 _HEAD_MOST: Final = 20  # bytes, with the brace behind it
 _LENGTH_MOST: Final = 9
 _MORE: Final = ord("+")
@@ -160,9 +161,8 @@ class _LineScanner:
             return self._behind_line_end(at - 1)
         while at < self._size:
             self._fill_buffer(at, self._chunk)
-            # Large blocks of zeros are left behind at the speed of memory, where a pattern would take minutes.
-            if b"{" in self._data and (match := _HEAD.search(self._data, at - self._offset)):
-                return self._offset + match.start()
+            if (place := _find_head(self._data, at - self._offset)) >= 0:
+                return self._offset + place
             if self._loaded >= self._size:
                 break
             at = self._loaded - _HEAD_MOST
@@ -187,3 +187,15 @@ class _LineScanner:
         self._data, self._offset, self._loaded = kept + more, at, have + len(more)
         if len(more) < missing:  # it has become shorter meanwhile
             self._size = self._loaded
+
+
+def _find_head(data: bytes, start: int) -> int:
+    """Return the first place from `start` on at which a line may begin; -1 if there is none.
+
+    Braces are found at the speed of memory. The whole pattern, tried at every byte, would take minutes for large blocks
+    of zeros, and milliseconds for the text of a long message.
+    """
+    for brace in _HEAD_END.finditer(data, start):
+        if match := _HEAD.search(data, max(start, brace.end() - _HEAD_MOST), brace.end()):
+            return match.start()
+    return -1
