@@ -30,7 +30,7 @@ from .unsuccessful_results import (
 
 
 async def prepare_calls(run: Run, calls: Sequence[ToolCall]) -> list[PreparedCall]:
-    """Return the tool calls that may run, as prepared calls; store an error result for each mistake of the model."""
+    """Prepare a reply's tool calls, and return those that can run; store an error result for each model mistake."""
     prepared_calls: list[PreparedCall] = []
     refused: list[ToolResult] = []
     over: tuple[Event, ...] = ()

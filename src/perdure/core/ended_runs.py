@@ -1,4 +1,4 @@
-"""Ended runs of a log in short: what they leave in the state of a session, so that not all their events are folded.
+"""Outlines of ended runs, by which a session's state is computed without applying each of their events.
 
 Most of a long log are runs that went as usual and ended long ago. Of those, the state has the messages, and a few sums.
 A store that merges entries can outline such runs (`outline_ended_runs`) when it does so, and when the log is read give
@@ -35,7 +35,7 @@ events: an outline that was stored by another version is ignored."""
 
 
 class InputRun(Struct, frozen=True, array_like=True, gc=False):
-    """A run in an outline whose caller gave an `input_id`."""
+    """A run in an outline of ended runs whose caller gave an `input_id`, with the positions of its messages."""
 
     input_id: str
     first_message: int
@@ -45,7 +45,7 @@ class InputRun(Struct, frozen=True, array_like=True, gc=False):
 
 
 class RunsSummary(Struct, frozen=True, array_like=True, gc=False):
-    """Sums and results that consecutive ended runs leave in the state of a session, besides their messages."""
+    """Sums over consecutive ended runs that a session's state needs besides their messages: tokens, turns, cost."""
 
     totals: UncountedRuns
     turns_begun: int
@@ -57,7 +57,7 @@ class RunsSummary(Struct, frozen=True, array_like=True, gc=False):
 
 
 class RunsOutline(Struct, frozen=True):
-    """Consecutive runs in a list of events that went as usual and have ended: where each message of them is.
+    """Outline of consecutive ended runs in a list of events: the positions of their messages, and a summary.
 
     The last of the runs is not part of the summary: its events are folded.
     """
@@ -77,7 +77,7 @@ class RunsOutline(Struct, frozen=True):
 
 
 class EndedRuns(Struct, frozen=True, kw_only=True):
-    """Consecutive runs of a log that have ended, as the fold takes them in place of their events."""
+    """Consecutive ended runs as messages and a summary: the state is computed from these instead of their events."""
 
     path: ClassVar[str] = ""
     """They are runs of the session's own agent."""
@@ -98,7 +98,7 @@ class EndedRuns(Struct, frozen=True, kw_only=True):
 
 
 def apply_ended_runs(state: "State", runs: EndedRuns) -> None:
-    """Update the state of a session as the events of these runs would."""
+    """Update the state of a session as applying all events of these ended runs would."""
     if not is_settled(state):
         state.apply_all(runs.list_events())
         return
@@ -124,7 +124,7 @@ def _list_call_ids(messages: Sequence[Message], places: Sequence[int]) -> list[s
 
 
 def is_settled(state: "State") -> bool:
-    """Return True if nothing is left in the state that the events of a usual run could settle, close or remove.
+    """Return True if a session's state has no open calls, decisions or slots that a later run could change.
 
     Questions may be: the end of the last run, which is folded by its events, removes them.
     """
@@ -214,7 +214,7 @@ _USUAL_EVENTS: Final[dict[type[Event], Callable[[_UsualRun, Any], bool]]] = {
 
 
 def outline_ended_runs(events: Sequence[Event]) -> list[RunsOutline]:
-    """Outline the runs in a list of events: wherever at least two usual ones that have ended follow each other."""
+    """Find two or more ended runs in a row in a list of events, of ordinary events only, and return their outlines."""
     outlines: list[RunsOutline] = []
     runs: list[_UsualRun] = []
     place = 0

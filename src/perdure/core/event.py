@@ -73,7 +73,7 @@ class RunResumed(Event, frozen=True):
 
 
 class RunWaiting(Event, frozen=True):
-    """No process runs the run for now: it waits for answers to its questions, or its process has left it, as at a
+    """The run is paused: it waits for answers to its questions, or its process has stopped work on it, as at a
     shutdown. `resume` continues it.
     """
 
@@ -219,7 +219,7 @@ class CitationAdded(Event, frozen=True):
 
 
 class UsageReported(Event, frozen=True):
-    """Tokens used so far by the current request."""
+    """The model reported the tokens that the current request has used so far."""
 
     usage: Usage
 
@@ -253,7 +253,7 @@ class RetryScheduled(Event, frozen=True):
 
 
 class FailedOver(Event, frozen=True):
-    """A model failed before it produced any output; the next one is asked."""
+    """A model of a `failover` failed before it produced any output; the next model is asked."""
 
     failed: str
     next: str
@@ -316,7 +316,7 @@ class PlannedTask(Struct, frozen=True, omit_defaults=True):
 
 
 class PlanMade(Event, frozen=True):
-    """An engine has made a plan, or another one for what is left to do."""
+    """An engine has made a plan of tasks, or a new plan for what is left to do."""
 
     durable = True
     replay = "compared"
@@ -334,7 +334,7 @@ class PlanMade(Event, frozen=True):
 
 
 class AnswerReviewed(Event, frozen=True):
-    """An engine has had an answer reviewed, and either accepts it or asks for a revision."""
+    """An engine had an answer of the model reviewed, and either accepts it or asks for a revision."""
 
     durable = True
     replay = "compared"
@@ -491,7 +491,7 @@ class AutoContinued(Event, frozen=True):
 
 
 class PostTaken(Event, frozen=True):
-    """A post (a stored message to the session) was dropped because it arrived too late.
+    """A post (a stored message to the session) was removed unused because it arrived too late.
 
     Such as a second answer to a question, or a late cancel.
     """
@@ -505,7 +505,7 @@ class PostTaken(Event, frozen=True):
 
 
 class InboxAdded(Event, frozen=True):
-    """The agent began to wait for a result from outside (an inbox item), of a job or a person."""
+    """The agent began to wait for a result from outside (an inbox item), from a job or a person."""
 
     durable = True
     replay = "copied"

@@ -240,7 +240,7 @@ def make_grant(request: PermissionRequest, verdict: Verdict, at: float = 0.0) ->
 
 
 def describe_rule(request: PermissionRequest, covers: Covers) -> str:
-    """Return the text of the rule that an approval would add if it is remembered for `covers`."""
+    """Return, as text, the rule that an approval would add if it is remembered for `covers`, such as the whole tool."""
     rule = str(make_grant(request, Verdict(allow=True, scope="session", covers=covers)).rule)
     return f"{rule} with exactly these arguments" if covers == "arguments" else rule
 

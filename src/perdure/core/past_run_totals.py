@@ -1,4 +1,4 @@
-"""Past runs of a session: those whose input has an id, and the totals of all: tokens, turns and cost."""
+"""Totals of a session's past runs: tokens, turns and cost; and the runs whose input has an id."""
 
 from msgspec import Struct
 
@@ -22,7 +22,7 @@ class RunWithInputId(Struct, frozen=True):
 
 
 class RunTotals(Struct, frozen=True):
-    """Tokens, turns and cost of several runs."""
+    """Tokens, turns and cost of several runs of a session, added up."""
 
     usage: Usage = NO_USAGE
     turns: int = 0
@@ -43,7 +43,7 @@ def add_run_cost(past_usd: float | None, ended: RunEnded | None) -> float | None
 
 
 class UncountedRun(Struct, frozen=True, gc=False):
-    """A past run whose tokens and cost have not been added to the session's totals yet.
+    """A past run of a session whose tokens and cost have not been added to the session's totals yet.
 
     Adding takes longer than all else that the end of a run changes, so it is done when the totals are asked for.
     """
@@ -67,7 +67,7 @@ class UncountedRun(Struct, frozen=True, gc=False):
 
 
 class UncountedRuns(Struct, frozen=True, array_like=True, gc=False):
-    """Past runs, in short, whose tokens and cost have not been added to the session's totals yet."""
+    """Several past runs, summed up in few values, that have not been added to the session's totals yet."""
 
     usage: Usage
     turns: int
@@ -87,7 +87,7 @@ class UncountedRuns(Struct, frozen=True, array_like=True, gc=False):
 
 
 class PastRuns:
-    """The runs of a session before its last one. Their totals are added up when they are asked for."""
+    """The runs of a session before its last one, with their totals, which are computed when they are asked for."""
 
     __slots__ = ("_totals", "uncounted")
 
@@ -105,6 +105,6 @@ class PastRuns:
 
 
 def estimate_usage(request: ModelRequested) -> Usage:
-    """Return the estimated tokens of a request without a reply."""
+    """Return the estimated input tokens of a model request that got no reply."""
     tokens = request.estimated_tokens
     return Usage(tokens, precision="estimated") if tokens else NO_USAGE

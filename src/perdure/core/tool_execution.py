@@ -198,7 +198,7 @@ def _intent_storer(run: "Run", prepared: PreparedCall) -> Callable[[], Awaitable
 
 
 async def call_in_task(run: "Run", prepared: PreparedCall, context: ToolContext[Any], seconds: float | None) -> Any:
-    """Call the tool in a separate asyncio task, which can be cancelled, and abandoned on timeout."""
+    """Call a tool in a separate asyncio task, which can be cancelled; on timeout, stop waiting even if it goes on."""
     task = asyncio.ensure_future(_call_tool(prepared, context))
     await _wait_for_task(run, prepared, task, seconds)
     told_to_stop = not task.done()
@@ -358,7 +358,7 @@ def to_tool_result(prepared: PreparedCall, value: Any) -> ToolResult:
 
 
 def sanitize_result(call: ToolCall, result: ToolResult) -> ToolResult:
-    """Convert a result that a tool or hook has built to one that can be stored."""
+    """Convert a `ToolResult` that a tool or hook returned to one that can be stored."""
     content = to_result_parts(result.content) if result.content else ()
     try:
         status = Status(result.status)

@@ -1,4 +1,4 @@
-"""The `chain_of_thought` engine: the model thinks about the task step by step, in private, and then works on it."""
+"""The `chain_of_thought` engine: the model first thinks about the task, outside the conversation, then works on it."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def chain_of_thought(*, prompt: str = THOUGHT_PROMPT) -> Engine:
 
 
 class ChainOfThoughtEngine:
-    """Engine that has the model think step by step in private, and then runs `react`."""
+    """Engine that has the model think step by step outside the conversation, and then runs `react`."""
 
     name = "chain_of_thought"
 

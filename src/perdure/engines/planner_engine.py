@@ -1,4 +1,4 @@
-"""The `planner` engine: the model makes a plan, its tasks are done in private, and the model answers from them."""
+"""The `planner` engine: the model plans tasks, does each in a separate run, and answers from their results."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -55,7 +55,7 @@ def planner(
     max_task_turns: int = 12,
     max_replans: int = 2,
 ) -> Engine:
-    """Build the engine that has the model make a plan, carries out its tasks, and has the model answer from them.
+    """Build the engine that has the model plan tasks, carry out each in a separate run, and answer from the results.
 
     Tasks that do not depend on one another run at the same time. Each is a private run with the tools, permissions and
     limits of the run; so is each plan, which is a `PlanMade` in the log. If a task fails, the model plans what is left
@@ -77,7 +77,7 @@ def planner(
 
 
 class PlannerEngine:
-    """Engine that plans, carries out the tasks of the plan, and answers from their results."""
+    """Engine that has the model make a plan, carries out its tasks, and has the model answer from their results."""
 
     name = "planner"
 
@@ -164,7 +164,7 @@ def make_plan_validator(max_tasks: int, known_ids: Sequence[str]) -> OutputValid
 
 
 def describe_tools(tools: Sequence[Tool[..., Any]]) -> str:
-    """Return the names of tools, with the first line of the description of each, for the prompt of a plan."""
+    """Return the names and first description lines of tools as text, for the prompt that asks for a plan."""
     if not tools:
         return "There are no tools."
     lines = [f"- {each.name}: {each.description.strip().partition(chr(10))[0]}" for each in tools]

@@ -1,4 +1,4 @@
-"""The tasks of a run's plans, and what has become of them."""
+"""The tasks of all plans that the `planner` engine made in a run, and the result of each task that has ended."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,14 +13,14 @@ MAX_RESULT_CHARACTERS = 8000
 
 
 class PlacedTask(Struct, frozen=True):
-    """A task with its number in the run, which is part of the name of its private run."""
+    """A planned task with its number among all tasks of the run, from which its private run is named."""
 
     number: int
     task: PlannedTask
 
 
 class TaskBoard:
-    """The tasks of all plans of a run, and the results of those that have ended."""
+    """The tasks of all plans of a run of the `planner` engine, and the results of those that have ended."""
 
     def __init__(self) -> None:
         self.tasks: list[PlacedTask] = []

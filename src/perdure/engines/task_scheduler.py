@@ -1,4 +1,4 @@
-"""Carry out the tasks of a plan in private runs: those whose dependencies are done, several at a time."""
+"""Carry out the tasks of a plan in separate runs: each once its dependencies are done, several at a time."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ GIVEN_RESULTS = "The results of the tasks that it depends on:\n\n{report}\n\n"
 
 
 class RunningTask:
-    """A task that is being carried out, with the asyncio task that waits for its private run."""
+    """A planned task that is being carried out, with the asyncio task that waits for its run."""
 
     def __init__(self, placed: PlacedTask, path: str, max_turns: int) -> None:
         self.placed = placed
@@ -29,7 +29,7 @@ class RunningTask:
 
 
 class TaskScheduler:
-    """Carries out the tasks of a board, a limited number at a time."""
+    """Carries out the tasks on a `TaskBoard`, a limited number at a time."""
 
     def __init__(self, run: Run, board: TaskBoard, max_parallel_tasks: int, max_task_turns: int) -> None:
         limits = run.limits

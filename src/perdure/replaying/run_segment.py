@@ -1,4 +1,4 @@
-"""Segments of a recorded log: a run, or the part of one between two interruptions, with its requests and replies.
+"""Segments of a recorded log: a run, or its part between two interruptions, with the model requests and replies.
 
 A run that was never interrupted is one segment; one that crashed, or waited for an answer, and was resumed has more.
 No I/O.
@@ -135,7 +135,7 @@ class RunSegment(Struct):
 
 
 def fill_segment_fields(segment: RunSegment, asked_by_tools: Collection[str]) -> RunSegment:
-    """Fill in the fields of a run segment that are derived from its log entries, and return it.
+    """Compute the fields of a run segment that are derived from its log entries, set them, and return the segment.
 
     `asked_by_tools` are the ids of questions that tools asked, not the runtime.
     """

@@ -109,7 +109,7 @@ _active_drivers: dict[SessionPlace, "tuple[SessionDriver, asyncio.AbstractEventL
 
 
 class SessionAdditions(msgspec.Struct):
-    """The extensions and model objects that were added to one session in this process."""
+    """Extensions and model objects that were added to one session, kept in this process."""
 
     store: Store
     """Its store, which is kept alive: the additions are found by its identity."""
@@ -680,12 +680,12 @@ def leave_run_for_others(driver: SessionDriver, reason: str) -> bool:
 
 
 def is_inside_run() -> bool:
-    """Return True if the current asyncio task is part of a run, as a tool's task is."""
+    """Return True if the caller is part of a run, as the code of a tool is."""
     return bool(_current_sessions.get())
 
 
 def detach_current_task() -> None:
-    """Separate the current asyncio task from the run that began it, so that it may outlive the run."""
+    """Mark the current asyncio task as no part of the run that began it, so that it may outlive the run."""
     _current_sessions.set(frozenset())
 
 

@@ -47,7 +47,7 @@ def fill_mailbox(mailbox: Mailbox, posts: Sequence[Post], state: State, run_id: 
 
 
 def promote_follow_ups(mailbox: Mailbox) -> None:
-    """Turn waiting follow-ups into messages for the next turn, unless other messages are due.
+    """Turn queued follow-ups into messages that are delivered at the next turn, unless other messages are due then.
 
     For a run that has no message yet, so that it begins with them.
     """

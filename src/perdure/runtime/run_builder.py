@@ -512,7 +512,7 @@ def combine_gates(
     *,
     is_restricted: bool = True,
 ) -> "Gate | None":
-    """Return the active agent's permission gate, limited by those of the first agent and of the parent run.
+    """Return the active agent's permission gate, restricted by those of the first agent and of the parent run.
 
     The first agent is the one that the conversation began with; it limits others only with `narrow_handoffs`.
     """
@@ -560,7 +560,7 @@ def sync_grants(gate: "Gate | None", session_id: str, state: State, store: Store
 
 
 def get_project_root(agent: AgentSpec[Any]) -> str:
-    """Return the root of an agent's project; empty without one."""
+    """Return the root folder of an agent's project; an empty text if it has none."""
     return "" if agent.project is None else str(agent.project.root)
 
 

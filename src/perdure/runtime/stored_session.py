@@ -63,7 +63,7 @@ _PAGE_SIZE = 500
 
 
 class StoredSession(Generic[D]):
-    """A conversation in a store, with all operations that do not run the agent."""
+    """A session in a store, with all operations that do not run the agent: read, search, fork, delete."""
 
     def __init__(
         self,
@@ -544,7 +544,7 @@ class StoredSession(Generic[D]):
 
 
 def prefix_path_with_handle(handle: str, path: str) -> str:
-    """Prefix the path of a background agent's display slot or question with the handle of its job."""
+    """Put the handle of a background job before the path of a display slot or question of its agent."""
     return f"{handle}/{path}" if path else handle
 
 

@@ -65,7 +65,7 @@ class SubagentTask(Struct, frozen=True, eq=False):
 
 
 def get_child_path(parent: Run, call_id: str, segment: str) -> str:
-    """Return the log path of a tool call's child run: the recorded path, or `segment` below the parent's path."""
+    """Return the path at which the log stores a tool call's child run: the recorded one, or a new one at `segment`."""
     begun = parent.state.child_paths_by_call.get(call_id)
     return begun or (f"{parent.path}/{segment}" if parent.path else segment)
 
