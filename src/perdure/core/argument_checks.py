@@ -117,7 +117,9 @@ def require_callables(call: str, name: str, value: Any) -> None:
         raise_config_error(call, name, cast("Any", value), "give a list of functions")
 
 
-def require_plain_value(role: str, function: object, value: object, kind: type | tuple[type, ...], advice: str) -> None:
+def require_plain_return_type(
+    role: str, function: object, value: object, kind: type | tuple[type, ...], advice: str
+) -> None:
     """Raise `ConfigError` unless a function that must not be async returned a value of the right type."""
     close_coroutine(value)
     require_return_type(role, function, value, kind, advice)

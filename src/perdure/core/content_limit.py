@@ -32,7 +32,7 @@ def count_part_characters(part: Part) -> int:
     return _count_data((getattr(part, "data", None), getattr(part, "url", None)))
 
 
-def limit_result(result: ToolResult) -> ToolResult:
+def replace_oversized_result(result: ToolResult) -> ToolResult:
     """Return a tool result unchanged if it is short enough to be stored, else a result that says it was too long."""
     size = _count_result(result)
     if size <= MAX_CONTENT_CHARACTERS:
@@ -47,7 +47,7 @@ def limit_result(result: ToolResult) -> ToolResult:
     return ToolResult(result.call_id, result.name, (Text(text),), status, labels=result.labels)
 
 
-def limit_reply(reply: Message) -> Message:
+def truncate_oversized_reply(reply: Message) -> Message:
     """Return a model's reply unchanged if it can be stored, else its beginning, with stop reason `length`."""
     size = _count_data(reply.metadata) if reply.metadata else 0
     for part in reply.parts:

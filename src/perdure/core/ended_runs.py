@@ -34,7 +34,7 @@ OUTLINE_VERSION: Final = 1
 events: an outline that was stored by another version is ignored."""
 
 
-class InputRun(Struct, frozen=True, array_like=True, gc=False):
+class OutlinedInputRun(Struct, frozen=True, array_like=True, gc=False):
     """A run in an outline of ended runs whose caller gave an `input_id`, with the positions of its messages."""
 
     input_id: str
@@ -52,7 +52,7 @@ class RunsSummary(Struct, frozen=True, array_like=True, gc=False):
     """Number of turns, without further attempts at one."""
     latest_result: tuple[int, int] | None
     """The result that was stored last: index of its message, and index in it; `None` without tool calls."""
-    inputs: list[InputRun]
+    inputs: list[OutlinedInputRun]
     """Those of the runs whose input has an id."""
 
 
@@ -99,7 +99,7 @@ class EndedRuns(Struct, frozen=True, kw_only=True):
 
 def apply_ended_runs(state: "State", runs: EndedRuns) -> None:
     """Update the state of a session as applying all events of these ended runs would."""
-    if not is_settled(state):
+    if not has_nothing_open(state):
         state.apply_all(runs.list_events())
         return
     summary, messages, transcript = runs.summary, runs.messages, state.transcript
@@ -123,7 +123,7 @@ def _list_call_ids(messages: Sequence[Message], places: Sequence[int]) -> list[s
     return [part.call_id for place in places for part in messages[place].parts if type(part) is ToolResult]
 
 
-def is_settled(state: "State") -> bool:
+def has_nothing_open(state: "State") -> bool:
     """Return True if a session's state has no open calls, decisions or slots that a later run could change.
 
     Questions may be: the end of the last run, which is folded by its events, removes them.
@@ -247,7 +247,7 @@ def _outline_runs(runs: Sequence[_UsualRun]) -> list[RunsOutline]:
         return []
     messages: list[list[int]] = []
     latest: tuple[int, int] | None = None
-    usage, inputs, ends, costs = NO_USAGE, list[InputRun](), list[int](), list[float]()
+    usage, inputs, ends, costs = NO_USAGE, list[OutlinedInputRun](), list[int](), list[float]()
     is_cost_known = True
     for run in runs[:-1]:
         before = len(messages)
@@ -256,7 +256,7 @@ def _outline_runs(runs: Sequence[_UsualRun]) -> list[RunsOutline]:
         if run.latest_result is not None:
             latest = (before + run.latest_result[0], run.latest_result[1])
         if run.started.input_id:
-            inputs.append(InputRun(run.started.input_id, before, len(messages)))
+            inputs.append(OutlinedInputRun(run.started.input_id, before, len(messages)))
             ends.append(run.end - 1)
         if run.ended is not None and run.ended.cost_usd is not None:
             costs.append(run.ended.cost_usd)

@@ -21,7 +21,7 @@ class RunWithInputId(Struct, frozen=True):
     """The event that ended it; `None` while it has not ended."""
 
 
-class RunTotals(Struct, frozen=True):
+class PastRunTotals(Struct, frozen=True):
     """Tokens, turns and cost of several runs of a session, added up."""
 
     usage: Usage = NO_USAGE
@@ -55,11 +55,11 @@ class UncountedRun(Struct, frozen=True, gc=False):
     turns: int
     run_ended_event: RunEnded | None
 
-    def add_to(self, past: RunTotals) -> RunTotals:
+    def add_to(self, past: PastRunTotals) -> PastRunTotals:
         """Return the totals of the runs before it and of this one."""
         own = sum(self.pending_usage, self.usage)
         used = own if self.children_usage is NO_USAGE else own + self.children_usage
-        return RunTotals(
+        return PastRunTotals(
             used if past.usage is NO_USAGE else past.usage + used,
             past.turns + self.turns,
             add_run_cost(past.cost_usd, self.run_ended_event),
@@ -76,14 +76,14 @@ class UncountedRuns(Struct, frozen=True, array_like=True, gc=False):
     is_cost_known: bool
     """False if one of the runs used tokens and its cost is not known."""
 
-    def add_to(self, past: RunTotals) -> RunTotals:
+    def add_to(self, past: PastRunTotals) -> PastRunTotals:
         """Return the totals of the runs before them and of these."""
         usd = past.cost_usd if self.is_cost_known else None
         if usd is not None:
             for cost in self.costs:
                 usd += cost
         usage = self.usage if past.usage is NO_USAGE else past.usage + self.usage
-        return RunTotals(usage, past.turns + self.turns, usd)
+        return PastRunTotals(usage, past.turns + self.turns, usd)
 
 
 class PastRuns:
@@ -92,11 +92,11 @@ class PastRuns:
     __slots__ = ("_totals", "uncounted")
 
     def __init__(self) -> None:
-        self._totals = RunTotals()
+        self._totals = PastRunTotals()
         self.uncounted: list[UncountedRun | UncountedRuns] = []
         """The runs that have not been added to the totals yet, in order."""
 
-    def count(self) -> RunTotals:
+    def count(self) -> PastRunTotals:
         """Return the tokens, turns and cost of all of them."""
         for run in self.uncounted:
             self._totals = run.add_to(self._totals)

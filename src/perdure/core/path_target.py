@@ -100,7 +100,7 @@ class PathPattern(Struct, frozen=True, tag_field="kind", tag="path"):
     def may_match_below(self, folder: str, root: str) -> bool:
         """Return True if a denying rule could match a path below a folder, whichever names there are."""
         steps = normalize_path_names(split_path(folder))
-        return any(can_continue(steps, pattern) for pattern in self._wide_patterns(root))
+        return any(can_match_longer_path(steps, pattern) for pattern in self._wide_patterns(root))
 
     def may_match_text(self, text: str) -> bool:
         """Return True if a denying rule matches a text that may be a path, as written or resolved."""
@@ -176,7 +176,7 @@ def match_steps(steps: Sequence[str], pattern: Sequence[str]) -> bool:
     return len(pattern) in _list_reached_places(steps, pattern)
 
 
-def can_continue(steps: Sequence[str], pattern: Sequence[str]) -> bool:
+def can_match_longer_path(steps: Sequence[str], pattern: Sequence[str]) -> bool:
     """Return True if a longer path that begins with these names could match the pattern."""
     return any(place < len(pattern) for place in _list_reached_places(steps, pattern))
 

@@ -148,7 +148,7 @@ def is_shutting_down(process_end: ShutdownSignal | None) -> bool:
     return process_end is not None and process_end.requested
 
 
-def refuse_after_shutdown(engine: Engine, session_id: str) -> None:
+def raise_if_shutting_down(engine: Engine, session_id: str) -> None:
     """Raise `ShuttingDown` if the process was asked to shut down, so that it begins no more runs with this engine."""
     if is_shutting_down(find_shutdown_signal(engine)):
         message = (

@@ -396,7 +396,7 @@ async def read_events_to_fold(
     return await read_events(store, session_id, after=after)
 
 
-class EntryIds:
+class EntryIdSource:
     """Source of ids for new log entries: a random beginning, followed by a number that is never used twice.
 
     A store compares consecutive ids of one stem quickly, so the runs of a session in one process share them.
@@ -431,7 +431,7 @@ class Log:
         "store",
     )
 
-    def __init__(self, store: Store, lease: Lease, head: int, clock: Clock, ids: EntryIds | None = None) -> None:
+    def __init__(self, store: Store, lease: Lease, head: int, clock: Clock, ids: EntryIdSource | None = None) -> None:
         self.store = store
         self.lease = lease
         self.head = head
@@ -441,7 +441,7 @@ class Log:
         shortcuts = detect_store_fast_paths(type(store))
         self._append_immediately = cast("ImmediateStore", store).append_now if shortcuts.appends_now else None
         self._append_grouped = cast("GroupCommitStore", store).append_soon if shortcuts.appends_in_groups else None
-        self._ids = ids if ids is not None and ids.process_id == os.getpid() else EntryIds()
+        self._ids = ids if ids is not None and ids.process_id == os.getpid() else EntryIdSource()
         self._queued_appends = 0
         """Number of tasks that have the lock or wait for it. At 0, the lock is acquired without waiting."""
         self._append_lock = asyncio.Lock()

@@ -73,7 +73,7 @@ def _require_text(name: str, pattern: object) -> str:
     return pattern
 
 
-def is_pattern(value: object) -> bool:
+def is_target_pattern(value: object) -> bool:
     """Return True if the target of a permission rule is a pattern object, such as a `PathPattern`."""
     return isinstance(value, _PATTERNS)
 
@@ -86,7 +86,7 @@ def to_target(value: object, function: object = None) -> Target:
     if isinstance(value, _TARGETS):
         return cast("Target", value)
     if not isinstance(value, str) and not hasattr(value, "__fspath__"):
-        argument_checks.require_plain_value(
+        argument_checks.require_plain_return_type(
             "target", function, _to_plain_value(value), (str, int, float), "a target, or text"
         )
     return TextTarget(str(value))

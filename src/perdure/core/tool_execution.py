@@ -84,7 +84,7 @@ class PreparedCall(Struct, eq=False):
             return permission
         try:
             needed = permission(self.parsed_arguments)
-            argument_checks.require_plain_value("permission", permission, needed, bool, "True or False")
+            argument_checks.require_plain_return_type("permission", permission, needed, bool, "True or False")
         except Exception:  # noqa: BLE001 - when the tool cannot decide, a person has to be asked
             return True
         return needed

@@ -14,12 +14,12 @@ from perdure.core.run import Accepted, Engine, Retry, Run
 from perdure.core.run_callbacks import OutputValidator, PrivateTask
 from perdure.core.tool import Tool
 
-from .plan import ParsedPlan, parse_plan
+from .plan_parsing import ParsedPlan, parse_plan
 from .private_run import (
     EngineStopped,
     add_reminder,
-    is_followed_up,
-    limit_private_turns,
+    compute_private_turn_limit,
+    has_continued_with_follow_up,
     prepare_conversation,
     run_privately,
 )
@@ -97,7 +97,7 @@ class PlannerEngine:
             return stop.outcome
         if board.tasks:
             report = RESULTS_TEXT.format(report=board.describe())
-            add_reminder(run, lambda run: None if is_followed_up(run) else report)
+            add_reminder(run, lambda run: None if has_continued_with_follow_up(run) else report)
         outcome = await react(run)
         if outcome.status == "done" and board.is_cut_short:
             return replace(outcome, status="limit", reason="max_turns")
@@ -128,7 +128,7 @@ class PlannerEngine:
     async def _ask_for_plan(self, run: Run, board: TaskBoard, revision: int) -> ParsedPlan:
         """Ask the model for a plan, unless the last turn of the run is left, which is for the answer."""
         name = f"plan:{run.state.first_message_index}:{revision}"
-        max_turns = limit_private_turns(run, name, _PLAN_TURNS)
+        max_turns = compute_private_turn_limit(run, name, _PLAN_TURNS)
         if not max_turns:
             return ParsedPlan(problems=("there is no plan: the last turn is for the answer",))
         answer = await run_privately(run, self._build_plan_task(run, board, name, max_turns))

@@ -29,7 +29,7 @@ from perdure.core.run_mailbox import FOLLOW_UP_POST
 from perdure.core.run_spec import RunSpec
 from perdure.core.unsuccessful_results import RunSuspended
 
-from .private_run_parts import get_private_path
+from .private_run_settings import get_private_path
 
 ENGINE_ORIGIN = "engine"
 """Origin of messages that an engine writes."""
@@ -99,7 +99,7 @@ async def prepare_conversation(run: Run) -> None:
     await run_between_turns(run)
 
 
-def limit_private_turns(run: Run, name: str, most: int) -> int:
+def compute_private_turn_limit(run: Run, name: str, most: int) -> int:
     """Return how many turns a private run may take: at most `most`, and 0 if its parent run has none left.
 
     One turn of the run is left for its answer. Turns that the private run took before a crash count.
@@ -185,7 +185,7 @@ def add_reminder(run: Run, reminder: Reminder) -> None:
     change_spec(run, reminders=lambda spec: [*spec.reminders, reminder])
 
 
-def is_followed_up(run: Run, first: int | None = None) -> bool:
+def has_continued_with_follow_up(run: Run, first: int | None = None) -> bool:
     """Return True if the run continued after an answer, because a follow-up message was queued.
 
     `first` is the index of the first message that is considered; without it, it is that of the first one of the run.

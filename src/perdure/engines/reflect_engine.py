@@ -17,7 +17,7 @@ from perdure.core.reply_json import list_json_values
 from perdure.core.run import Accepted, Engine, Retry, Run
 from perdure.core.run_callbacks import PrivateTask
 
-from .private_run import EngineStopped, PrivateAnswer, add_reminder, is_followed_up, run_privately
+from .private_run import EngineStopped, PrivateAnswer, add_reminder, has_continued_with_follow_up, run_privately
 
 REVIEW_PROMPT = (
     "Review the last answer above as a strict evaluator: is it correct, complete, and what was asked for? Do not "
@@ -158,7 +158,7 @@ def _build_revision_reminder(run: Run) -> str | None:
     reviews = _list_reviews(run)
     if not reviews or not reviews[-1].needs_revision:
         return None
-    if is_followed_up(run, _list_reviewed_indexes(run)[len(reviews) - 1]):
+    if has_continued_with_follow_up(run, _list_reviewed_indexes(run)[len(reviews) - 1]):
         return None
     return REVISION_TEXT.format(assessment=reviews[-1].assessment)
 

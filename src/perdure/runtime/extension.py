@@ -201,7 +201,7 @@ async def enter_lifespan(stack: AsyncExitStack, lifespan: Lifespan, agent: objec
         await stack.enter_async_context(cast("AbstractAsyncContextManager[Any]", opened))
     else:
         advice = "a context manager: put @asynccontextmanager above it"
-        argument_checks.require_plain_value("lifespan", lifespan, opened, AbstractContextManager, advice)
+        argument_checks.require_plain_return_type("lifespan", lifespan, opened, AbstractContextManager, advice)
         stack.enter_context(opened)
 
 

@@ -29,11 +29,11 @@ from perdure.core.run_spec import RunPlace
 from perdure.core.tool import ToolOutput
 from perdure.core.unsuccessful_results import RunSuspended
 from perdure.runtime.agent_spec import AgentSpec
+from perdure.runtime.asyncio_tasks import start_task_eagerly
 from perdure.runtime.output import Output, end_run_on_answer
 from perdure.runtime.overrides import RunOverrides
 from perdure.runtime.past_outcome import rebuild_outcome
 from perdure.runtime.run_builder import build_run, check_deps
-from perdure.runtime.run_task import start_task_eagerly
 from perdure.runtime.session_redaction import add_agent_redactors
 
 from .subagent_result import build_subagent_result

@@ -21,7 +21,7 @@ from .run_ownership import find_task_giver
 from .session_channel import delay_commands, get_or_create_channel
 
 
-async def forward_inbox_results(store: Store, session_id: str, clock: Clock) -> None:
+async def forward_late_results(store: Store, session_id: str, clock: Clock) -> None:
     """Forward results that came after a background agent's task was over to the session that gave it the task.
 
     Does nothing for other sessions, while the task is not over, and while another process drives the session: that one

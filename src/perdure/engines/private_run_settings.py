@@ -33,7 +33,7 @@ def build_private_place(parent: Run, task: PrivateTask) -> RunPlace:
     )
 
 
-def select_private_tools(parent: Run, handoffs: Iterable[str]) -> Toolbox:
+def exclude_answer_and_handoff_tools(parent: Run, handoffs: Iterable[str]) -> Toolbox:
     """Return the tools of the parent run without its handoffs, and without the tool that gives the final answer."""
     left_out = {parent.spec.answer_tool, *handoffs}
     return Toolbox([each for each in parent.toolbox if each.name not in left_out])
