@@ -132,7 +132,7 @@ def close_coroutine(value: object) -> None:
 
 
 def require_return_type(role: str, function: object, value: object, kind: type | tuple[type, ...], advice: str) -> None:
-    """Raise `ConfigError` unless a function given by the caller has returned a value of the right type."""
+    """Raise `ConfigError` unless the value that a caller's function returned is of the right type."""
     if not isinstance(value, kind):
         message = f"the {role} function {short_repr(function)} returned {short_repr(value)}: it has to return {advice}"
         raise ConfigError(message)

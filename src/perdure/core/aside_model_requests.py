@@ -56,7 +56,7 @@ class AsideModel:
 async def stream_aside_reply(
     run: "Run", request: Request, on_reply: Callable[[Message], object] | None = None
 ) -> AsyncGenerator[ModelEvent, None]:
-    """Stream the reply to a request outside the conversation: check limits, and store the request and the reply.
+    """Stream the reply to a request outside the conversation; limits are checked, and request and reply are stored.
 
     `on_reply` gets the whole reply. Watchers see retries and warnings, but not the text: it is no part of the answer.
     """
@@ -125,7 +125,7 @@ def build_aside_request_event(run: "Run", request: Request) -> ModelRequested:
 async def discard_aside_reply(
     run: "Run", requested: ModelRequested, received: Sequence[ModelEvent], reason: str
 ) -> None:
-    """Store that a reply outside the conversation was not fully received, unless the run has ended."""
+    """Store that a reply outside the conversation was received only in part, unless the run has ended."""
     if requested.turn in run.state.aside_requests:
         await run.emit(build_aside_discarded_event(requested, assemble_reply(received), reason))
 

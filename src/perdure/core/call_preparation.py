@@ -108,7 +108,7 @@ async def prepare_call(run: Run, call: ToolCall) -> PreparedCall | ToolResult:
 def prepare_call_without_hooks(
     run: Run, call: ToolCall, tool: Tool[..., Any], attempts: int = 0
 ) -> PreparedCall | ToolResult:
-    """Parse and validate the arguments of a call whose tool has no `prepare` hooks."""
+    """Parse and validate the arguments of a tool call whose tool has no `prepare` hooks."""
     try:
         arguments = parse_arguments(call.arguments)
         return PreparedCall(call, tool, arguments, tool.parameters.parse(arguments), attempts)
@@ -150,7 +150,7 @@ async def run_prepare_hooks(tool: Tool[..., Any], call: ToolCall) -> tuple[Argum
 
 
 def validate_arguments(tool: Tool[..., Any], arguments: Arguments) -> tuple[Arguments, Arguments]:
-    """Validate a call's arguments; return them as given, and as converted for the tool's function.
+    """Validate the arguments of a tool call; return them unchanged, and converted to the types of the tool's function.
 
     Raises `Invalid`.
     """

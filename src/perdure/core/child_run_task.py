@@ -1,4 +1,4 @@
-"""Wait for a child run: that of a subagent, or one by which an engine asks the model outside the conversation."""
+"""Wait for a child run: one of a subagent, or one that an engine makes outside the conversation."""
 
 import asyncio
 from typing import Any

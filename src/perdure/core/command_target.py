@@ -30,7 +30,7 @@ _ANY_REST = "*"
 
 
 class CommandPart(Struct, frozen=True, omit_defaults=True):
-    """A single command of a command line such as `a && b`: its words, and why it needs no permission, if so."""
+    """A single command of a command line such as `a && b`: its argv, and why it needs no permission, if so."""
 
     argv: tuple[str, ...]
     """The words of the command."""
@@ -156,7 +156,7 @@ class CommandPattern(Struct, frozen=True, tag_field="kind", tag="command"):
 
 
 def list_argvs(target: CommandTarget) -> list[tuple[str, ...]]:
-    """Return the words of each single command that a command line runs; empty if the line could not be parsed."""
+    """Return the argv of each single command that a command line runs; empty if the line could not be parsed."""
     return [target.argv] if target.argv else [each.argv for each in target.parts]
 
 

@@ -1,4 +1,4 @@
-"""Size limit of messages, replies and tool results, checked before they are stored, so that every store can hold them.
+"""Size limit of messages, replies and tool results, checked before they are stored, so that any store accepts them.
 
 A result above it is replaced by an error result that says so, a reply is cut as if the model had reached its own limit,
 and a message that a caller gives is refused.

@@ -45,7 +45,7 @@ class OutlinedInputRun(Struct, frozen=True, array_like=True, gc=False):
 
 
 class RunsSummary(Struct, frozen=True, array_like=True, gc=False):
-    """Sums over consecutive ended runs that a session's state needs besides their messages: tokens, turns, cost."""
+    """Tokens, turns, cost and other sums of consecutive ended runs, as a session's state needs them."""
 
     totals: UncountedRuns
     turns_begun: int
@@ -214,7 +214,7 @@ _USUAL_EVENTS: Final[dict[type[Event], Callable[[_UsualRun, Any], bool]]] = {
 
 
 def outline_ended_runs(events: Sequence[Event]) -> list[RunsOutline]:
-    """Find two or more ended runs in a row in a list of events, of ordinary events only, and return their outlines."""
+    """Return outlines of the ended runs in a list of events, wherever two or more ordinary ones follow each other."""
     outlines: list[RunsOutline] = []
     runs: list[_UsualRun] = []
     place = 0

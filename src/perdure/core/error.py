@@ -248,7 +248,7 @@ class SessionNotFound(StoreError):
 
 
 class SessionExists(StoreError):
-    """There is a session of this name already; it has been left as it is."""
+    """There is a session of this name already; it was not changed."""
 
     exit_code = 73
 

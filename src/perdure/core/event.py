@@ -113,7 +113,7 @@ class RunEnded(Event, frozen=True):
 
 
 class TurnStarted(Event, frozen=True):
-    """A turn starts: the model is about to be asked."""
+    """A turn starts: a request is about to be sent to the model."""
 
     turn: int
 
@@ -277,7 +277,7 @@ class ReplyDiscarded(Event, frozen=True):
 
 
 class ModelReplied(Event, frozen=True):
-    """The model replied to a request that an engine or a tool made outside the conversation; its usage counts."""
+    """The model replied to a request outside the conversation, by an engine or a tool; the tokens are counted."""
 
     durable = True
     replay = "skipped"
@@ -482,7 +482,7 @@ class GuardrailTripped(Event, frozen=True):
 
 
 class AutoContinued(Event, frozen=True):
-    """The model announced an action and stopped without it; it was asked to continue."""
+    """The model announced an action without taking it, and was asked to continue."""
 
     durable = True
     replay = "compared"
@@ -709,7 +709,7 @@ class Custom(Event, frozen=True):
 
 
 class Unknown(Event, frozen=True):
-    """An event of a kind that this version does not know, kept unchanged."""
+    """An event of a kind that this version of Perdure does not know, stored unchanged."""
 
     durable = True
     replay = "skipped"

@@ -183,7 +183,7 @@ def can_ask_in_process(gate: Gate | None) -> bool:
 
 
 def list_chain_grants(gate: Gate | None) -> list[tuple[int, Grants]]:
-    """Return the remembered decisions (grants) of every gate in a chain, each with its level in the chain."""
+    """Return the grants (remembered decisions) of every gate in a chain, each with its level in the chain."""
     if isinstance(gate, RestrictedGate):
         above, own = gate.parts
         grants = get_gate_grants(own)

@@ -63,7 +63,7 @@ def _check_names(names: tuple[str, ...] | None) -> None:
 
 
 class Step(Struct, frozen=True):
-    """A turn: a reply with its calls and their results, or an answer. The argument of stop conditions and guardrails.
+    """The last turn, as stop conditions and guardrails get it: a reply with its tool calls and results, or an answer.
 
     Guardrails get only turns with tool calls.
     """

@@ -658,7 +658,7 @@ async def wait_despite_cancel(futures: Collection["asyncio.Future[Any]"]) -> boo
 
 
 async def clear_pending_cancel() -> None:
-    """Clear a cancel of the current task that has not been raised in it yet.
+    """Clear a cancel that was requested of the current asyncio task and has not been raised in it yet.
 
     asyncio drops the result of a task that returns before, as one does that has cancelled itself in its last step.
     """

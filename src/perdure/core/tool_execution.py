@@ -316,7 +316,7 @@ async def run_finish_hooks(run: "Run", prepared: PreparedCall, result: ToolResul
 
 
 async def add_result_summary(run: "Run", prepared: PreparedCall, result: ToolResult) -> ToolResult:
-    """Add the tool's own summary of its result; leave it out if making it fails or is cancelled."""
+    """Add the summary that the tool makes of its result; if making it fails or is cancelled, add none."""
     try:
         made: Any = None if prepared.tool.summary is None else prepared.tool.summary(result)
         if inspect.isawaitable(made):

@@ -95,7 +95,7 @@ async def _await_value(value: Any) -> Any:
 
 
 def answer_request(request: tuple[str, str, dict[str, Any]]) -> tuple[bool, Any]:
-    """Call the function that a request names; return True and its value, or False and its exception."""
+    """Call the function named in a request; return True and its return value, or False and its exception."""
     try:
         return True, call_function(*request)
     except BaseException as error:  # noqa: BLE001 - every error is the result of the call

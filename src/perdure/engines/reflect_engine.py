@@ -54,7 +54,7 @@ def reflect(*, max_reflections: int = 2, acceptance_score: float = 8.0, prompt: 
 
 
 class ParsedReview(Struct, frozen=True):
-    """The assessment, score and wish for a revision in the reply of a reviewing model."""
+    """The assessment, the score and the request for a revision in the reply of a reviewing model."""
 
     assessment: str
     needs_revision: bool | None = None

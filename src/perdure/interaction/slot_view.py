@@ -92,7 +92,7 @@ def build_slot_views(
 
 
 def list_open_slots(state: State, posts: Collection[Post]) -> dict[str, SlotOpened]:
-    """Return the open display slots of a session by id, including those that the host program has posted."""
+    """Return the open display slots of a session by id, including slots that the host program has posted."""
     slots = dict(state.slots)
     for event in list_posted_events(posts):
         if isinstance(event, SlotOpened):

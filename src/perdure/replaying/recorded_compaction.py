@@ -22,7 +22,7 @@ _OURS = "perdure."
 
 
 class RecordedCompaction:
-    """Compaction of a replay: it stores the recorded summaries at their recorded places, and asks no model."""
+    """Compaction in a replay: it stores the recorded summaries where they were recorded, and asks no model."""
 
     model: Model | None = None
     """Model for summaries: always `None`."""

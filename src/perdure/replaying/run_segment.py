@@ -63,7 +63,7 @@ def is_compaction(event: Event) -> bool:
 
 
 def is_result_shortening(event: Event) -> bool:
-    """Return True if the event marks the point from which the model is sent older tool results in short form."""
+    """Return True if the event marks that older tool results are sent to the model in short form from here on."""
     return isinstance(event, ViewChanged) and event.cause == SUMMARIES
 
 

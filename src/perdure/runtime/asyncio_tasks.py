@@ -60,7 +60,7 @@ def _perform_first_step(task: "asyncio.Task[Any]", loop: asyncio.AbstractEventLo
 
 
 def mark_exception_retrieved(task: "asyncio.Future[Any]") -> None:
-    """Mark a finished task's exception as retrieved, so that asyncio does not warn about it."""
+    """Mark the exception of a finished asyncio task as seen, so that asyncio does not warn about it."""
     if not task.cancelled():
         task.exception()
 

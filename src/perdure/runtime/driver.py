@@ -665,7 +665,7 @@ def is_running_here(place: SessionPlace) -> bool:
 
 
 def leave_run_for_others(driver: SessionDriver, reason: str) -> bool:
-    """Stop the run of a driver so that another process can resume it.
+    """Stop a session's run in this process, so that another process can resume it.
 
     Return False if it has no run that can be left to others.
 
@@ -690,7 +690,7 @@ def detach_current_task() -> None:
 
 
 def pass_post_to_run(place: SessionPlace, post: Post) -> None:
-    """Pass a stored post (a message to a session) at once to that session's run in this process, if there is one."""
+    """Pass a post (a stored message to a session) directly to the session's run, if it is in this process."""
     found = _active_drivers.get(place)  # once: the run may end on another thread
     if found is None:
         return

@@ -1,4 +1,4 @@
-"""Find questions that can no longer be answered, as a crash ended the tool that asked; and answers that came too late.
+"""Find questions that can no longer be answered because their tool has crashed, and answers that are too late.
 
 A tool that does not ask first waits for its answer inside a call that has begun. When its process dies, the call is not
 made again, unless its effect allows that, and then no answer can reach it.

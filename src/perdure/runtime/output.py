@@ -144,7 +144,7 @@ class OutputRecord(Struct, frozen=True, omit_defaults=True):
 
 
 class SchemaOutput(Output[Any]):
-    """An output without a Python type, given as a schema or read from the log: values are JSON that fits the schema."""
+    """An output that is described by a JSON Schema instead of a Python type; its values are JSON."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Reports about a session for host programs: messages with their times, message counts, and usage."""
+"""Reports about a session for host programs: messages with their times, numbers of messages, tokens and cost."""
 
 from collections.abc import Sequence
 

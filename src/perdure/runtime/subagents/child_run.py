@@ -47,7 +47,7 @@ DEPTH_SETTING = "depth"
 
 
 class SubagentTask(Struct, frozen=True, eq=False):
-    """A task for a subagent: the agent, its prompt, and the tool call it carries out."""
+    """A task for a subagent: the agent, its prompt, and the tool call of the parent run that the task carries out."""
 
     name: str
     """The name by which the caller knows the agent."""
