@@ -439,7 +439,7 @@ USER_PAGES = (
         "subagents.md",
         "Subagents",
         "Use an agent as a tool, in the background, or by handoff. See [how-to/subagents](../how-to/subagents.md).",
-        ("perdure.runtime.subagents.as_tool", "perdure.runtime.subagents.delegation"),
+        ("perdure.runtime.subagents.as_tool", "perdure.runtime.subagents.delegation_tools"),
         ("perdure.runtime.subagents.as_tool.Assignment",),
     ),
     Page(
@@ -578,7 +578,7 @@ USER_PAGES = (
         "events.md",
         "Events",
         "Every event with its fields. The order of events is in [concepts/events](../concepts/events.md).",
-        ("perdure.core.event", "perdure.core.event_class", "perdure.core.interaction_event"),
+        ("perdure.core.event", "perdure.core.event_class", "perdure.core.question_and_slot_events"),
         ("perdure.core.event.EVENTS", *[f"{event.__module__}.{event.__name__}" for event in EVENTS.values()]),
     ),
     Page(

@@ -24,7 +24,7 @@ from perdure import (
 from perdure.core.event import QuestionAsked, ReplyFinished, RunEnded, RunWaiting, TextDelta, ToolFinished
 from perdure.core.fold import fold_entries
 from perdure.core.store import Post, Store
-from perdure.runtime.subagents.delegation import orchestrator
+from perdure.runtime.subagents.delegation_tools import orchestrator
 from perdure.shutdown import Shutdown, SignalHandlers
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Recorder, ScriptedModel, call, calls, pause

@@ -231,7 +231,7 @@ _NAMES_BY_MODULE = {
         "Assignment",
         "subagent",
     ),
-    ".runtime.subagents.delegation": (
+    ".runtime.subagents.delegation_tools": (
         "delegation",
         "orchestrator",
     ),

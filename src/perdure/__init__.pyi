@@ -179,8 +179,8 @@ from .runtime.session import Session as Session
 from .runtime.stream import RunStream as RunStream
 from .runtime.subagents.as_tool import Assignment as Assignment
 from .runtime.subagents.as_tool import subagent as subagent
-from .runtime.subagents.delegation import delegation as delegation
-from .runtime.subagents.delegation import orchestrator as orchestrator
+from .runtime.subagents.delegation_tools import delegation as delegation
+from .runtime.subagents.delegation_tools import orchestrator as orchestrator
 from .session_transfer import export_session as export_session
 from .session_transfer import import_session as import_session
 from .stores import open_store as open_store

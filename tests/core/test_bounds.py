@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from perdure.core import content_limit
-from perdure.core.content_limit import check_content_size, limit_reply, limit_result
+from perdure.core.content_limit import check_content_size, replace_oversized_result, truncate_oversized_reply
 from perdure.core.error import ConfigError
 from perdure.core.jsonable import MAX_ERROR_CHARACTERS, error_message, short_repr, to_jsonable
 from perdure.core.message import MAX_TOKENS, Message, Text, ToolResult, is_cost
@@ -28,12 +28,12 @@ def is_taken_from_a_caller(length: int) -> bool:
 
 def is_stored_as_a_reply(length: int) -> bool:
     reply = Message("assistant", (Text("x" * (length - 1)), Text("y")))
-    return limit_reply(reply) == reply
+    return truncate_oversized_reply(reply) == reply
 
 
 def is_stored_as_a_result(length: int) -> bool:
     result = ToolResult("c", "look", (Text("x" * length),))
-    return limit_result(result) == result
+    return replace_oversized_result(result) == result
 
 
 @pytest.mark.parametrize(

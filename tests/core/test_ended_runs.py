@@ -18,7 +18,7 @@ from perdure.core.event import (
 )
 from perdure.core.fold import State, fold_events
 from perdure.core.message import Message, Text, ToolCall, ToolResult, Usage, assistant, user
-from perdure.core.past_run_totals import RunTotals, UncountedRuns
+from perdure.core.past_run_totals import PastRunTotals, UncountedRuns
 from tests.random_log import RandomLog, describe_state
 
 
@@ -225,7 +225,7 @@ def test_the_tokens_before_the_first_run_count_for_none():
 )
 def test_a_cost_that_is_not_known_makes_the_sum_unknown(past_usd, is_cost_known, usd):
     runs = UncountedRuns(Usage(2), 3, [0.5, 0.25], is_cost_known)
-    assert runs.add_to(RunTotals(Usage(1), 1, past_usd)) == RunTotals(Usage(3), 4, usd)
+    assert runs.add_to(PastRunTotals(Usage(1), 1, past_usd)) == PastRunTotals(Usage(3), 4, usd)
 
 
 def test_runs_without_tokens_and_cost_leave_the_cost_known():

@@ -5,7 +5,7 @@ import pytest
 from perdure.core.event import Event, MessageAdded, ModelRequested, RunEnded, RunStarted
 from perdure.core.fold import State, fold_events
 from perdure.core.message import NO_USAGE, Usage, assistant, user
-from perdure.core.past_run_totals import RunTotals, UncountedRun, add_run_cost
+from perdure.core.past_run_totals import PastRunTotals, UncountedRun, add_run_cost
 
 
 def run(number: int, *tokens: int, cost_usd: float | None = None, ends: bool = True) -> list[Event]:
@@ -21,7 +21,7 @@ def run(number: int, *tokens: int, cost_usd: float | None = None, ends: bool = T
 
 def test_past_runs_are_counted_when_they_are_asked_for():
     state = fold_events([*run(1, 10, 20, cost_usd=0.5), *run(2, 5, cost_usd=0.25), *run(3, 7, cost_usd=1.0)])
-    assert state.past == RunTotals(Usage(35), 3, 0.75)
+    assert state.past == PastRunTotals(Usage(35), 3, 0.75)
     assert (state.total_usage, state.total_turns, state.total_usd) == (Usage(42), 4, 1.75)
 
 
@@ -50,8 +50,8 @@ def test_a_cost_that_is_not_known_makes_the_total_unknown(past_usd, ended, cost_
 
 
 def test_what_subagents_used_is_part_of_it():
-    counted = UncountedRun(Usage(1), [Usage(2), Usage(4)], Usage(8), 2, None).add_to(RunTotals(Usage(16), 1, 0.0))
-    assert counted == RunTotals(Usage(31), 3, 0.0)
+    counted = UncountedRun(Usage(1), [Usage(2), Usage(4)], Usage(8), 2, None).add_to(PastRunTotals(Usage(16), 1, 0.0))
+    assert counted == PastRunTotals(Usage(31), 3, 0.0)
 
 
 def test_events_applied_together_change_what_they_change_one_by_one():

@@ -11,7 +11,7 @@ from perdure.core.error import Conflict, Fenced, StoreError
 from perdure.core.event import Custom, Entry, Event
 from perdure.core.store import (
     CONFIRMED_SECONDS,
-    EntryIds,
+    EntryIdSource,
     ImmediateStore,
     Lease,
     Log,
@@ -96,7 +96,7 @@ async def test_two_drivers_give_different_names():
 
 
 async def test_the_logs_of_one_driver_go_on_numbering():
-    store, ids = MemoryStore(), EntryIds()
+    store, ids = MemoryStore(), EntryIdSource()
     lease = await store.acquire("s")
     one, other = (Log(store, lease, 0, SYSTEM_CLOCK, ids) for _ in range(2))
     given = [log._make_entries(notes("a"), ())[0].id for log in (one, other, one)]
@@ -105,7 +105,7 @@ async def test_the_logs_of_one_driver_go_on_numbering():
 
 
 async def test_a_fork_of_the_process_gives_names_of_its_own():
-    store, ids = MemoryStore(), EntryIds()
+    store, ids = MemoryStore(), EntryIdSource()
     ids.process_id -= 1
     log = Log(store, await store.acquire("s"), 0, SYSTEM_CLOCK, ids)
     assert not log._make_entries(notes("a"), ())[0].id.startswith(ids.stem)

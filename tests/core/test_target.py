@@ -18,7 +18,7 @@ from perdure.core.target import (
     UrlTarget,
     command,
     is_narrower_pattern,
-    is_pattern,
+    is_target_pattern,
     list_wider_patterns,
     match_restricting_rule,
     matches_allow_rule,
@@ -49,8 +49,8 @@ def test_what_no_rule_could_match_is_no_target(value):
 def test_a_pattern_is_text(make):
     with pytest.raises(ConfigError, match="give a pattern as text"):
         make(5)
-    assert is_pattern(make("a"))
-    assert not is_pattern("a")
+    assert is_target_pattern(make("a"))
+    assert not is_target_pattern("a")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from perdure import Agent, ProviderDown, ToolContext, tool
 from perdure.core.codec import encode_entry
 from perdure.core.display_slot import Showable
 from perdure.core.event import SlotOpened, TextDelta, ToolProgress
-from perdure.runtime.subagents.delegation import delegation
+from perdure.runtime.subagents.delegation_tools import delegation
 from perdure.stores import open_store
 from perdure.testing import Recorder, ScriptedModel, call
 from tests.credentials.shapes import all_fields

@@ -22,7 +22,7 @@ from perdure.core import fault_injection as faults
 from perdure.core.event import Event, InboxResolved, RunEnded, RunStarted, SubagentFinished, SubagentStarted
 from perdure.core.fold import State, fold_events
 from perdure.core.store import Store
-from perdure.runtime.subagents.delegation import delegation
+from perdure.runtime.subagents.delegation_tools import delegation
 from perdure.testing import call, calls
 from tests.faults.children import Place, Tell
 from tests.faults.kills import armed, die, kill_name

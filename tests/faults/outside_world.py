@@ -25,7 +25,7 @@ from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.openai_chat import WIRE as OPENAI
 from perdure.models.profile import Profile
 from perdure.models.wire_format import Wire
-from perdure.runtime.subagents.delegation import delegation
+from perdure.runtime.subagents.delegation_tools import delegation
 from tests.faults.outside_ledger import Ledger
 from tests.faults.outside_plan import ANSWER, LAST_ANSWER, LAST_PROMPT, VALUE, find_turn, plan
 from tests.transcript import assert_valid

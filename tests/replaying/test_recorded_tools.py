@@ -21,7 +21,7 @@ from perdure.core.message import Status
 from perdure.credentials import MemoryVault
 from perdure.extensions import notebook
 from perdure.runtime.extension import Extension
-from perdure.runtime.subagents.delegation import delegation
+from perdure.runtime.subagents.delegation_tools import delegation
 from perdure.testing import ScriptedModel, call, calls
 from tests.replaying.replays import agreeing, agreeing_wherever_it_is_cut, diverging, with_session
 

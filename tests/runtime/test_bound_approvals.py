@@ -29,7 +29,7 @@ from perdure import (
 )
 from perdure.core.event import PermissionDecided, QuestionAnswered, QuestionWithdrawn
 from perdure.core.permission import PermissionRequest, get_gate_grants
-from perdure.runtime.subagents.delegation import delegation
+from perdure.runtime.subagents.delegation_tools import delegation
 from perdure.stores import namespaced, open_store
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call, calls

@@ -14,7 +14,7 @@ from perdure.core.approval_binding import identify_store
 from perdure.core.event import GrantRevoked, PermissionDecided, RunStarted, ToolStarted
 from perdure.core.store import Store
 from perdure.core.thread_pool import set_tool_threads
-from perdure.runtime.subagents.delegation import delegation
+from perdure.runtime.subagents.delegation_tools import delegation
 from perdure.stores import namespaced
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call

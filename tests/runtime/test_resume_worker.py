@@ -13,8 +13,8 @@ from perdure import Agent, ConfigError, Permissions, StoreError, ToolContext, Un
 from perdure.core.event import Event, MessageAdded, ModelRequested, RunEnded, RunResumed, RunStarted
 from perdure.core.outcome import Outcome
 from perdure.core.store import InterruptedSession
-from perdure.runtime.resume_worker import StoreWorker
-from perdure.runtime.subagents.delegation import delegation
+from perdure.runtime.resume_worker import ResumeWorker
+from perdure.runtime.subagents.delegation_tools import delegation
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, ScriptedModel, call
 from tests.doubles import SECONDS, Held, crashed, log_of, of, rounds, until
@@ -223,7 +223,7 @@ async def test_no_session_starves_while_others_always_have_something_to_do():
         taken.append(session_id)
         return Outcome(status="done", session_id=session_id)
 
-    worker = StoreWorker(Endless(), attend, clock, most_at_once=3).run()
+    worker = ResumeWorker(Endless(), attend, clock, most_at_once=3).run()
     async with asyncio.timeout(SECONDS):
         async for _ in worker:
             if len(taken) >= 60:
@@ -256,7 +256,7 @@ async def test_a_session_that_is_cancelled_from_elsewhere_is_told():
     async def attend(_: str) -> Outcome[Any] | None:
         raise asyncio.CancelledError
 
-    worker = StoreWorker(store, attend, clock).run()
+    worker = ResumeWorker(store, attend, clock).run()
     outcome = await asyncio.wait_for(anext(worker), SECONDS)
     assert (outcome.status, outcome.session_id) == ("cancelled", "s")
     await worker.aclose()

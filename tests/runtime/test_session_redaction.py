@@ -12,7 +12,7 @@ from perdure.core.error import ContextOverflow
 from perdure.core.shared_budget import Budget
 from perdure.core.tool import Tool
 from perdure.credentials import FileVault, MemoryVault
-from perdure.runtime.subagents.delegation import delegation
+from perdure.runtime.subagents.delegation_tools import delegation
 from perdure.stores import open_store
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call

@@ -46,7 +46,7 @@ async def _attend(
 ) -> int:
     """Continue sessions until the process gets a signal to end, and return the exit code."""
     from perdure.core.clock import SYSTEM_CLOCK
-    from perdure.runtime.resume_worker import StoreWorker
+    from perdure.runtime.resume_worker import ResumeWorker
     from perdure.stores import open_store
 
     from .agent_assembly import resolve_store
@@ -55,7 +55,7 @@ async def _attend(
     store = open_store(resolve_store(options))
     with SignalHandler(printer.screen.note) as interrupts:
         sessions = _CommandSessions(options, interrupts, store, yes=yes)
-        worker = StoreWorker(store, sessions.attend, SYSTEM_CLOCK, prefix=prefix, most_at_once=most_at_once)
+        worker = ResumeWorker(store, sessions.attend, SYSTEM_CLOCK, prefix=prefix, most_at_once=most_at_once)
         printing = asyncio.ensure_future(_print_outcomes(worker.run(once=once), printer))
 
         async def cancel() -> None:

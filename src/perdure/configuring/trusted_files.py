@@ -14,7 +14,7 @@ def ask_trust(trusted: Callable[[str], bool], digest: str) -> bool:
     """Ask a function whether files with this digest are trusted. Raises `ConfigError` unless it returns a bool."""
     argument_checks.require_plain_function("load_config", "trusted", trusted)
     answer = trusted(digest)
-    argument_checks.require_plain_value("trusted", trusted, answer, bool, "True or False")
+    argument_checks.require_plain_return_type("trusted", trusted, answer, bool, "True or False")
     return answer
 
 

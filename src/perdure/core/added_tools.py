@@ -44,7 +44,7 @@ class AddedTool(Struct, frozen=True):
 
 
 def resolve_tools(tools: Iterable[Tool[..., Any] | str], spare: Toolbox) -> list[Tool[..., Any]]:
-    """Return tools that are given as objects, or by their names among the agent's `spare_tools`.
+    """Convert a list of tools and names to tools: each name is looked up among the agent's `spare_tools`.
 
     Raises `ConfigError` for an unknown name.
     """
@@ -89,7 +89,7 @@ def build_added_tools_event(run: "Run", added: Sequence[AddedTool]) -> ValueKept
 
 
 def find_added_tools(state: "State", agent: str, run_id: str, spare: Toolbox) -> list[Tool[..., Any]]:
-    """Return the tools that were added to this run or session earlier, if this process can find them."""
+    """Return the tools that, by the log, were added to this run or session, as far as this process can find them."""
     return [
         tool
         for each in _read_added_tools(state)

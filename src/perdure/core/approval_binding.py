@@ -133,7 +133,7 @@ def build_session_key(session_id: str, state: "State") -> str:
 
 
 def list_session_keys(session_id: str, state: "State") -> list[str]:
-    """Return the key of a session, and the keys of the sessions whose grants it kept when it was forked.
+    """Return the key of a session, and the keys of sessions that it was forked from and whose grants it kept.
 
     The grants of all these sessions apply to it.
     """
@@ -144,7 +144,7 @@ def list_session_keys(session_id: str, state: "State") -> list[str]:
 
 
 def format_agent_chain(run: "Run") -> str:
-    """Return the names of the agents from the session's own down to the agent of a run, separated by slashes."""
+    """Return the names of an agent and its parent agents, outermost first, separated by slashes."""
     return run.agent_name if run.parent is None else f"{format_agent_chain(run.parent)}/{run.agent_name}"
 
 

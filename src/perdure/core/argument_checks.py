@@ -89,7 +89,7 @@ def require_callable_or_none(call: str, name: str, value: object) -> None:
 
 
 def require_plain_function(call: str, name: str, value: object) -> None:
-    """Raise `ConfigError` unless the value is a function that is not async: what it returns is used at once."""
+    """Raise `ConfigError` unless the value is a function, and not async: its result is used without `await`."""
     require_callable(call, name, value)
     if is_async_function(value) or inspect.isasyncgenfunction(value):
         raise_config_error(call, name, value, "give a plain function, and no async one: nothing awaits it")
@@ -117,20 +117,22 @@ def require_callables(call: str, name: str, value: Any) -> None:
         raise_config_error(call, name, cast("Any", value), "give a list of functions")
 
 
-def require_plain_value(role: str, function: object, value: object, kind: type | tuple[type, ...], advice: str) -> None:
-    """Raise `ConfigError` unless a plain function has returned a value of the right type; a coroutine is closed."""
+def require_plain_return_type(
+    role: str, function: object, value: object, kind: type | tuple[type, ...], advice: str
+) -> None:
+    """Raise `ConfigError` unless a function that must not be async returned a value of the right type."""
     close_coroutine(value)
     require_return_type(role, function, value, kind, advice)
 
 
 def close_coroutine(value: object) -> None:
-    """Close a coroutine that nobody will await; leave any other value alone."""
+    """Close the value if it is a coroutine, as it will not be awaited; leave any other value alone."""
     if inspect.iscoroutine(value):
         value.close()
 
 
 def require_return_type(role: str, function: object, value: object, kind: type | tuple[type, ...], advice: str) -> None:
-    """Raise `ConfigError` unless a function given by the caller has returned a value of the right type."""
+    """Raise `ConfigError` unless the value that a caller's function returned is of the right type."""
     if not isinstance(value, kind):
         message = f"the {role} function {short_repr(function)} returned {short_repr(value)}: it has to return {advice}"
         raise ConfigError(message)

@@ -1,4 +1,4 @@
-"""Requests to the model outside the conversation, by engines and tools: each is limited, stored and counted.
+"""Requests to the model aside from the conversation, made by engines and tools: each is limited, stored and counted.
 
 These requests are beside the conversation: an engine that asks for a plan or a vote, or a tool that asks the model of
 its run. The replies of the conversation itself are requested by `run_turn`.
@@ -33,7 +33,7 @@ LEFT_OPEN = "left_open"
 
 
 class AsideModel:
-    """The model of a run, for requests outside the conversation. Wrappers such as `retried` accept it."""
+    """The model of a run, for requests that are not part of the conversation. Wrappers such as `retried` accept it."""
 
     __slots__ = ("_run",)
 
@@ -56,7 +56,7 @@ class AsideModel:
 async def stream_aside_reply(
     run: "Run", request: Request, on_reply: Callable[[Message], object] | None = None
 ) -> AsyncGenerator[ModelEvent, None]:
-    """Stream the reply to a request outside the conversation: check limits, and store the request and the reply.
+    """Stream the reply to a request outside the conversation; limits are checked, and request and reply are stored.
 
     `on_reply` gets the whole reply. Watchers see retries and warnings, but not the text: it is no part of the answer.
     """
@@ -125,7 +125,7 @@ def build_aside_request_event(run: "Run", request: Request) -> ModelRequested:
 async def discard_aside_reply(
     run: "Run", requested: ModelRequested, received: Sequence[ModelEvent], reason: str
 ) -> None:
-    """Store that a reply outside the conversation was not fully received, unless the run has ended."""
+    """Store that a reply outside the conversation was received only in part, unless the run has ended."""
     if requested.turn in run.state.aside_requests:
         await run.emit(build_aside_discarded_event(requested, assemble_reply(received), reason))
 
@@ -141,7 +141,7 @@ def build_aside_discarded_event(requested: ModelRequested, partial: Message, rea
 
 
 def build_open_aside_discarded_events(run: "Run") -> Sequence[Event]:
-    """Build the events that discard replies outside the conversation that were still open when their run ended."""
+    """Build the events that discard the replies outside the conversation that had not ended when their run ended."""
     return [
         build_aside_discarded_event(each, Message("assistant", ()), LEFT_OPEN)
         for each in run.state.aside_requests.values()

@@ -39,6 +39,6 @@ _ORIGIN = "auto_continue"
 
 
 def announces_action(text: str) -> bool:
-    """Return True if the last sentence of a reply announces an action, instead of concluding or asking."""
+    """Return True if the last sentence of a model's reply announces an action, and is not a question."""
     closing = _SENTENCE_END.split(text.strip().rstrip(".!…:"))[-1]
     return "?" not in closing and _ANNOUNCES.search(closing) is not None

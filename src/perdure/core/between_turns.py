@@ -1,4 +1,4 @@
-"""Work between two turns of a run: store closed slots and revoked grants, then shorten the history.
+"""Work between two turns of a run: store closed display slots and revoked grants, then shorten the history.
 
 Events of the host program are stored too; compaction shortens the history.
 

@@ -1,4 +1,4 @@
-"""A bounded first-in, first-out buffer between tasks of one event loop, with exact counts of every item.
+"""A bounded FIFO buffer between tasks of one event loop; it counts the items that it takes, delivers, drops and merges.
 
 A buffer belongs to one event loop. Threads may share one only through the methods that never wait (`push`,
 `get_nowait`, `take_all`, `stats`), and under their own lock.

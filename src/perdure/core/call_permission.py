@@ -28,7 +28,7 @@ MAX_EARLIER_CALLS = 200
 
 
 async def filter_permitted(run: Run, prepared_calls: list[PreparedCall]) -> list[PreparedCall]:
-    """Return the prepared tool calls that may run; a person is asked once about all that no rule decides.
+    """Return the prepared tool calls that are permitted to run; ask a person once about all that no rule decides.
 
     A missing answer or an error denies a call.
     """
@@ -98,7 +98,7 @@ def add_seen_labels(state: State, request: PermissionRequest) -> PermissionReque
 
 
 def was_allowed_before_crash(run: Run, request: PermissionRequest) -> bool:
-    """Return True if this call, of the same tool and with the same arguments, was allowed before a crash.
+    """Return True if this tool call was allowed before a crash, for the same tool and the same arguments.
 
     A decision that an older version stored does not say which tool it was for, and does not count.
     """

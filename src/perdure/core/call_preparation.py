@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from . import argument_checks
-from .content_limit import limit_result
+from .content_limit import replace_oversized_result
 from .event import Event, LimitReached, ToolFinished
 from .log_repair import build_withdrawals
 from .message import ToolCall, ToolResult
@@ -30,7 +30,7 @@ from .unsuccessful_results import (
 
 
 async def prepare_calls(run: Run, calls: Sequence[ToolCall]) -> list[PreparedCall]:
-    """Return the tool calls that may run, as prepared calls; store an error result for each mistake of the model."""
+    """Prepare a reply's tool calls, and return those that can run; store an error result for each model mistake."""
     prepared_calls: list[PreparedCall] = []
     refused: list[ToolResult] = []
     over: tuple[Event, ...] = ()
@@ -47,7 +47,7 @@ async def prepare_calls(run: Run, calls: Sequence[ToolCall]) -> list[PreparedCal
         if tool is None or tool.prepare or call.run_by_provider or call.call_id in run.state.started_calls:
             prepared = await prepare_call(run, call)
         else:
-            prepared = prepare_new_call(run, call, tool)  # nearly always: nothing has to be awaited
+            prepared = prepare_call_without_hooks(run, call, tool)  # nearly always: nothing has to be awaited
         if isinstance(prepared, ToolResult):
             refused.append(prepared)
         elif (
@@ -94,7 +94,7 @@ async def prepare_call(run: Run, call: ToolCall) -> PreparedCall | ToolResult:
         return build_error_result(call, f"there is no tool {call.name!r}; {run.toolbox.suggest_names(call.name)}")
     attempts = 0 if before is None else before.attempt
     if not tool.prepare:
-        return prepare_new_call(run, call, tool, attempts)
+        return prepare_call_without_hooks(run, call, tool, attempts)
     await run.store_held_events()
     try:
         final = await run_prepare_hooks(tool, call)
@@ -105,8 +105,10 @@ async def prepare_call(run: Run, call: ToolCall) -> PreparedCall | ToolResult:
     return PreparedCall(call, tool, *final, attempts)
 
 
-def prepare_new_call(run: Run, call: ToolCall, tool: Tool[..., Any], attempts: int = 0) -> PreparedCall | ToolResult:
-    """Parse and validate the arguments of a call whose tool has no `prepare` hooks."""
+def prepare_call_without_hooks(
+    run: Run, call: ToolCall, tool: Tool[..., Any], attempts: int = 0
+) -> PreparedCall | ToolResult:
+    """Parse and validate the arguments of a tool call whose tool has no `prepare` hooks."""
     try:
         arguments = parse_arguments(call.arguments)
         return PreparedCall(call, tool, arguments, tool.parameters.parse(arguments), attempts)
@@ -148,7 +150,7 @@ async def run_prepare_hooks(tool: Tool[..., Any], call: ToolCall) -> tuple[Argum
 
 
 def validate_arguments(tool: Tool[..., Any], arguments: Arguments) -> tuple[Arguments, Arguments]:
-    """Validate a call's arguments; return them as given, and as converted for the tool's function.
+    """Validate the arguments of a tool call; return them unchanged, and converted to the types of the tool's function.
 
     Raises `Invalid`.
     """
@@ -163,7 +165,7 @@ async def store_results_without_running(run: Run, results: Sequence[ToolResult],
 
 def build_call_ending_events(run: Run, result: ToolResult, seconds: float = 0.0) -> list[Event]:
     """Build the events that end a tool call: one stores its result, others withdraw its open questions."""
-    finished = build_tool_finished(run, limit_result(result), seconds)
+    finished = build_tool_finished(run, replace_oversized_result(result), seconds)
     if run.unstored_tools:
         return [*_take_added_tools(run), *build_withdrawals(run.state, result), finished]
     return [*build_withdrawals(run.state, result), finished] if run.state.questions_by_id else [finished]

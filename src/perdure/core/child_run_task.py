@@ -1,4 +1,4 @@
-"""Wait for the task of a child run: a run of a subagent, or a private run of an engine."""
+"""Wait for a child run: one of a subagent, or one that an engine makes outside the conversation."""
 
 import asyncio
 from typing import Any
@@ -10,7 +10,7 @@ from .store import wait_despite_cancel
 
 
 async def wait_for_child_run(child: Run, task: "asyncio.Task[Outcome[Any]]") -> Outcome[Any]:
-    """Wait for a child run that goes on in a separate asyncio task, so that its timeout ends only the child.
+    """Wait for a child run in its separate asyncio task, so that a timeout of the child ends only the child.
 
     A cancel of the parent cancels the child first, and is raised once the child has ended.
     """

@@ -63,5 +63,5 @@ def new_id() -> str:
 
 
 def random_fraction() -> float:
-    """Return a random number from 0 to 1, for jitter in delays."""
+    """Return a random number from 0 to 1, to vary the delays before retries."""
     return int.from_bytes(os.urandom(4)) / 0xFFFF_FFFF

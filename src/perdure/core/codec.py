@@ -161,7 +161,7 @@ def decode_events(raw: bytes, *, critical: Collection[str] = (), version: int = 
 
 
 def decode_events_if_known(raw: bytes, *, version: int = VERSION) -> list[Event] | None:
-    """Decode a list of events fast; return `None` if their version or one of their kinds is unknown to this version."""
+    """Decode a list of events quickly; return `None` unless this version wrote them and knows the kinds of all."""
     if version != VERSION:
         return None
     try:

@@ -30,7 +30,7 @@ _ANY_REST = "*"
 
 
 class CommandPart(Struct, frozen=True, omit_defaults=True):
-    """A simple command of a parsed command line: its argv, and why it needs no permission, if so."""
+    """A single command of a command line such as `a && b`: its argv, and why it needs no permission, if so."""
 
     argv: tuple[str, ...]
     """The words of the command."""
@@ -156,7 +156,7 @@ class CommandPattern(Struct, frozen=True, tag_field="kind", tag="command"):
 
 
 def list_argvs(target: CommandTarget) -> list[tuple[str, ...]]:
-    """Return the argv of each simple command that a parsed shell command runs; empty if it was not parsed."""
+    """Return the argv of each single command that a command line runs; empty if the line could not be parsed."""
     return [target.argv] if target.argv else [each.argv for each in target.parts]
 
 
@@ -217,14 +217,14 @@ def split_pattern(pattern: str) -> tuple[str, ...]:
 
 
 def list_possible_words(text: str) -> list[str]:
-    """Return every part of a text that could be a word of a command, also within quotes and between operators."""
+    """Return every part of a shell command line that could be a word, also within quotes and between operators."""
     import re
 
     return [each for each in re.split(r"[\s|&;<>()$`'\"\\{}=,:]+", text) if each]
 
 
 def base_name(word: str) -> str:
-    """Return the last part of a file path."""
+    """Return the last part of a file path, such as `git` of `/usr/bin/git`."""
     return word.replace("\\", "/").rstrip("/").rpartition("/")[2]
 
 

@@ -1,4 +1,4 @@
-"""The most that one message or result may contain, so that every store can hold it: checked where content comes in.
+"""Size limit of messages, replies and tool results, checked before they are stored, so that any store accepts them.
 
 A result above it is replaced by an error result that says so, a reply is cut as if the model had reached its own limit,
 and a message that a caller gives is refused.
@@ -18,7 +18,7 @@ an entry stays below the gigabyte that files, SQLite and PostgreSQL hold in one 
 
 
 def count_part_characters(part: Part) -> int:
-    """Return how many characters and bytes of media a part of a message has."""
+    """Return the size of a message part: its characters of text, plus its bytes of media."""
     if type(part) is Text:
         return len(part.text) + len(part.signature)
     if type(part) is ToolCall:
@@ -32,8 +32,8 @@ def count_part_characters(part: Part) -> int:
     return _count_data((getattr(part, "data", None), getattr(part, "url", None)))
 
 
-def limit_result(result: ToolResult) -> ToolResult:
-    """Return the result of a call as it can be stored: if it is too long, an error that says what has happened."""
+def replace_oversized_result(result: ToolResult) -> ToolResult:
+    """Return a tool result unchanged if it is short enough to be stored, else a result that says it was too long."""
     size = _count_result(result)
     if size <= MAX_CONTENT_CHARACTERS:
         return result
@@ -47,8 +47,8 @@ def limit_result(result: ToolResult) -> ToolResult:
     return ToolResult(result.call_id, result.name, (Text(text),), status, labels=result.labels)
 
 
-def limit_reply(reply: Message) -> Message:
-    """Return a reply as it can be stored: if it is too long, its beginning, with the stop reason `length`."""
+def truncate_oversized_reply(reply: Message) -> Message:
+    """Return a model's reply unchanged if it can be stored, else its beginning, with stop reason `length`."""
     size = _count_data(reply.metadata) if reply.metadata else 0
     for part in reply.parts:
         size += count_part_characters(part)
@@ -70,7 +70,7 @@ def _cut_reply(reply: Message) -> Message:
 
 
 def check_content_size(parts: Iterable[Part], what: str) -> None:
-    """Raise `ConfigError` if a message that a caller gives is too long for a log."""
+    """Raise `ConfigError` if the parts of a message from a caller are too long to be stored."""
     size = sum(map(count_part_characters, parts))
     if size > MAX_CONTENT_CHARACTERS:
         raise ConfigError(

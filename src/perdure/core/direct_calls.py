@@ -1,4 +1,4 @@
-"""Direct tool calls, by an engine (`run.call_tool`) or a caller (`session.call`), not by a model's reply.
+"""Direct tool calls: made by an engine (`run.call_tool`) or a caller (`session.call`), not requested by a model.
 
 They are validated, gated, stored and carried out like the calls of a reply, and count towards the same limits. Only the
 conversation does not have them: the result goes to the code that called.
@@ -90,7 +90,7 @@ async def carry_out_direct_calls(run: "Run", calls: Sequence[ToolCall]) -> None:
 
 
 async def store_open_direct_results(run: "Run", calls: Sequence[ToolCall]) -> None:
-    """Store a result for each direct call that has none: `unknown` if the call had begun, else not started."""
+    """Store a result for each direct tool call that has none: `unknown` if the call had begun, else not started."""
     left = [
         build_interrupted_result(call, run.state.find_started_effect(call.call_id))
         if call.call_id in run.entered_calls

@@ -1,4 +1,4 @@
-"""Ended runs of a log in short: what they leave in the state of a session, so that not all their events are folded.
+"""Outlines of ended runs, by which a session's state is computed without applying each of their events.
 
 Most of a long log are runs that went as usual and ended long ago. Of those, the state has the messages, and a few sums.
 A store that merges entries can outline such runs (`outline_ended_runs`) when it does so, and when the log is read give
@@ -34,8 +34,8 @@ OUTLINE_VERSION: Final = 1
 events: an outline that was stored by another version is ignored."""
 
 
-class InputRun(Struct, frozen=True, array_like=True, gc=False):
-    """A run in an outline whose caller gave an `input_id`."""
+class OutlinedInputRun(Struct, frozen=True, array_like=True, gc=False):
+    """A run in an outline of ended runs whose caller gave an `input_id`, with the positions of its messages."""
 
     input_id: str
     first_message: int
@@ -45,19 +45,19 @@ class InputRun(Struct, frozen=True, array_like=True, gc=False):
 
 
 class RunsSummary(Struct, frozen=True, array_like=True, gc=False):
-    """Sums and results that consecutive ended runs leave in the state of a session, besides their messages."""
+    """Tokens, turns, cost and other sums of consecutive ended runs, as a session's state needs them."""
 
     totals: UncountedRuns
     turns_begun: int
     """Number of turns, without further attempts at one."""
     latest_result: tuple[int, int] | None
     """The result that was stored last: index of its message, and index in it; `None` without tool calls."""
-    inputs: list[InputRun]
+    inputs: list[OutlinedInputRun]
     """Those of the runs whose input has an id."""
 
 
 class RunsOutline(Struct, frozen=True):
-    """Consecutive runs in a list of events that went as usual and have ended: where each message of them is.
+    """Outline of consecutive ended runs in a list of events: the positions of their messages, and a summary.
 
     The last of the runs is not part of the summary: its events are folded.
     """
@@ -77,7 +77,7 @@ class RunsOutline(Struct, frozen=True):
 
 
 class EndedRuns(Struct, frozen=True, kw_only=True):
-    """Consecutive runs of a log that have ended, as the fold takes them in place of their events."""
+    """Consecutive ended runs as messages and a summary: the state is computed from these instead of their events."""
 
     path: ClassVar[str] = ""
     """They are runs of the session's own agent."""
@@ -98,8 +98,8 @@ class EndedRuns(Struct, frozen=True, kw_only=True):
 
 
 def apply_ended_runs(state: "State", runs: EndedRuns) -> None:
-    """Update the state of a session as the events of these runs would."""
-    if not is_settled(state):
+    """Update the state of a session as applying all events of these ended runs would."""
+    if not has_nothing_open(state):
         state.apply_all(runs.list_events())
         return
     summary, messages, transcript = runs.summary, runs.messages, state.transcript
@@ -123,8 +123,8 @@ def _list_call_ids(messages: Sequence[Message], places: Sequence[int]) -> list[s
     return [part.call_id for place in places for part in messages[place].parts if type(part) is ToolResult]
 
 
-def is_settled(state: "State") -> bool:
-    """Return True if nothing is left in the state that the events of a usual run could settle, close or remove.
+def has_nothing_open(state: "State") -> bool:
+    """Return True if a session's state has no open calls, decisions or slots that a later run could change.
 
     Questions may be: the end of the last run, which is folded by its events, removes them.
     """
@@ -214,7 +214,7 @@ _USUAL_EVENTS: Final[dict[type[Event], Callable[[_UsualRun, Any], bool]]] = {
 
 
 def outline_ended_runs(events: Sequence[Event]) -> list[RunsOutline]:
-    """Outline the runs in a list of events: wherever at least two usual ones that have ended follow each other."""
+    """Return outlines of the ended runs in a list of events, wherever two or more ordinary ones follow each other."""
     outlines: list[RunsOutline] = []
     runs: list[_UsualRun] = []
     place = 0
@@ -247,7 +247,7 @@ def _outline_runs(runs: Sequence[_UsualRun]) -> list[RunsOutline]:
         return []
     messages: list[list[int]] = []
     latest: tuple[int, int] | None = None
-    usage, inputs, ends, costs = NO_USAGE, list[InputRun](), list[int](), list[float]()
+    usage, inputs, ends, costs = NO_USAGE, list[OutlinedInputRun](), list[int](), list[float]()
     is_cost_known = True
     for run in runs[:-1]:
         before = len(messages)
@@ -256,7 +256,7 @@ def _outline_runs(runs: Sequence[_UsualRun]) -> list[RunsOutline]:
         if run.latest_result is not None:
             latest = (before + run.latest_result[0], run.latest_result[1])
         if run.started.input_id:
-            inputs.append(InputRun(run.started.input_id, before, len(messages)))
+            inputs.append(OutlinedInputRun(run.started.input_id, before, len(messages)))
             ends.append(run.end - 1)
         if run.ended is not None and run.ended.cost_usd is not None:
             costs.append(run.ended.cost_usd)

@@ -53,7 +53,7 @@ class ConfigError(PerdureError, ValueError):
 
 
 class UsageError(PerdureError, RuntimeError):
-    """A call that is valid, but not allowed in the current state or place."""
+    """A call with valid arguments that is not allowed now, or from where it is made, such as inside a tool."""
 
     exit_code = 2
 
@@ -209,13 +209,13 @@ class ToolError(PerdureError):
 
 
 class NotStarted(ToolError):
-    """Error for a tool to raise if it is certain that the call had no effect, so that it may be tried again."""
+    """Error for a tool to raise if it is certain that its call had no effect: the call may safely be tried again."""
 
     retryable = True
 
 
 class EffectUnknown(ToolError):
-    """Error for a tool to raise if nobody can know whether the call had its effect: its result is *unknown*.
+    """Error for a tool to raise if it cannot be known whether the call had its effect: its result is *unknown*.
 
     Such as for a request that was sent, and whose answer was lost.
     """
@@ -248,13 +248,13 @@ class SessionNotFound(StoreError):
 
 
 class SessionExists(StoreError):
-    """There is a session of this name already; it has been left as it is."""
+    """There is a session of this name already; it was not changed."""
 
     exit_code = 73
 
 
 class Unsupported(StoreError):
-    """The store does not support the operation that was requested."""
+    """The store does not support the requested operation."""
 
     exit_code = 69
 

@@ -16,13 +16,13 @@ from msgspec import Struct
 from .approval_binding import ApprovalBinding
 from .event_class import Event as Event  # noqa: PLC0414 - everybody imports it from here
 from .event_class import list_event_kinds
-from .interaction_event import QuestionAnswered as QuestionAnswered  # noqa: PLC0414 - as Event
-from .interaction_event import QuestionAsked as QuestionAsked  # noqa: PLC0414 - as Event
-from .interaction_event import QuestionWithdrawn as QuestionWithdrawn  # noqa: PLC0414 - as Event
-from .interaction_event import SlotClosed as SlotClosed  # noqa: PLC0414 - as Event
-from .interaction_event import SlotOpened as SlotOpened  # noqa: PLC0414 - as Event
-from .interaction_event import SlotUpdated as SlotUpdated  # noqa: PLC0414 - as Event
 from .message import NO_USAGE, Citation, Message, StopReason, ToolResult, Usage
+from .question_and_slot_events import QuestionAnswered as QuestionAnswered  # noqa: PLC0414 - as Event
+from .question_and_slot_events import QuestionAsked as QuestionAsked  # noqa: PLC0414 - as Event
+from .question_and_slot_events import QuestionWithdrawn as QuestionWithdrawn  # noqa: PLC0414 - as Event
+from .question_and_slot_events import SlotClosed as SlotClosed  # noqa: PLC0414 - as Event
+from .question_and_slot_events import SlotOpened as SlotOpened  # noqa: PLC0414 - as Event
+from .question_and_slot_events import SlotUpdated as SlotUpdated  # noqa: PLC0414 - as Event
 
 Scope: TypeAlias = Literal["once", "run", "session", "session_target", "forever"]
 """Duration of a permission verdict: this call, this run, this session, or all sessions. `session_target` is the older
@@ -73,7 +73,7 @@ class RunResumed(Event, frozen=True):
 
 
 class RunWaiting(Event, frozen=True):
-    """No process runs the run for now: it waits for answers to its questions, or its process has left it, as at a
+    """The run is paused: it waits for answers to its questions, or its process has stopped work on it, as at a
     shutdown. `resume` continues it.
     """
 
@@ -113,7 +113,7 @@ class RunEnded(Event, frozen=True):
 
 
 class TurnStarted(Event, frozen=True):
-    """A turn starts: the model is about to be asked."""
+    """A turn starts: a request is about to be sent to the model."""
 
     turn: int
 
@@ -219,7 +219,7 @@ class CitationAdded(Event, frozen=True):
 
 
 class UsageReported(Event, frozen=True):
-    """Tokens used so far by the current request."""
+    """The model reported the tokens that the current request has used so far."""
 
     usage: Usage
 
@@ -253,7 +253,7 @@ class RetryScheduled(Event, frozen=True):
 
 
 class FailedOver(Event, frozen=True):
-    """A model failed before it produced any output; the next one is asked."""
+    """A model of a `failover` failed before it produced any output; the next model is asked."""
 
     failed: str
     next: str
@@ -277,7 +277,7 @@ class ReplyDiscarded(Event, frozen=True):
 
 
 class ModelReplied(Event, frozen=True):
-    """The model replied to a request that an engine or a tool made outside the conversation; its usage counts."""
+    """The model replied to a request outside the conversation, by an engine or a tool; the tokens are counted."""
 
     durable = True
     replay = "skipped"
@@ -316,7 +316,7 @@ class PlannedTask(Struct, frozen=True, omit_defaults=True):
 
 
 class PlanMade(Event, frozen=True):
-    """An engine has made a plan, or another one for what is left to do."""
+    """An engine has made a plan of tasks, or a new plan for what is left to do."""
 
     durable = True
     replay = "compared"
@@ -334,7 +334,7 @@ class PlanMade(Event, frozen=True):
 
 
 class AnswerReviewed(Event, frozen=True):
-    """An engine has had an answer reviewed, and either accepts it or asks for a revision."""
+    """An engine had an answer of the model reviewed, and either accepts it or asks for a revision."""
 
     durable = True
     replay = "compared"
@@ -482,7 +482,7 @@ class GuardrailTripped(Event, frozen=True):
 
 
 class AutoContinued(Event, frozen=True):
-    """The model announced an action and stopped without it; it was asked to continue."""
+    """The model announced an action without taking it, and was asked to continue."""
 
     durable = True
     replay = "compared"
@@ -491,7 +491,7 @@ class AutoContinued(Event, frozen=True):
 
 
 class PostTaken(Event, frozen=True):
-    """A post (a stored message to the session) was dropped because it arrived too late.
+    """A post (a stored message to the session) was removed unused because it arrived too late.
 
     Such as a second answer to a question, or a late cancel.
     """
@@ -505,7 +505,7 @@ class PostTaken(Event, frozen=True):
 
 
 class InboxAdded(Event, frozen=True):
-    """The agent began to wait for a result from outside (an inbox item), of a job or a person."""
+    """The agent began to wait for a result from outside (an inbox item), from a job or a person."""
 
     durable = True
     replay = "copied"
@@ -709,7 +709,7 @@ class Custom(Event, frozen=True):
 
 
 class Unknown(Event, frozen=True):
-    """An event of a kind that this version does not know, kept unchanged."""
+    """An event of a kind that this version of Perdure does not know, stored unchanged."""
 
     durable = True
     replay = "skipped"

@@ -1,4 +1,4 @@
-"""The base class of all events, and the checks of the declarations that each event class makes."""
+"""The base class of all events, and checks of what each event class declares: its fields, and its role in a replay."""
 
 import re
 from typing import ClassVar, Literal, TypeAlias
@@ -47,7 +47,7 @@ class Event(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True, tag
 
 
 def check_event_class(kind: type[Event]) -> None:
-    """Raise `TypeError` if an event class names unknown fields, or does not declare how replays treat it.
+    """Raise `TypeError` if an event class declares fields that it does not have, or not how a replay treats its events.
 
     A class that is stored has to declare how a replay treats it.
     """
@@ -59,7 +59,7 @@ def check_event_class(kind: type[Event]) -> None:
 
 
 def list_event_kinds(parent: type[Event]) -> dict[str, type[Event]]:
-    """Return the direct subclasses of an event class, by their names in JSON.
+    """Return the direct subclasses of an event class, by the names that their events have in JSON.
 
     Raises `TypeError` for an invalid declaration.
     """

@@ -1,4 +1,4 @@
-"""Erasure of an event's content on request, and the search for summaries that repeat it.
+"""Erase the content of a stored event on request, and find the summaries that repeat it.
 
 The structure remains: roles, tool names, statuses, ids. So a log whose secret was redacted still gives a valid history.
 """

@@ -99,7 +99,7 @@ def arm_from_text(text: str) -> None:
 
 
 def disarm() -> None:
-    """Disarm all fault points."""
+    """Disarm all fault points, so that none of them has an effect."""
     arm({})
 
 

@@ -51,7 +51,7 @@ from .message import NO_USAGE, SENT_ORIGINS, Message, ToolCall, ToolResult, Usag
 from .past_run_totals import (
     CRASH_REASONS,
     PastRuns,
-    RunTotals,
+    PastRunTotals,
     RunWithInputId,
     UncountedRun,
     add_run_cost,
@@ -270,7 +270,7 @@ class State:
         return self.own_usage if self._children_usage is NO_USAGE else self.own_usage + self._children_usage
 
     @property
-    def past(self) -> RunTotals:
+    def past(self) -> PastRunTotals:
         """Tokens, turns and cost of all runs before that one, and of summaries between runs."""
         return self.past_runs.count()
 

@@ -1,4 +1,4 @@
-"""Chains of permission gates, of an agent and the agents above it: each gate can only make permissions narrower.
+"""Chains of permission gates: a subagent's tool call needs the permission of its own gate and of its parents' gates.
 
 A call of an agent that works for another one, or that a conversation was handed over to, needs the consent of both
 gates. A denial of either one denies it. What the gate above asks about, it asks itself: its handler answers, and not
@@ -54,7 +54,7 @@ class GateDecision(Struct, frozen=True, eq=False):
 
 
 class BackgroundTaskOrigin(Struct, frozen=True):
-    """Origin of a background agent's task: the session, agent and run that gave it the task.
+    """The session, agent and run that gave a task to a background agent.
 
     Their remembered denials apply to the background agent too.
     """
@@ -175,7 +175,7 @@ def gate_depth(gate: Gate | None) -> int:
 
 
 def can_ask_in_process(gate: Gate | None) -> bool:
-    """Return True if a gate of a chain has a handler that answers questions in this process."""
+    """Return True if a gate of this chain has a function that answers permission questions in this process."""
     if isinstance(gate, RestrictedGate):
         return any(map(can_ask_in_process, gate.parts))
     asks = as_question_gate(gate)
@@ -183,7 +183,7 @@ def can_ask_in_process(gate: Gate | None) -> bool:
 
 
 def list_chain_grants(gate: Gate | None) -> list[tuple[int, Grants]]:
-    """Return the remembered decisions (grants) of every gate in a chain, each with its level in the chain."""
+    """Return the grants (remembered decisions) of every gate in a chain, each with its level in the chain."""
     if isinstance(gate, RestrictedGate):
         above, own = gate.parts
         grants = get_gate_grants(own)
@@ -259,7 +259,7 @@ def _add_denials(gate: Gate, rules: Sequence[Rule]) -> Gate:
 
 
 class DenyOnlyGate:
-    """A permission gate that denies calls which its rules deny, or may deny, and allows all others."""
+    """A permission gate that denies the tool calls that its rules deny, or may deny, and allows all others."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
@@ -297,7 +297,7 @@ def explain_decision(gate: Gate | None, request: PermissionRequest) -> Explanati
 
 
 def can_hide_paths(gate: Gate | None) -> bool:
-    """Return True if a gate of a chain may deny a path, or ask about it, in a call that it has allowed."""
+    """Return True if rules or grants of a gate can forbid a call that was allowed some of the paths that it reads."""
     if isinstance(gate, RestrictedGate):
         return any(map(can_hide_paths, gate.parts))
     if not isinstance(gate, Permissions):
@@ -307,7 +307,7 @@ def can_hide_paths(gate: Gate | None) -> bool:
 
 
 def is_path_shown(gate: Gate, request: PermissionRequest, path: PathTarget | UrlTarget) -> bool:
-    """Return False if rules or remembered answers deny a path, or a URL, to a call that was allowed, or ask about it.
+    """Return True unless rules or grants forbid an allowed tool call this path or URL, or require asking about it.
 
     What a rule asks about is shown if the same rule has asked about the call. A gate that is a function decides when a
     call is made, and hides nothing.
@@ -321,7 +321,7 @@ def is_path_shown(gate: Gate, request: PermissionRequest, path: PathTarget | Url
 
 
 def explain_by_rules(gate: Gate | None, request: PermissionRequest) -> list[Explanation]:
-    """Explain what each gate of a chain that has rules decides about a call, without asking anyone."""
+    """Return the decision of each gate of a chain about a tool call, with its reason, without asking anyone."""
     if isinstance(gate, RestrictedGate):
         return [each for part in gate.parts for each in explain_by_rules(part, request)]
     return [gate.explain(request)] if isinstance(gate, SupportsExplain) else []

@@ -103,7 +103,7 @@ def _with_answer(item: InboxItem, status: InboxStatus, response: Any, at: float)
 
 
 def build_inbox_message(items: Mapping[str, InboxAdded], resolved: Sequence[InboxResolved], path: str = "") -> Message:
-    """Build the message that passes the results of inbox items to the model that waited for them.
+    """Build the message that gives the model the inbox results (from outside) that it waited for.
 
     A result for a subagent that has ended is passed to the agent above it, and is marked with the subagent's path.
     """

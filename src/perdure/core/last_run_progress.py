@@ -34,7 +34,7 @@ _CUT_OFF = LastRunProgress("cut_off")
 
 
 def find_last_run_progress(entries: Sequence[Entry]) -> LastRunProgress | None:
-    """Return the progress of a session's last run after these new entries; `None` if they do not change it.
+    """Return the progress of a session's last run as of these new log entries; `None` if they do not change it.
 
     Runs of subagents do not count: they are part of the session's own run.
     """

@@ -1,4 +1,4 @@
-"""Repair of the log after an interrupted run: events that end the run, so that a new message can follow.
+"""Repair of a log after an interrupted run: build events that end the run, so that a new message can follow.
 
 Repairs are appended; entries are never changed. They depend on nothing but the state: no clock, no randomness, no I/O.
 """
@@ -75,7 +75,7 @@ def build_child_repairs(state: State, ending: tuple[str, str, str]) -> list[Even
 
 
 def has_open_children(state: State) -> bool:
-    """Return True if subagents have unfinished runs or tasks."""
+    """Return True if subagents of this run have runs or tasks that have not ended."""
     return bool(state.open_children or state.subagents)
 
 
@@ -85,7 +85,7 @@ def _build_task_given_up(task: SubagentStarted, ending: tuple[str, str, str]) ->
 
 
 def describe_interrupted_call(effect: str) -> str:
-    """Return the text about a tool call that a crash interrupted, for the effect of its tool; `""` if not known."""
+    """Return a text for the model about a tool call that a crash interrupted, by the effect of its tool."""
     return INTERRUPTED_READ_TEXT if effect == "read" else INTERRUPTED_CALL_TEXT
 
 

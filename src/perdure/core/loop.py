@@ -146,7 +146,7 @@ async def suspend_run(run: Run) -> Outcome[Any]:
 
 
 async def end_cancelled_run(run: Run) -> Outcome[Any]:
-    """Give the open tool calls of a cancelled run a result, and return its outcome."""
+    """End a cancelled run: store a result for each open tool call, and return the `cancelled` outcome."""
     await store_open_call_results(run)
     return run.interrupted_outcome()
 
@@ -299,7 +299,7 @@ async def collect_reply(run: Run, request: Request) -> Message:
 
 
 async def is_part_of_reply(run: Run, event: ModelEvent, received: list[ModelEvent]) -> bool:
-    """Return True if a rare event of the model's stream is a part of the reply; publish it if it is a notice.
+    """Return True if a rare event of the model's stream is a part of the reply; publish it if it is only a notice.
 
     Before the notice of a retry, what was received of the reply so far is recorded as discarded. Raises `ModelError`
     for an object that is not an event.

@@ -1,4 +1,4 @@
-"""Detection of entries that a log has lost to damage, by the gaps in their numbers.
+"""Find the entries that a log has lost to damage, by gaps in the entry numbers.
 
 A store that loses entries keeps the numbers of the others, and never gives a lost number to another entry. So the place
 of a loss can be seen for ever, and folding the log takes it into account.

@@ -397,7 +397,7 @@ def user(
     author: str = "",
     labels: Sequence[str] = (),
 ) -> Message:
-    """Build a user message: from a person, or on behalf of one from the sender that `origin` names.
+    """Build a user message: written by a person, or on a person's behalf by the sender that `origin` names.
 
     `author` is the person, as the program knows them. `labels` say what has to be known of the text, such as
     `untrusted` for a mail that somebody else wrote: gates see them with every later call.
@@ -451,7 +451,7 @@ def _is_label(label: object) -> bool:
 
 
 def merge_labels(*groups: Iterable[str]) -> tuple[str, ...]:
-    """Return all labels of several groups, each once, in the order in which they first occur."""
+    """Join several groups of labels to one, each label once, in the order of their first occurrence."""
     return tuple(dict.fromkeys([label for group in groups for label in group]))
 
 
@@ -471,7 +471,7 @@ def sanitize_part(part: ResultPart) -> ResultPart | None:
 
 
 def is_empty(reply: Message) -> bool:
-    """Return True if a reply contains nothing but thinking, citations and whitespace."""
+    """Return True if a model's reply contains nothing but thinking, citations and whitespace."""
     for part in reply.parts:
         if type(part) is ToolCall:
             return False
@@ -487,7 +487,7 @@ def is_empty(reply: Message) -> bool:
 
 
 def is_cut_short(reply: Message) -> bool:
-    """Return True if a reply ended before the model had answered: at a limit, by a filter, or at once."""
+    """Return True if a model's reply ended too early: at a limit, by a content filter, or before any text."""
     stop = reply.stop
     if stop is StopReason.STOP_SEQUENCE:
         return is_empty(reply)

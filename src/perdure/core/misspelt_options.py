@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LazyHintsClass(StructMeta):
-    """Metaclass of a struct with annotations that name types which are imported for type checkers alone.
+    """Metaclass of structs for which `help` works even if annotations name types that are not imported at run time.
 
     msgspec resolves all annotations for the signature of a struct, so that `inspect.signature` and `help` would raise
     `NameError`. Here those of such a struct are shown as they were written.

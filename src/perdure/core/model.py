@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from . import argument_checks
-from .content_limit import limit_reply
+from .content_limit import truncate_oversized_reply
 from .error import ConfigError, ContextOverflow, ModelError
 from .event import CitationAdded, ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
 from .jsonable import replace_surrogates, short_repr, to_jsonable
@@ -422,7 +422,7 @@ _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 def sanitize_reply(reply: Message, used_call_ids: AbstractSet[str] = frozenset()) -> Message:
     """Make a reply safe to store: encodable text, known values, and call ids that are well formed and unique."""
     seen: set[str] = set()
-    reply = limit_reply(reply)
+    reply = truncate_oversized_reply(reply)
     for part in reply.parts:
         if not _is_storable(part, used_call_ids, seen):
             seen.clear()

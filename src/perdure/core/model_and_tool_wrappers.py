@@ -178,7 +178,7 @@ def retried(
                 longest = min(base_seconds * 2 ** (attempt - 1), max_seconds)
                 asked = error.retry_after_seconds if isinstance(error, ModelError) else None
                 part = jitter()
-                argument_checks.require_plain_value("jitter", jitter, part, (int, float), "a number from 0 to 1")
+                argument_checks.require_plain_return_type("jitter", jitter, part, (int, float), "a number from 0 to 1")
                 wait = min(max(longest * (0.5 + part / 2), asked or 0.0), max_seconds)
                 yield RetryScheduled(attempt, attempts, wait, type(error).__name__, error_message(error))
             await clock.sleep(wait)

@@ -1,4 +1,4 @@
-"""Open files and folders below a folder without following links, so that none can lead outside.
+"""Open files and folders inside a folder without following links, so that none can lead out of it.
 
 From a descriptor of the folder each name is opened in the one before it, without following links: a process that
 replaces a folder by a link meanwhile leads nowhere. On systems without `dir_fd`, the path must be free of links before
@@ -20,7 +20,7 @@ STEP_BY_STEP: Final = os.open in os.supports_dir_fd and bool(_NO_LINK_FLAG)
 
 
 def open_file_below(folder: str, steps: Sequence[str], flags: int) -> int:
-    """Open the file at a path (`steps`) below a folder; return its descriptor. Raises `OSError` if a step is a link."""
+    """Open a file inside a folder, by the names in its path (`steps`). Raises `OSError` if one of them is a link."""
     flags |= _NO_LINK_FLAG | NONBLOCKING_FLAGS
     if not STEP_BY_STEP:
         return _open_with_checks(os.path.join(folder, *steps), flags)
@@ -32,9 +32,7 @@ def open_file_below(folder: str, steps: Sequence[str], flags: int) -> int:
 
 
 def open_folder_below(folder: str, steps: Sequence[str]) -> int:
-    """Open the folder at a path (`steps`) below a folder; return its descriptor. Raises `OSError` if a step is a
-    link.
-    """
+    """Open a folder inside a folder, by the names in its path (`steps`). Raises `OSError` if one of them is a link."""
     here = os.open(folder, _DIRECTORY_FLAGS)
     for step in steps:
         try:
@@ -46,9 +44,7 @@ def open_folder_below(folder: str, steps: Sequence[str]) -> int:
 
 
 def list_names_below(folder: str, steps: Sequence[str]) -> list[str]:
-    """List the names in the folder at a path (`steps`) below a folder, unsorted. Raises `OSError` if a step is a
-    link.
-    """
+    """List the names in a folder inside a folder, by its path (`steps`). Raises `OSError` if a step is a link."""
     if not STEP_BY_STEP:
         path = os.path.join(folder, *steps)
         _check_free_of_links(path)

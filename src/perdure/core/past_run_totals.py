@@ -1,4 +1,4 @@
-"""Past runs of a session: those whose input has an id, and the totals of all: tokens, turns and cost."""
+"""Totals of a session's past runs: tokens, turns and cost; and the runs whose input has an id."""
 
 from msgspec import Struct
 
@@ -21,8 +21,8 @@ class RunWithInputId(Struct, frozen=True):
     """The event that ended it; `None` while it has not ended."""
 
 
-class RunTotals(Struct, frozen=True):
-    """Tokens, turns and cost of several runs."""
+class PastRunTotals(Struct, frozen=True):
+    """Tokens, turns and cost of several runs of a session, added up."""
 
     usage: Usage = NO_USAGE
     turns: int = 0
@@ -43,7 +43,7 @@ def add_run_cost(past_usd: float | None, ended: RunEnded | None) -> float | None
 
 
 class UncountedRun(Struct, frozen=True, gc=False):
-    """A past run whose tokens and cost have not been added to the session's totals yet.
+    """A past run of a session whose tokens and cost have not been added to the session's totals yet.
 
     Adding takes longer than all else that the end of a run changes, so it is done when the totals are asked for.
     """
@@ -55,11 +55,11 @@ class UncountedRun(Struct, frozen=True, gc=False):
     turns: int
     run_ended_event: RunEnded | None
 
-    def add_to(self, past: RunTotals) -> RunTotals:
+    def add_to(self, past: PastRunTotals) -> PastRunTotals:
         """Return the totals of the runs before it and of this one."""
         own = sum(self.pending_usage, self.usage)
         used = own if self.children_usage is NO_USAGE else own + self.children_usage
-        return RunTotals(
+        return PastRunTotals(
             used if past.usage is NO_USAGE else past.usage + used,
             past.turns + self.turns,
             add_run_cost(past.cost_usd, self.run_ended_event),
@@ -67,7 +67,7 @@ class UncountedRun(Struct, frozen=True, gc=False):
 
 
 class UncountedRuns(Struct, frozen=True, array_like=True, gc=False):
-    """Past runs, in short, whose tokens and cost have not been added to the session's totals yet."""
+    """Several past runs, summed up in few values, that have not been added to the session's totals yet."""
 
     usage: Usage
     turns: int
@@ -76,27 +76,27 @@ class UncountedRuns(Struct, frozen=True, array_like=True, gc=False):
     is_cost_known: bool
     """False if one of the runs used tokens and its cost is not known."""
 
-    def add_to(self, past: RunTotals) -> RunTotals:
+    def add_to(self, past: PastRunTotals) -> PastRunTotals:
         """Return the totals of the runs before them and of these."""
         usd = past.cost_usd if self.is_cost_known else None
         if usd is not None:
             for cost in self.costs:
                 usd += cost
         usage = self.usage if past.usage is NO_USAGE else past.usage + self.usage
-        return RunTotals(usage, past.turns + self.turns, usd)
+        return PastRunTotals(usage, past.turns + self.turns, usd)
 
 
 class PastRuns:
-    """The runs of a session before its last one. Their totals are added up when they are asked for."""
+    """The runs of a session before its last one, with their totals, which are computed when they are asked for."""
 
     __slots__ = ("_totals", "uncounted")
 
     def __init__(self) -> None:
-        self._totals = RunTotals()
+        self._totals = PastRunTotals()
         self.uncounted: list[UncountedRun | UncountedRuns] = []
         """The runs that have not been added to the totals yet, in order."""
 
-    def count(self) -> RunTotals:
+    def count(self) -> PastRunTotals:
         """Return the tokens, turns and cost of all of them."""
         for run in self.uncounted:
             self._totals = run.add_to(self._totals)
@@ -105,6 +105,6 @@ class PastRuns:
 
 
 def estimate_usage(request: ModelRequested) -> Usage:
-    """Return the estimated tokens of a request without a reply."""
+    """Return the estimated input tokens of a model request that got no reply."""
     tokens = request.estimated_tokens
     return Usage(tokens, precision="estimated") if tokens else NO_USAGE

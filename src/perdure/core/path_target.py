@@ -100,7 +100,7 @@ class PathPattern(Struct, frozen=True, tag_field="kind", tag="path"):
     def may_match_below(self, folder: str, root: str) -> bool:
         """Return True if a denying rule could match a path below a folder, whichever names there are."""
         steps = normalize_path_names(split_path(folder))
-        return any(can_continue(steps, pattern) for pattern in self._wide_patterns(root))
+        return any(can_match_longer_path(steps, pattern) for pattern in self._wide_patterns(root))
 
     def may_match_text(self, text: str) -> bool:
         """Return True if a denying rule matches a text that may be a path, as written or resolved."""
@@ -172,12 +172,12 @@ def split_path(path: str) -> list[str]:
 
 
 def match_steps(steps: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Return True if the names of a path match a pattern, name by name; `**` matches any number of names."""
+    """Return True if the names in a path match those of a pattern, one by one; `**` matches any number of names."""
     return len(pattern) in _list_reached_places(steps, pattern)
 
 
-def can_continue(steps: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Return True if a path that begins with these names, and has more, could match a pattern."""
+def can_match_longer_path(steps: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Return True if a longer path that begins with these names could match the pattern."""
     return any(place < len(pattern) for place in _list_reached_places(steps, pattern))
 
 
@@ -232,7 +232,7 @@ def normalize_file_name(name: str) -> str:
 
 
 def build_folder_pattern(target: PathTarget) -> PathPattern:
-    """Return the pattern for everything below the folder of a path."""
+    """Return the pattern that matches everything in the folder of a path."""
     folder = os.path.dirname(target.path)
     escaped = "/".join([escape_pattern(each) for each in split_path(folder)])
     prefix = "" if sys.platform == "win32" else "/"

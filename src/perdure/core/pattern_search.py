@@ -1,4 +1,4 @@
-"""Search a regular expression in a text that others wrote, within a time limit.
+"""Search for a regular expression in untrusted text, within a time limit.
 
 Some patterns take for ever on some texts, such as `(a+)+$` on many letters a. Python cannot interrupt itself there, and
 no other thread runs meanwhile. So they are searched in a worker process, which is killed when the time is over.
@@ -15,7 +15,7 @@ _MULTIPLYING = frozenset("*+?{|")
 
 
 def search_within_time(pattern: "re.Pattern[str]", text: str, seconds: float) -> bool:
-    """Return True if a pattern is found in a text; to be called on a thread. Raises `TimeoutError` after the time.
+    """Return True if a pattern is found in a text. Raises `TimeoutError` after `seconds`. To be called on a thread.
 
     On a system without process groups it is searched here, without a time limit.
     """

@@ -1,4 +1,4 @@
-"""The usual permission gate: decides about tool calls by rules, by remembered decisions, and by asking a person.
+"""`Permissions`, the usual permission gate: it decides about tool calls by rules, by grants, and by asking a person.
 
 `Permissions.explain` is the one place where a call is decided; every other method builds on it. The rules decide first
 (see `rule.py`), then remembered decisions (see `grants.py`). Without a matching rule, a call of a tool that needs

@@ -12,7 +12,7 @@ from .error import ConfigError
 from .event import PermissionDecided, Scope
 from .misspelt_options import OptionClass
 from .provenance import can_leak
-from .target import CommandTarget, Target, TextTarget, is_pattern
+from .target import CommandTarget, Target, TextTarget, is_target_pattern
 
 SCOPES = get_args(Scope)
 
@@ -100,7 +100,7 @@ class Verdict(Struct, frozen=True, metaclass=OptionClass):
         if self.scope not in SCOPES:
             message = f"Verdict(scope={self.scope!r}): the scopes are 'once', 'run', 'session' and 'forever'"
             raise ConfigError(message)
-        if is_pattern(self.covers):
+        if is_target_pattern(self.covers):
             force_setattr(self, "covers", self.covers.text)  # type: ignore[attr-defined]
         argument_checks.require_text("Verdict", "reason", self.reason)
         argument_checks.require_text("Verdict", "covers", self.covers, non_empty=True)

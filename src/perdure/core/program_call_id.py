@@ -1,4 +1,4 @@
-"""Ids of the tool calls that a program makes: below the id of the call that runs the program, in order.
+"""Ids of the tool calls that a model-written program makes: the id of the program's own call, a number and a hash.
 
     call_7#3-9f8e…    the third call of the program of `call_7`, with a digest of its name and arguments
 
@@ -19,10 +19,10 @@ def build_program_call_id(program_call_id: str, number: int, name: str, argument
 
 
 def build_program_call_prefix(program_call_id: str, number: int) -> str:
-    """Build the part of the id of a program's call that does not depend on its tool and arguments."""
+    """Build the beginning of the id of a program's tool call: the part before the hash of its tool and arguments."""
     return f"{program_call_id}{SEPARATOR}{number}-"
 
 
 def find_program_call_id(call_id: str) -> str:
-    """Return the id of the call whose program makes this call; empty if no program makes it."""
+    """Return the id of the call that runs the program which makes this call; empty if no program makes it."""
     return call_id.rpartition(SEPARATOR)[0]

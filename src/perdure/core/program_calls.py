@@ -1,4 +1,4 @@
-"""Tool calls of a program: code that a tool runs, and that calls other tools of the same run.
+"""Tool calls of a program: code that one tool runs, and that calls other tools of the same run.
 
 They are validated, gated, limited, stored and carried out like the calls of a reply, and their results go to the
 program. A program that is run again after a crash or a question gets the stored results of calls that were finished,
@@ -27,7 +27,7 @@ class ProgramDiverged(ToolError):
 
 
 class ProgramCalls:
-    """The tool calls of one program, in the order in which it makes them."""
+    """Makes the tool calls of one program, and finds the results of calls that it made before a crash."""
 
     def __init__(self, context: "ToolContext[Any]") -> None:
         self._context = context

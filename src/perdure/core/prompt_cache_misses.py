@@ -18,7 +18,7 @@ from .transcript import MessagesSnapshot
 
 
 class PartHash(Struct, frozen=True):
-    """The hash of one part of a request, its instructions or its tools, as the log stores it."""
+    """The hash of the instructions or the tools of a model request, as the log stores it."""
 
     digest: str
     length: int
@@ -40,7 +40,7 @@ def hash_instructions(instructions: str) -> PartHash:
 
 
 class PrefixChange(Struct, frozen=True):
-    """A miss of the provider's prompt cache: the request that caused it, and the first part that changed."""
+    """A change at the beginning of a request to the model, which made it miss the provider's prompt cache."""
 
     turn: int
     """Turn of the run whose request it was."""
@@ -129,7 +129,7 @@ def find_first_change(before: Request, after: Request) -> tuple[str, int]:
 
 
 def count_cacheable_messages(messages: Sequence[Message]) -> int:
-    """Count the messages at the beginning of a request that the next one repeats: all but reminders at the end."""
+    """Count the messages of a request that the next request will repeat: all but the reminders at its end."""
     count = len(messages)
     while count and messages[count - 1].origin in PASSING_ORIGINS:
         count -= 1

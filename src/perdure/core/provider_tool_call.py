@@ -15,7 +15,7 @@ _MAX_NAME_LENGTH = 64
 
 
 def build_provider_tool(call: ToolCall) -> Tool[..., Any]:
-    """Build a stand-in tool for a call that the provider executes: it asks for permission, and does nothing else."""
+    """Build a substitute tool for a call that the provider executes itself: it only asks for permission."""
     return Tool(
         name=_NOT_IN_A_NAME.sub("_", call.name)[:_MAX_NAME_LENGTH] or "_",
         description="A tool that the provider of the model runs.",

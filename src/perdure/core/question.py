@@ -107,7 +107,7 @@ def _unanswered_reason(run: "Run") -> str:
 
 
 def find_asked_question(run: "Run", about: str, calls: Sequence[Mapping[str, Any]]) -> QuestionAsked | None:
-    """Return the question that this run asked earlier about the same calls and arguments, if there is one."""
+    """Return the question that this run already asked about the same tool calls; `None` if there is none."""
     wanted = _call_identities(calls)
     for question in run.state.questions_by_id.values():
         if question.path == run.path and question.about == about and _call_identities(question.calls) == wanted:

@@ -17,7 +17,7 @@ from .target import (
     Pattern,
     TextPattern,
     is_narrower_pattern,
-    is_pattern,
+    is_target_pattern,
     match_restricting_rule,
     matches_allow_rule,
 )
@@ -48,7 +48,7 @@ class Rule(Struct, frozen=True):
             raise ConfigError(message)
         for name in ("tool", "action", "target", "when", "reason"):
             pattern = getattr(self, name)
-            if not isinstance(pattern, str) and not (name == "target" and is_pattern(pattern)):
+            if not isinstance(pattern, str) and not (name == "target" and is_target_pattern(pattern)):
                 advice = "give text" if name == "reason" else "give a pattern as text, such as 'shell' or 'git_*'"
                 message = f"{self.policy}({name}={pattern!r}): {advice}"
                 raise ConfigError(message)

@@ -1,4 +1,4 @@
-"""Callbacks of a run, as types: engine, history processor, output validators, reminders, compaction."""
+"""Types of the functions that a run calls: engine, history processor, output validators, reminders, compaction."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
@@ -141,18 +141,18 @@ class ShutdownSignal(Protocol):
 
 
 def find_shutdown_signal(engine: Engine | None) -> ShutdownSignal | None:
-    """Return the object that stops the runs of this engine when the process is asked to end; `None` without one."""
+    """Return the object that ends this engine's runs when the process shuts down; `None` if it has none."""
     found: ShutdownSignal | None = getattr(engine, PROCESS_END_ATTRIBUTE, None)
     return found
 
 
 def is_shutting_down(process_end: ShutdownSignal | None) -> bool:
-    """Return True if the process was asked to end."""
+    """Return True if the process was asked to shut down."""
     return process_end is not None and process_end.requested
 
 
-def refuse_after_shutdown(engine: Engine, session_id: str) -> None:
-    """Raise `ShuttingDown` if the process that would perform runs with this engine was asked to end."""
+def raise_if_shutting_down(engine: Engine, session_id: str) -> None:
+    """Raise `ShuttingDown` if the process was asked to shut down, so that it begins no more runs with this engine."""
     if is_shutting_down(find_shutdown_signal(engine)):
         message = (
             f"this process was asked to end, and begins no more runs of session {session_id!r}: nothing was stored, "

@@ -1,4 +1,4 @@
-"""The cost of a run by the prices that are stored with its requests, whether the run is over or not."""
+"""Compute the cost of a run, finished or not, from the prices that are stored with its model requests."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def find_cost_usd(state: "State", *, with_unanswered: bool = False) -> float | None:
-    """Return the cost of a run and its subagents; `None` if a price is not known.
+    """Return the cost of a run and its subagents in US dollars; `None` if a price is not known.
 
     `with_unanswered` adds the estimated input of requests without a reply, which may be billed after a crash.
     """

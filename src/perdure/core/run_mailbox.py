@@ -51,7 +51,7 @@ def build_message_post(kind: str, message: Message, post_id: str, at: float) -> 
 
 
 def build_slot_closing_post(closed: SlotClosed, at: float) -> Post:
-    """Build the post that makes a session close a display slot, perhaps with an answer."""
+    """Build the post (a stored message to a session) that closes a display slot, perhaps with an answer."""
     body = {"slot_id": closed.slot_id, "reason": closed.reason}
     answer = {"answer": closed.answer, "by": closed.by} if closed.is_answered else {}
     return Post(f"{SLOT_POST}-{closed.slot_id}", SLOT_POST, {**body, **answer}, at)
@@ -63,7 +63,7 @@ def build_host_event_post(event: HostEvent, post_id: str, at: float) -> Post:
 
 
 def list_posted_events(posts: Iterable[Post]) -> list[HostEvent]:
-    """Return the events that the host program has posted and that no run has stored yet.
+    """Return the events that the host program has posted to a session, and that no run has stored yet.
 
     The next run of the session stores them.
     """
@@ -72,7 +72,7 @@ def list_posted_events(posts: Iterable[Post]) -> list[HostEvent]:
 
 
 def build_revocation_post(grant_id: str, at: float) -> Post:
-    """Build the post that revokes a grant. Its id is new each time: a grant can be given and revoked again."""
+    """Build the post (a stored message to a session) that revokes a grant; its id is new each time."""
     return Post(f"{REVOKE_POST}-{grant_id}-{new_id()}", REVOKE_POST, {"grant_id": grant_id}, at)
 
 

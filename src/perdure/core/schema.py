@@ -20,6 +20,7 @@ from msgspec.structs import asdict
 from .argument_parsing import arguments_hash, parse_arguments
 from .error import ConfigError
 from .jsonable import short_repr
+from .msgspec_type_hints import FieldClassFinder, split_description, translate_for_msgspec
 from .schema_definitions import (
     REF,
     JsonSchema,
@@ -30,7 +31,6 @@ from .schema_definitions import (
 )
 from .signature import NO_DEFAULT, Parameter, Signature, read_signature
 from .type_conversion import prepare_type
-from .type_hint_conversion import FieldClassFinder, split_description, translate_for_msgspec
 from .validation_problems import (
     Invalid,
     Problem,

@@ -1,4 +1,4 @@
-"""Operations on JSON Schemas: collecting `$defs` at one root, renaming those that clash, inlining references."""
+"""Operations on the `$defs` of JSON Schemas: collect them at the root, rename those that clash, inline references."""
 
 from collections.abc import Collection
 from typing import Any, TypeAlias, TypeGuard

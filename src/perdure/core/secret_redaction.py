@@ -1,4 +1,4 @@
-"""Protocols of redactors, which replace secrets; and the redactor that an agent and its subagents share.
+"""Protocols of redactors, which remove secrets from text and events; and the redaction that related agents share.
 
 Agents that hand over to one another share it too. Secrets are redacted in what is stored, shown and sent.
 
@@ -52,7 +52,7 @@ class SecretRedactor(Protocol):
 
 
 class RelatedRunsRedaction:
-    """Redaction of secrets that the runs of an agent, its subagents and its handoffs share.
+    """Redaction of secrets that the runs of an agent, its subagents and the agents it hands over to have in common.
 
     These runs are called related. Until a redactor is set, nothing is changed.
 

@@ -1,4 +1,4 @@
-"""A budget in tokens or money that several runs share, and that is never exceeded.
+"""A budget in tokens or money that several runs share; requests that would exceed it are not sent.
 
 Before a request is sent, the most that it can cost is reserved; the actual cost is settled when the answer has arrived.
 Spent and reserved amounts together never exceed the ceiling, however many runs share it. When another request like this

@@ -63,7 +63,7 @@ def _check_names(names: tuple[str, ...] | None) -> None:
 
 
 class Step(Struct, frozen=True):
-    """A turn: a reply with its calls and their results, or an answer. The argument of stop conditions and guardrails.
+    """The last turn, as stop conditions and guardrails get it: a reply with its tool calls and results, or an answer.
 
     Guardrails get only turns with tool calls.
     """
@@ -80,7 +80,7 @@ class Step(Struct, frozen=True):
 
 
 def rebuild_steps(messages: Sequence[Message], first: int) -> list[Step]:
-    """Rebuild the turns with tool calls of a run that begins at message `first`, for guardrails of a resumed run."""
+    """Rebuild the turns with tool calls of a resumed run, from message `first` on, for its guardrails."""
     steps: list[Step] = []
     turn = 0
     for place in range(first, len(messages)):
@@ -200,7 +200,7 @@ may keep a count.
 def call_guardrails(
     guardrails: Sequence[Guardrail], step: Step
 ) -> Coroutine[Any, Any, list[tuple[Guardrail, Nudge | Halt]]] | None:
-    """Call guardrails with the last turn; return `None` if none of them objects, which is nearly always so.
+    """Call guardrails with the last turn; return `None` if none objects, else a coroutine that returns their verdicts.
 
     Otherwise the rest of the work is returned, to be awaited: it returns those that object, each with its verdict, and
     raises `ConfigError` for anything but a `Nudge`, a `Halt` or None.
@@ -213,7 +213,7 @@ def call_guardrails(
 
 
 async def evaluate_guardrails(guardrails: Sequence[Guardrail], step: Step) -> list[tuple[Guardrail, Nudge | Halt]]:
-    """Call guardrails, plain or async, with the last turn; return those that object, each with its verdict."""
+    """Call guardrails, plain or async, with the last turn; return each guardrail that objects, with its verdict."""
     objecting = call_guardrails(guardrails, step)
     return [] if objecting is None else await objecting
 

@@ -307,7 +307,7 @@ class EventReadingStore(Protocol):
 
 @runtime_checkable
 class FoldReadingStore(Protocol):
-    """Protocol of a store that can return ended runs in short, which are folded faster than their events."""
+    """Protocol of a store that can return outlines of ended runs, which make computing the state faster."""
 
     async def events_to_fold(self, session_id: str, *, after: int = 0) -> "tuple[list[Event | EndedRuns], int]":
         """Return what `EventReadingStore.events` does; an `EndedRuns` may be in the place of the events of runs."""
@@ -324,7 +324,7 @@ class ForkListingStore(Protocol):
 
 
 class StoreFastPaths(NamedTuple):
-    """The optional, faster operations that a class of stores supports."""
+    """Flags for the optional, faster operations that a class of stores supports."""
 
     appends_now: bool
     appends_in_groups: bool
@@ -372,7 +372,7 @@ def identify_session(store: Store, session_id: str) -> SessionPlace:
 
 
 def find_full_session_id(store: Store, session_id: str) -> str:
-    """Return the id of a session in the underlying store: with the prefixes that namespaced stores add."""
+    """Return the id that a session has in the underlying store, including the prefixes that namespaced stores add."""
     return identify_session(store, session_id)[1]
 
 
@@ -390,14 +390,14 @@ async def read_events(store: Store, session_id: str, *, after: int = 0) -> tuple
 async def read_events_to_fold(
     store: Store, session_id: str, *, after: int = 0
 ) -> "tuple[Sequence[Event | EndedRuns], int]":
-    """Return what `read_events` does, with ended runs in short if the store can: for the fold of a session's state."""
+    """Return the events of a log, with outlines for ended runs if the store has them, to compute the state."""
     if detect_store_fast_paths(type(store)).reads_to_fold:
         return await cast("FoldReadingStore", store).events_to_fold(session_id, after=after)
     return await read_events(store, session_id, after=after)
 
 
-class EntryIds:
-    """Id source for the log entries of one writer: a random stem, and a number that is never used twice.
+class EntryIdSource:
+    """Source of ids for new log entries: a random beginning, followed by a number that is never used twice.
 
     A store compares consecutive ids of one stem quickly, so the runs of a session in one process share them.
     """
@@ -431,7 +431,7 @@ class Log:
         "store",
     )
 
-    def __init__(self, store: Store, lease: Lease, head: int, clock: Clock, ids: EntryIds | None = None) -> None:
+    def __init__(self, store: Store, lease: Lease, head: int, clock: Clock, ids: EntryIdSource | None = None) -> None:
         self.store = store
         self.lease = lease
         self.head = head
@@ -441,7 +441,7 @@ class Log:
         shortcuts = detect_store_fast_paths(type(store))
         self._append_immediately = cast("ImmediateStore", store).append_now if shortcuts.appends_now else None
         self._append_grouped = cast("GroupCommitStore", store).append_soon if shortcuts.appends_in_groups else None
-        self._ids = ids if ids is not None and ids.process_id == os.getpid() else EntryIds()
+        self._ids = ids if ids is not None and ids.process_id == os.getpid() else EntryIdSource()
         self._queued_appends = 0
         """Number of tasks that have the lock or wait for it. At 0, the lock is acquired without waiting."""
         self._append_lock = asyncio.Lock()
@@ -658,7 +658,7 @@ async def wait_despite_cancel(futures: Collection["asyncio.Future[Any]"]) -> boo
 
 
 async def clear_pending_cancel() -> None:
-    """Clear a cancel of the current task that has not been raised in it yet.
+    """Clear a cancel that was requested of the current asyncio task and has not been raised in it yet.
 
     asyncio drops the result of a task that returns before, as one does that has cancelled itself in its last step.
     """

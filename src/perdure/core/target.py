@@ -73,20 +73,20 @@ def _require_text(name: str, pattern: object) -> str:
     return pattern
 
 
-def is_pattern(value: object) -> bool:
-    """Return True if a value is a pattern for targets."""
+def is_target_pattern(value: object) -> bool:
+    """Return True if the target of a permission rule is a pattern object, such as a `PathPattern`."""
     return isinstance(value, _PATTERNS)
 
 
 def to_target(value: object, function: object = None) -> Target:
-    """Convert what a tool's `target` function returned to a target; numbers, paths, dates and the like become text.
+    """Convert the return value of a tool's `target` function to a target; numbers, paths, dates become text.
 
     Raises `ConfigError` for all else, such as None, a list or a coroutine, since no rule could match what it means.
     """
     if isinstance(value, _TARGETS):
         return cast("Target", value)
     if not isinstance(value, str) and not hasattr(value, "__fspath__"):
-        argument_checks.require_plain_value(
+        argument_checks.require_plain_return_type(
             "target", function, _to_plain_value(value), (str, int, float), "a target, or text"
         )
     return TextTarget(str(value))
@@ -103,7 +103,7 @@ def _to_plain_value(value: object) -> object:
 
 
 def matches_everything(pattern: Pattern) -> bool:
-    """Return True if a pattern matches every target."""
+    """Return True if the target pattern of a permission rule matches every target."""
     return isinstance(pattern, TextPattern) and pattern.pattern == "*"
 
 
@@ -178,7 +178,7 @@ def _list_linked_paths(target: CommandTarget) -> Iterator[PathTarget]:
 
 
 def convert_to_kind(pattern: Pattern, target: Target) -> Pattern | None:
-    """Convert a text pattern to the kind of a target (path, command, URL); `None` if it does not fit.
+    """Convert a text pattern to a pattern for paths, commands or URLs, as the target needs; `None` if it is invalid.
 
     A text pattern is parsed as a pattern of the target's kind; one of that kind is returned as it is.
     """

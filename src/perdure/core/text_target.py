@@ -24,7 +24,7 @@ class TextTarget(Struct, frozen=True, tag_field="kind", tag="text"):
 
 
 class UncomputableTarget(Struct, frozen=True, tag_field="kind", tag="unknown"):
-    """A target that could not be computed: no rule allows such a call, and a person is asked."""
+    """Target of a tool call that could not be computed: no rule allows such a call, and a person is asked."""
 
     problem: str
     """Why it could not be computed."""

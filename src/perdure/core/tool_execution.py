@@ -84,7 +84,7 @@ class PreparedCall(Struct, eq=False):
             return permission
         try:
             needed = permission(self.parsed_arguments)
-            argument_checks.require_plain_value("permission", permission, needed, bool, "True or False")
+            argument_checks.require_plain_return_type("permission", permission, needed, bool, "True or False")
         except Exception:  # noqa: BLE001 - when the tool cannot decide, a person has to be asked
             return True
         return needed
@@ -198,7 +198,7 @@ def _intent_storer(run: "Run", prepared: PreparedCall) -> Callable[[], Awaitable
 
 
 async def call_in_task(run: "Run", prepared: PreparedCall, context: ToolContext[Any], seconds: float | None) -> Any:
-    """Call the tool in a separate asyncio task, which can be cancelled, and abandoned on timeout."""
+    """Call a tool in a separate asyncio task, which can be cancelled; on timeout, stop waiting even if it goes on."""
     task = asyncio.ensure_future(_call_tool(prepared, context))
     await _wait_for_task(run, prepared, task, seconds)
     told_to_stop = not task.done()
@@ -316,7 +316,7 @@ async def run_finish_hooks(run: "Run", prepared: PreparedCall, result: ToolResul
 
 
 async def add_result_summary(run: "Run", prepared: PreparedCall, result: ToolResult) -> ToolResult:
-    """Add the tool's own summary of its result; leave it out if making it fails or is cancelled."""
+    """Add the summary that the tool makes of its result; if making it fails or is cancelled, add none."""
     try:
         made: Any = None if prepared.tool.summary is None else prepared.tool.summary(result)
         if inspect.isawaitable(made):
@@ -358,7 +358,7 @@ def to_tool_result(prepared: PreparedCall, value: Any) -> ToolResult:
 
 
 def sanitize_result(call: ToolCall, result: ToolResult) -> ToolResult:
-    """Convert a result that a tool or hook has built to one that can be stored."""
+    """Convert a `ToolResult` that a tool or hook returned to one that can be stored."""
     content = to_result_parts(result.content) if result.content else ()
     try:
         status = Status(result.status)

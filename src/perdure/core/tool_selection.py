@@ -33,13 +33,13 @@ class ToolSelection:
 
 
 def list_loaded_tools(state: "State") -> Sequence[str]:
-    """Return the names of the loaded tools in the order of loading; none if the stored names were erased."""
+    """Return the names of the tools that the model has loaded, in order; none if the stored names were erased."""
     loaded: Sequence[str] | None = state.kept_values.get(LOADED_TOOLS_NAME)
     return loaded or ()
 
 
 async def store_loaded_tools(run: "Run", names: Iterable[str]) -> None:
-    """Store that tools of this run, which a selector leaves out, are sent to the model from the next turn on."""
+    """Store that these tools, which the selector leaves out, are sent to the model from the next turn on."""
     before = list_loaded_tools(run.state)
     new = [each for each in dict.fromkeys(names) if each not in before and each in run.toolbox]
     if new:

@@ -35,12 +35,12 @@ def convert(value: Any, kind: Any, *, strict: bool = True) -> Any:
 
 
 def build_decoder(kind: type[T]) -> "msgspec.json.Decoder[T]":
-    """Build a decoder of JSON for a type, which from then on may be used on several threads."""
+    """Build a JSON decoder for a type, in such a way that several threads may use it."""
     with _building:
         return msgspec.json.Decoder(kind)
 
 
 def prepare_type(kind: Any) -> None:
-    """Prepare a type that callers have defined for conversions on several threads, if msgspec can convert to it."""
+    """Make msgspec read a type that callers have defined, so that several threads can convert values to it."""
     with suppress(TypeError):
         build_decoder(kind)

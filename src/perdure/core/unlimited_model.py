@@ -1,4 +1,4 @@
-"""The model of a run past its limits, for the loop, for requests beside the conversation and for compaction.
+"""Access to a run's model without its limit checks, for the loop, for side requests and for compaction.
 
 Engines and tools get `Run.model`, which checks limits, stores and counts. An architecture test lists the modules that
 may import this one.
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def get_unlimited_model(run: "Run") -> Model:
-    """Return the model of a run, for a caller that checks limits, stores and counts by itself.
+    """Return the model of a run without limit checks, for a caller that checks limits, stores and counts by itself.
 
     Once the session or one of its subagents has secrets, it redacts them in requests and in replies.
     """

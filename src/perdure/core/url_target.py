@@ -71,7 +71,7 @@ class UrlTarget(Struct, frozen=True, tag_field="kind", tag="url"):
 
 
 class UrlPattern(Struct, frozen=True, tag_field="kind", tag="url"):
-    """A pattern for URLs: scheme, host and port, and a path in which `**` matches any number of steps.
+    """A pattern for URLs: scheme, host and port, and a path in which `**` matches any number of parts.
 
     Without a path it is about the whole origin. `*.example.org` is about the hosts below `example.org`. Without a
     scheme it allows `https` alone, and denies all schemes and ports.
@@ -250,7 +250,7 @@ def _normalize_ipv6(address: str) -> str:
 
 
 def normalize_path(path: str, *, wildcards: bool = False) -> str:
-    """Normalize the path of a URL: decode needless escapes, remove `.` and `..`; with `wildcards`, those are kept."""
+    """Normalize the path of a URL: decode needless escapes, resolve `.` and `..`; with `wildcards`, reject `..`."""
     text = _normalize_escapes(path)
     steps: list[str] = []
     parts = text.split("/")[1:]
@@ -296,7 +296,7 @@ def _decode(path: str) -> str:
 
 
 def split_url_path(path: str) -> list[str]:
-    """Split the path of a URL into its steps, after the first slash."""
+    """Split the path of a URL at its slashes."""
     return path.split("/")[1:]
 
 
@@ -306,5 +306,5 @@ def _below(steps: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def casefold_url_steps(steps: Sequence[str]) -> list[str]:
-    """Return the steps of a URL path in lower case, without empty ones."""
+    """Return the parts of a URL path in lower case, without empty ones."""
     return [each.casefold() for each in steps if each]

@@ -94,7 +94,7 @@ def count_values(value: Any, limit: int) -> int:
 
 
 def is_nested_deeper(value: Any, depth: int) -> bool:
-    """Return True if a JSON value has values nested deeper than `depth`; it is itself at depth 0."""
+    """Return True if a JSON value has values nested deeper than `depth`; the value itself is at depth 0."""
     level: list[Any] = [value]
     for _ in range(depth + 1):
         below: list[Any] = []

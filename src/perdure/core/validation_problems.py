@@ -52,7 +52,7 @@ class Invalid(Exception):
 
 
 def prefix_problem_paths(name: str, problems: Iterable[Problem]) -> list[Problem]:
-    """Return validation problems with `name` in front of each path, as for a part of a larger value."""
+    """Return validation problems with `name` put in front of each path, for a value that is part of a larger one."""
     first = format_path([name])
     return [
         Problem(f"{first}{'.' if each.path and not each.path.startswith('[') else ''}{each.path}", each.message)

@@ -376,7 +376,7 @@ class ThreadFeed(Feed[T]):
 
 
 class CollectorFeed(Feed[T]):
-    """Passes events at once, on the thread of the event loop, to a watcher that only collects them.
+    """Passes events directly, on the event loop's thread, to a watcher that only collects them, such as a tracer.
 
     A watcher is a collector if it has a method `collect_event(event)`. The method is called instead of the watcher. It
     has to return within microseconds, as by appending to a bounded list: no task or thread is woken for it, so that it
@@ -419,7 +419,7 @@ class CollectorFeed(Feed[T]):
 
 
 def make_feed(watcher: Watcher[T], name: str | None, buffer: Buffer[T], ended: FeedEnded[T]) -> Feed[T]:
-    """Make the feed that calls a watcher: at once for a collector, else in a task or on a thread.
+    """Make the feed that calls a watcher: directly if it only collects events, else in a task or on a thread.
 
     The default name is that of the function.
     """

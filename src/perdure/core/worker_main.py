@@ -43,7 +43,7 @@ def read_frame(stream: BinaryIO) -> Any:
 
 
 def prepare_process(preparation: dict[str, Any]) -> None:
-    """Apply the host's import path, arguments and folder to this process, by multiprocessing's `prepare`.
+    """Give this worker process the import path, arguments and folder of the host process, as multiprocessing does.
 
     The host's main script is imported only when one of its functions is called.
     """
@@ -95,7 +95,7 @@ async def _await_value(value: Any) -> Any:
 
 
 def answer_request(request: tuple[str, str, dict[str, Any]]) -> tuple[bool, Any]:
-    """Call the function that a request names; return True and its value, or False and its exception."""
+    """Call the function named in a request; return True and its return value, or False and its exception."""
     try:
         return True, call_function(*request)
     except BaseException as error:  # noqa: BLE001 - every error is the result of the call
@@ -126,7 +126,7 @@ def _describe_unpicklable(is_value: bool, result: Any, error: Exception) -> str:
 
 
 def end_with_host(life: int, pipes: tuple[int, ...] = (0, 1)) -> None:
-    """Start a process that kills this worker, and all that it has started, when the host closes the pipe or dies."""
+    """Start a process that kills this worker, and all that it started, when the host process ends."""
     worker = os.getpid()
     if os.fork() == 0:
         kill_worker_after_host(life, worker, pipes)
@@ -134,7 +134,7 @@ def end_with_host(life: int, pipes: tuple[int, ...] = (0, 1)) -> None:
 
 
 def kill_worker_after_host(life: int, worker: int, pipes: tuple[int, ...]) -> None:
-    """Wait until the host has closed the pipe `life`, or has died; then kill the worker's process group."""
+    """Wait until the host process has ended, or has closed the pipe `life`; then kill the worker's process group."""
     for each in pipes:
         os.close(each)  # or the host would not see that the worker has ended
     os.read(life, 1)
@@ -142,7 +142,7 @@ def kill_worker_after_host(life: int, worker: int, pipes: tuple[int, ...]) -> No
 
 
 def open_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Move the pipes to the host off standard input and output, so that prints of a tool are not read as replies."""
+    """Move the pipes to the host off standard input and output, so that what a tool prints is not read as a reply."""
     requests, replies = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123
         os.dup2(nothing.fileno(), 0)

@@ -100,7 +100,7 @@ class WorkerProcess:
 
 
 class WorkerPool:
-    """Pool of idle worker processes, kept for later calls."""
+    """Pool of idle worker processes, which are reused for later calls of isolated tools."""
 
     def __init__(self) -> None:
         self._idle: list[WorkerProcess] = []

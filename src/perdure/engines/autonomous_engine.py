@@ -1,4 +1,4 @@
-"""The `autonomous` engine: the model works until it calls a tool that says that it is done."""
+"""The `autonomous` engine: the model works until it calls a finish tool, which says that the task is done."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ NUDGE_ORIGIN = "autonomous"
 def autonomous(
     *, finish_tool: str = FINISH_TOOL, finish_description: str = FINISH_DESCRIPTION, max_nudges: int = 2
 ) -> Engine:
-    """Build the engine that lets the model work until it calls a tool that says that it is done.
+    """Build the engine that lets the model work until it calls the finish tool, which says that the task is done.
 
     The result in that call becomes the answer. Other calls of the same reply get their results first. A run with an
     output type ends with a value of that type instead, and has no such tool.
@@ -49,7 +49,7 @@ def autonomous(
 
 
 class AutonomousEngine:
-    """Engine that goes on until the model calls the finish tool."""
+    """Engine that continues the run until the model calls the finish tool."""
 
     name = "autonomous"
 

@@ -1,4 +1,4 @@
-"""The `chain_of_thought` engine: the model thinks about the task step by step, in private, and then works on it."""
+"""The `chain_of_thought` engine: the model first thinks about the task, outside the conversation, then works on it."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from .private_run import (
     EngineStopped,
     PrivateAnswer,
     add_reminder,
-    is_followed_up,
-    limit_private_turns,
+    compute_private_turn_limit,
+    has_continued_with_follow_up,
     prepare_conversation,
     run_privately,
 )
@@ -42,7 +42,7 @@ def chain_of_thought(*, prompt: str = THOUGHT_PROMPT) -> Engine:
 
 
 class ChainOfThoughtEngine:
-    """Engine that has the model think step by step in private, and then runs `react`."""
+    """Engine that has the model think step by step outside the conversation, and then runs `react`."""
 
     name = "chain_of_thought"
 
@@ -60,13 +60,13 @@ class ChainOfThoughtEngine:
             if thought.is_new:
                 run.publish(run.stamp_event(ThinkingDelta(thought.text)))
             given = GIVEN_THOUGHT.format(thought=thought.text)
-            add_reminder(run, lambda run: None if is_followed_up(run) else given)
+            add_reminder(run, lambda run: None if has_continued_with_follow_up(run) else given)
         return await react(run)
 
     async def _think(self, run: Run) -> PrivateAnswer | None:
         """Return the thought of the model, from the log if it is there; `None` if the last turn is for the answer."""
         name = f"thought:{run.state.first_message_index}"
-        max_turns = limit_private_turns(run, name, _THOUGHT_TURNS)
+        max_turns = compute_private_turn_limit(run, name, _THOUGHT_TURNS)
         if not max_turns:
             return None
         return await run_privately(run, PrivateTask(name=name, prompt=self._prompt, max_turns=max_turns))

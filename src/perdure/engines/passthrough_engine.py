@@ -14,7 +14,7 @@ from perdure.core.run_spec import RunOptions, RunSpec
 from perdure.core.toolbox import Toolbox
 
 from .private_run import change_spec
-from .private_run_parts import PrivateHistory
+from .private_run_settings import PrivateHistory
 
 NO_TOOLS_REASON = "no_tools"
 """Reason of a run that ended because the model called a tool, which this engine does not offer."""

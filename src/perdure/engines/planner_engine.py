@@ -1,4 +1,4 @@
-"""The `planner` engine: the model makes a plan, its tasks are done in private, and the model answers from them."""
+"""The `planner` engine: the model plans tasks, does each in a separate run, and answers from their results."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +14,12 @@ from perdure.core.run import Accepted, Engine, Retry, Run
 from perdure.core.run_callbacks import OutputValidator, PrivateTask
 from perdure.core.tool import Tool
 
-from .plan import ParsedPlan, parse_plan
+from .plan_parsing import ParsedPlan, parse_plan
 from .private_run import (
     EngineStopped,
     add_reminder,
-    is_followed_up,
-    limit_private_turns,
+    compute_private_turn_limit,
+    has_continued_with_follow_up,
     prepare_conversation,
     run_privately,
 )
@@ -55,7 +55,7 @@ def planner(
     max_task_turns: int = 12,
     max_replans: int = 2,
 ) -> Engine:
-    """Build the engine that has the model make a plan, carries out its tasks, and has the model answer from them.
+    """Build the engine that has the model plan tasks, carry out each in a separate run, and answer from the results.
 
     Tasks that do not depend on one another run at the same time. Each is a private run with the tools, permissions and
     limits of the run; so is each plan, which is a `PlanMade` in the log. If a task fails, the model plans what is left
@@ -77,7 +77,7 @@ def planner(
 
 
 class PlannerEngine:
-    """Engine that plans, carries out the tasks of the plan, and answers from their results."""
+    """Engine that has the model make a plan, carries out its tasks, and has the model answer from their results."""
 
     name = "planner"
 
@@ -97,7 +97,7 @@ class PlannerEngine:
             return stop.outcome
         if board.tasks:
             report = RESULTS_TEXT.format(report=board.describe())
-            add_reminder(run, lambda run: None if is_followed_up(run) else report)
+            add_reminder(run, lambda run: None if has_continued_with_follow_up(run) else report)
         outcome = await react(run)
         if outcome.status == "done" and board.is_cut_short:
             return replace(outcome, status="limit", reason="max_turns")
@@ -128,7 +128,7 @@ class PlannerEngine:
     async def _ask_for_plan(self, run: Run, board: TaskBoard, revision: int) -> ParsedPlan:
         """Ask the model for a plan, unless the last turn of the run is left, which is for the answer."""
         name = f"plan:{run.state.first_message_index}:{revision}"
-        max_turns = limit_private_turns(run, name, _PLAN_TURNS)
+        max_turns = compute_private_turn_limit(run, name, _PLAN_TURNS)
         if not max_turns:
             return ParsedPlan(problems=("there is no plan: the last turn is for the answer",))
         answer = await run_privately(run, self._build_plan_task(run, board, name, max_turns))
@@ -164,7 +164,7 @@ def make_plan_validator(max_tasks: int, known_ids: Sequence[str]) -> OutputValid
 
 
 def describe_tools(tools: Sequence[Tool[..., Any]]) -> str:
-    """Return the names of tools, with the first line of the description of each, for the prompt of a plan."""
+    """Return the names and first description lines of tools as text, for the prompt that asks for a plan."""
     if not tools:
         return "There are no tools."
     lines = [f"- {each.name}: {each.description.strip().partition(chr(10))[0]}" for each in tools]

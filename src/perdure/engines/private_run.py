@@ -1,4 +1,4 @@
-"""Private runs: what an engine asks the model outside the conversation, with or without tools.
+"""Private runs: runs by which an engine has the model do a task outside the conversation, with or without tools.
 
 A private run is a run of its own below a path in the log of the session, as that of a subagent is. So its tool calls
 have permissions, intents and results, it can wait for a person, and after a crash it is found in the log by its name:
@@ -29,7 +29,7 @@ from perdure.core.run_mailbox import FOLLOW_UP_POST
 from perdure.core.run_spec import RunSpec
 from perdure.core.unsuccessful_results import RunSuspended
 
-from .private_run_parts import get_private_path
+from .private_run_settings import get_private_path
 
 ENGINE_ORIGIN = "engine"
 """Origin of messages that an engine writes."""
@@ -38,7 +38,7 @@ TURNS_FOR_ANSWER = 1
 
 
 class PrivateAnswer(Struct, frozen=True):
-    """The end of a private run: its status and reason, as in an `Outcome`, and the last text of the model."""
+    """The result of a private run (outside the conversation): its status and reason, and the last text of the model."""
 
     status: str
     reason: str = ""
@@ -53,7 +53,7 @@ class PrivateAnswer(Struct, frozen=True):
 
 
 class EngineStopped(Exception):
-    """Raised in an engine whose run is over because of what happened in a private run: a cancel, a stop condition."""
+    """Raised in an engine to end its run because a private run of it was cancelled or met a stop condition."""
 
     def __init__(self, outcome: Outcome[Any]) -> None:
         super().__init__(outcome.reason)
@@ -62,7 +62,7 @@ class EngineStopped(Exception):
 
 
 async def run_privately(run: Run, task: PrivateTask) -> PrivateAnswer:
-    """Carry out a task in a private run, or continue it where a crash left it, or return its answer from the log.
+    """Carry out a task in a run outside the conversation: begin it, resume it after a crash, or read its stored answer.
 
     Raises `RunSuspended` if it waits for a person, or this process leaves the run, and `EngineStopped` if the run of
     the engine is over.
@@ -87,7 +87,7 @@ async def run_privately(run: Run, task: PrivateTask) -> PrivateAnswer:
 
 
 async def prepare_conversation(run: Run) -> None:
-    """Bring the conversation up to date, for an engine that asks in private before the first turn of its run.
+    """Deliver queued messages and compact the conversation, for an engine that begins with a private run.
 
     Queued messages are added, such as those that woke the session, and a conversation that is too long is compacted, as
     before a turn.
@@ -99,8 +99,8 @@ async def prepare_conversation(run: Run) -> None:
     await run_between_turns(run)
 
 
-def limit_private_turns(run: Run, name: str, most: int) -> int:
-    """Return the turns that a private run may take, at most `most`; 0 if the run has none left for it.
+def compute_private_turn_limit(run: Run, name: str, most: int) -> int:
+    """Return how many turns a private run may take: at most `most`, and 0 if its parent run has none left.
 
     One turn of the run is left for its answer. Turns that the private run took before a crash count.
     """
@@ -112,7 +112,7 @@ def limit_private_turns(run: Run, name: str, most: int) -> int:
 
 
 def find_private_answer(run: Run, name: str) -> PrivateAnswer | None:
-    """Return the answer of a private run from the log; `None` if it has not ended there."""
+    """Return the answer of a private run that has ended, from the log; `None` if it has not ended."""
     state = run.state.children.get(get_private_path(run, name))
     past = None if state is None else state.runs_by_input_id.get(name)
     return None if state is None or past is None or past.run_ended_event is None else _read_answer(state, past)
@@ -162,7 +162,7 @@ def _build_opening_events(run: Run, task: PrivateTask, child: Run, past: RunWith
 
 
 def change_spec(run: Run, **changes: Callable[[RunSpec], Any]) -> None:
-    """Change fields of the spec of a run, and of that of every agent that takes the conversation over.
+    """Replace fields of a run's settings (`RunSpec`), and again after each handoff to another agent.
 
     Each change is a function of the spec that returns the new value of the field.
     """
@@ -181,12 +181,12 @@ def change_spec(run: Run, **changes: Callable[[RunSpec], Any]) -> None:
 
 
 def add_reminder(run: Run, reminder: Reminder) -> None:
-    """Add a text to the end of each request of a run, which is never stored."""
+    """Add a reminder to a run: text at the end of each request to the model, which is never stored."""
     change_spec(run, reminders=lambda spec: [*spec.reminders, reminder])
 
 
-def is_followed_up(run: Run, first: int | None = None) -> bool:
-    """Return True if the run has answered and goes on with a message that was queued until then.
+def has_continued_with_follow_up(run: Run, first: int | None = None) -> bool:
+    """Return True if the run continued after an answer, because a follow-up message was queued.
 
     `first` is the index of the first message that is considered; without it, it is that of the first one of the run.
     """

@@ -1,4 +1,6 @@
-"""The `reflect` engine: each answer is reviewed in private, and revised until it is good enough."""
+"""The `reflect` engine: the model reviews each answer, outside the conversation, and revises it until it is good
+enough.
+"""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -15,7 +17,7 @@ from perdure.core.reply_json import list_json_values
 from perdure.core.run import Accepted, Engine, Retry, Run
 from perdure.core.run_callbacks import PrivateTask
 
-from .private_run import EngineStopped, PrivateAnswer, add_reminder, is_followed_up, run_privately
+from .private_run import EngineStopped, PrivateAnswer, add_reminder, has_continued_with_follow_up, run_privately
 
 REVIEW_PROMPT = (
     "Review the last answer above as a strict evaluator: is it correct, complete, and what was asked for? Do not "
@@ -52,7 +54,7 @@ def reflect(*, max_reflections: int = 2, acceptance_score: float = 8.0, prompt: 
 
 
 class ParsedReview(Struct, frozen=True):
-    """The parsed reply of a reviewer."""
+    """The assessment, the score and the request for a revision in the reply of a reviewing model."""
 
     assessment: str
     needs_revision: bool | None = None
@@ -61,7 +63,7 @@ class ParsedReview(Struct, frozen=True):
 
 
 class ReflectEngine:
-    """Engine that reviews each answer of `react`, and asks for a revision."""
+    """Engine that has the model review each answer of `react`, and revise it if it is not good enough."""
 
     name = "reflect"
 
@@ -124,7 +126,7 @@ class ReflectEngine:
 
 
 class NotReviewed(Exception):
-    """Raised if a limit of the run leaves no turn for a review."""
+    """Raised if an answer cannot be reviewed, because a limit of the run leaves no turn for it."""
 
 
 _REVIEW_NAME = "review:"
@@ -156,7 +158,7 @@ def _build_revision_reminder(run: Run) -> str | None:
     reviews = _list_reviews(run)
     if not reviews or not reviews[-1].needs_revision:
         return None
-    if is_followed_up(run, _list_reviewed_indexes(run)[len(reviews) - 1]):
+    if has_continued_with_follow_up(run, _list_reviewed_indexes(run)[len(reviews) - 1]):
         return None
     return REVISION_TEXT.format(assessment=reviews[-1].assessment)
 
@@ -170,7 +172,7 @@ def _check_review(run: Run, reply: Message) -> Accepted | Retry:
 
 
 def parse_review(text: str) -> ParsedReview | None:
-    """Parse the reply of a reviewer; return `None` if it has no score and does not say if a revision is needed.
+    """Parse the reply of a reviewing model; return `None` if it has neither a score nor a verdict about a revision.
 
     The answer under review may contain a review, which a reviewer may quote: of several that differ none counts.
     """

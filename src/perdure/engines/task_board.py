@@ -1,4 +1,4 @@
-"""The tasks of a run's plans, and what has become of them."""
+"""The tasks of all plans that the `planner` engine made in a run, and the result of each task that has ended."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,24 +12,24 @@ MAX_RESULT_CHARACTERS = 8000
 """Characters of the result of a task that other tasks, plans and the answer are given."""
 
 
-class PlacedTask(Struct, frozen=True):
-    """A task with its number in the run, which is part of the name of its private run."""
+class NumberedTask(Struct, frozen=True):
+    """A planned task with its number among all tasks of the run, from which its private run is named."""
 
     number: int
     task: PlannedTask
 
 
 class TaskBoard:
-    """The tasks of all plans of a run, and the results of those that have ended."""
+    """The tasks of all plans of a run of the `planner` engine, and the results of those that have ended."""
 
     def __init__(self) -> None:
-        self.tasks: list[PlacedTask] = []
+        self.tasks: list[NumberedTask] = []
         """All tasks, in the order of the plans."""
         self.answers: dict[str, PrivateAnswer] = {}
         """How tasks have ended, by id."""
         self.is_cut_short = False
         """True if tasks were not begun because of a limit of the run."""
-        self._current: list[PlacedTask] = []
+        self._current: list[NumberedTask] = []
         self._count = 0
 
     def add_plan(self, tasks: Sequence[PlannedTask]) -> None:
@@ -41,7 +41,7 @@ class TaskBoard:
         for each in tasks:
             self.answers.pop(each.id, None)  # of a task that has failed: the ids of others are taken
         begun = [each for each in self.tasks if each.task.id in self.answers]
-        self._current = [PlacedTask(number, each) for number, each in enumerate(tasks, self._count + 1)]
+        self._current = [NumberedTask(number, each) for number, each in enumerate(tasks, self._count + 1)]
         self._count += len(tasks)
         self.tasks = [*begun, *self._current]
 
@@ -55,7 +55,7 @@ class TaskBoard:
         """True if all tasks of the last plan were carried out."""
         return all(each.task.id in self.answers and self.answers[each.task.id].is_done for each in self._current)
 
-    def list_ready(self) -> list[PlacedTask]:
+    def list_ready(self) -> list[NumberedTask]:
         """Return the tasks that have not ended and whose dependencies were all carried out."""
         done = set(self.done_ids)
         return [

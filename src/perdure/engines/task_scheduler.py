@@ -1,4 +1,4 @@
-"""Carry out the tasks of a plan in private runs: those whose dependencies are done, several at a time."""
+"""Carry out the tasks of a plan in separate runs: each once its dependencies are done, several at a time."""
 
 import asyncio
 
@@ -8,8 +8,8 @@ from perdure.core.store import wait_despite_cancel
 from perdure.core.unsuccessful_results import RunSuspended
 
 from .private_run import TURNS_FOR_ANSWER, EngineStopped, PrivateAnswer, find_private_answer, run_privately
-from .private_run_parts import get_private_path
-from .task_board import PlacedTask, TaskBoard
+from .private_run_settings import get_private_path
+from .task_board import NumberedTask, TaskBoard
 
 TASK_PROMPT = (
     "The work on the last message above was split into tasks. Do this one task now, and nothing else:\n\n{task}\n\n"
@@ -19,17 +19,17 @@ GIVEN_RESULTS = "The results of the tasks that it depends on:\n\n{report}\n\n"
 
 
 class RunningTask:
-    """A task that is being carried out, with the asyncio task that waits for its private run."""
+    """A planned task that is being carried out, with the asyncio task that waits for its run."""
 
-    def __init__(self, placed: PlacedTask, path: str, max_turns: int) -> None:
-        self.placed = placed
+    def __init__(self, numbered: NumberedTask, path: str, max_turns: int) -> None:
+        self.numbered = numbered
         self.path = path
         self.max_turns = max_turns
         """Turns that its private run may take in all."""
 
 
 class TaskScheduler:
-    """Carries out the tasks of a board, a limited number at a time."""
+    """Carries out the tasks on a `TaskBoard`, a limited number at a time."""
 
     def __init__(self, run: Run, board: TaskBoard, max_parallel_tasks: int, max_task_turns: int) -> None:
         limits = run.limits
@@ -65,19 +65,19 @@ class TaskScheduler:
 
     def _begin_ready_tasks(self) -> None:
         """Begin tasks whose dependencies are done, as many as may run and as the turns of the run allow."""
-        busy = {each.placed.task.id for each in self._running.values()}
+        busy = {each.numbered.task.id for each in self._running.values()}
         ready = [each for each in self._board.list_ready() if each.task.id not in busy]
         while ready and len(self._running) < self._max_parallel and self._stop is None:
-            placed, name = ready[0], self._name_task(ready[0])
+            numbered, name = ready[0], self._name_task(ready[0])
             turns = self._share_turns(name, min(len(ready), self._max_parallel - len(self._running)))
             if turns is None:
                 return
             del ready[0]
-            work = asyncio.ensure_future(run_privately(self._run, self._build_private_task(placed, name, turns)))
-            self._running[work] = RunningTask(placed, get_private_path(self._run, name), turns)
+            work = asyncio.ensure_future(run_privately(self._run, self._build_private_task(numbered, name, turns)))
+            self._running[work] = RunningTask(numbered, get_private_path(self._run, name), turns)
 
-    def _name_task(self, placed: PlacedTask) -> str:
-        return f"task:{self._run.state.first_message_index}:{placed.number}"
+    def _name_task(self, numbered: NumberedTask) -> str:
+        return f"task:{self._run.state.first_message_index}:{numbered.number}"
 
     def _share_turns(self, name: str, sharing: int) -> int | None:
         """Return the most turns of the private run of this name; `None` if the run has none left for it."""
@@ -91,12 +91,12 @@ class TaskScheduler:
         used = run.state.get_child(get_private_path(run, name)).turns  # before a crash
         return used + max(1, min(self._max_task_turns - used, left // sharing))
 
-    def _build_private_task(self, placed: PlacedTask, name: str, max_turns: int) -> PrivateTask:
-        needed = placed.task.depends_on
+    def _build_private_task(self, numbered: NumberedTask, name: str, max_turns: int) -> PrivateTask:
+        needed = numbered.task.depends_on
         report = GIVEN_RESULTS.format(report=self._board.describe(only=needed)) if needed else ""
         return PrivateTask(
             name=name,
-            prompt=TASK_PROMPT.format(task=placed.task.description, results=report),
+            prompt=TASK_PROMPT.format(task=numbered.task.description, results=report),
             offers_tools=True,
             max_turns=max_turns,
             max_parallel_tools=self._max_parallel_tools,
@@ -106,7 +106,7 @@ class TaskScheduler:
         """Store the answer of a task that has ended on the board, or remember why no more tasks begin."""
         ended = self._running.pop(work)
         try:
-            self._board.answers[ended.placed.task.id] = work.result()
+            self._board.answers[ended.numbered.task.id] = work.result()
         except RunSuspended as waiting:  # the others go on, as far as they can
             self._stop = self._stop or waiting
         except EngineStopped as stop:

@@ -23,7 +23,7 @@ _IS_POSIX = os.name == "posix"
 
 
 class GrantFile(Grants):
-    """Grants (remembered permission decisions) of which those of scope `forever` are stored in a file."""
+    """Grants (remembered permission decisions); those that are valid forever are stored in a file."""
 
     def __init__(self, path: "str | os.PathLike[str]") -> None:
         """Use this file; it is created, for its owner alone, when there is a grant to store."""

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Confirm(Askable[bool], frozen=True):
-    """A yes-or-no question."""
+    """A yes-or-no question that a tool asks people."""
 
     renderer = "confirm"
 
@@ -45,7 +45,7 @@ class Confirm(Askable[bool], frozen=True):
 
 
 class Option(Struct, frozen=True):
-    """An option of a `Choice` or `MultiSelect`."""
+    """An option of a `Choice` or `MultiSelect` question, from which people choose."""
 
     value: str
     """The value that the tool receives."""
@@ -206,7 +206,7 @@ class Form(Askable[T], frozen=True):
 
 
 class CustomSlot(Askable[Any], frozen=True):
-    """A kind of content or question of your own, for a user interface that has a renderer for it."""
+    """Content or a question of a kind that the program defines, shown by a renderer of its user interface."""
 
     kind: str
     """The name by which your screen knows it."""

@@ -66,7 +66,7 @@ class SlotView(Struct, frozen=True):
 def build_slot_views(
     state: State, posts: Collection[Post], now: float, lost_questions: Collection[str] = ()
 ) -> list[SlotView]:
-    """Return the slots to display for a session: first the content that tools show, then the open questions.
+    """Build the list of open display slots of a session for a user interface: shown content, then open questions.
 
     A slot that a post has answered or closed is left out, and so is a question that has expired, that no answer can
     reach (`lost_questions`, by id), or whose run is only waiting for its end because it was cancelled.
@@ -92,7 +92,7 @@ def build_slot_views(
 
 
 def list_open_slots(state: State, posts: Collection[Post]) -> dict[str, SlotOpened]:
-    """Return the open display slots of a session by id, including those that the host program has posted."""
+    """Return the open display slots of a session by id, including slots that the host program has posted."""
     slots = dict(state.slots)
     for event in list_posted_events(posts):
         if isinstance(event, SlotOpened):

@@ -1,4 +1,4 @@
-"""Describe the difference between a recorded event and the one that happens in a replay, as text. No I/O."""
+"""Describe as text how an event in a replay differs from the recorded event."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
@@ -61,7 +61,7 @@ class Divergence(Struct, frozen=True):
 
 
 def get_difference_kind(event: Event) -> DifferenceKind:
-    """Return the kind of difference to report when a replay deviates at this event, such as `request` or `call`."""
+    """Return which kind of difference a replay reports if this event deviates, such as `request` or `call`."""
     match event:
         case ModelRequested() | ToolsChanged():
             return "request"

@@ -46,7 +46,7 @@ from .run_segment import RunSegment, is_compaction, is_result_shortening
 
 
 class ReplayStopped(StoreError):
-    """Raised to end a replay: the agent does something other than recorded, or the log ends here."""
+    """Raised to end a replay: the agent did something other than recorded, or the recorded log has ended."""
 
 
 class LogComparer:

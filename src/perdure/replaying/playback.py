@@ -1,4 +1,4 @@
-"""Play back a recorded log: model replies, messages from users, cancellations and timeouts, at the recorded points.
+"""Give the agent of a replay, at the recorded points, the recorded replies, user messages, cancels and timeouts.
 
 The model's replies, and what users answered, sent and cancelled, are repeated from the log. Nothing has side effects.
 """
@@ -34,7 +34,7 @@ _OVERFLOW = "ContextOverflow"
 
 
 class Playback:
-    """Plays back replies, user messages and interruptions of a recorded log, from a current position."""
+    """Plays back the model replies, user messages and interruptions of a recorded log, one after another."""
 
     def __init__(self, check: LogComparer) -> None:
         self.check = check

@@ -1,4 +1,4 @@
-"""Prompt hashes in a replay: compare a request's instructions and tools with the recorded hashes.
+"""Compare the instructions and tools of a request in a replay with the hashes that were recorded.
 
 A log has one hash for the instructions and one for the tools, joined by `-`. Logs of earlier versions have a single
 hash for both, which can be computed from a current request.

@@ -22,7 +22,7 @@ _OURS = "perdure."
 
 
 class RecordedCompaction:
-    """Compaction of a replay: it stores the recorded summaries at their recorded places, and asks no model."""
+    """Compaction in a replay: it stores the recorded summaries where they were recorded, and asks no model."""
 
     model: Model | None = None
     """Model for summaries: always `None`."""
@@ -48,7 +48,7 @@ class RecordedCompaction:
 
 
 def make_recorded_compaction_step(playback: Playback, step: BetweenTurns) -> Any:
-    """Return a between-turns function that stores what `step` did in the recorded run, instead of calling it.
+    """Return a between-turns function that stores what `step` stored in the recorded run, without calling it.
 
     A function that is not part of Perdure is returned unchanged.
     """
@@ -64,7 +64,7 @@ def make_recorded_compaction_step(playback: Playback, step: BetweenTurns) -> Any
 
 
 def make_recorded_events_step(playback: Playback) -> BetweenTurns:
-    """Return a function that stores, between the turns of a replay, the events recorded there.
+    """Return a between-turns function that stores the events that were recorded at this point between turns.
 
     These are closed display slots, revoked grants and finished subagents.
     """

@@ -1,4 +1,4 @@
-"""Permission gate of a replay (it decides whether a tool call may run), which takes approvals from the log."""
+"""Permission gates for a replay: they take a person's approvals of tool calls from the recorded log."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -10,7 +10,7 @@ from .playback import Playback
 
 
 def copy_gate_for_replay(playback: Playback, gate: Gate | None) -> Gate | None:
-    """Return a copy of a permission gate that takes approvals from the log; return custom gates as they are."""
+    """Return a copy of a permission gate that takes approvals from the log; a custom gate is returned as it is."""
     asks = as_question_gate(gate)
     if asks is None:
         return gate

@@ -1,4 +1,4 @@
-"""Tools of a replay: they are not run, their results are taken from the recorded log.
+"""Tools in a replay: they do not run, but return the results from the recorded log.
 
 A recorded result has passed all that the tool does to its results. What the call stored besides it is stored again
 before it: values, slots, questions and answers, inbox items, skills, summaries, and subagent runs. So reminders, limits

@@ -1,4 +1,4 @@
-"""Replacements that a replay uses for the clock, the store and the model's stream: they show recorded values."""
+"""Substitutes for clock, store and model stream in a replay: they return what was recorded."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -94,12 +94,12 @@ def _without_model(entry: Entry) -> Entry:
 
 
 def build_discarded_deltas(discarded: ReplyDiscarded) -> list[ModelEvent]:
-    """Return the model events that streamed a reply which was later discarded (by a retry or failover)."""
+    """Build the stream events of a recorded reply that was discarded by a retry or failover."""
     return [] if discarded.partial is None else build_reply_deltas(discarded.partial)
 
 
 def build_reply_deltas(reply: Message) -> list[ModelEvent]:
-    """Return the model events that streamed a reply."""
+    """Build the stream events by which a model would send this recorded reply."""
     told: list[ModelEvent] = []
     for place, part in enumerate(reply.parts):
         match part:
@@ -121,14 +121,14 @@ def build_reply_deltas(reply: Message) -> list[ModelEvent]:
 
 
 def build_retry_event(discarded: ReplyDiscarded) -> ModelEvent:
-    """Return the model event that announces a new attempt, after which the text streamed so far is discarded."""
+    """Build the stream event of a retry or failover, after which the reply so far is discarded."""
     if discarded.reason == "FailedOver":
         return FailedOver("", "", "", "as recorded")
     return RetryScheduled(1, 1, 0.0, "", "as recorded")
 
 
 def build_recorded_error(kind: str, text: str) -> ModelError:
-    """Return a `ModelError` of the recorded kind and text, to end the replayed run as the recorded one ended."""
+    """Build a `ModelError` of the recorded kind and text, so that the replayed run ends as the recorded one did."""
     known: Any = getattr(errors, kind, None)
     ours = isinstance(known, type) and issubclass(known, ModelError) and known is not AllModelsFailed
     made: type[ModelError] = cast("Any", known) if ours else type(kind, (ModelError,), {})

@@ -38,7 +38,7 @@ class ReplayedRuns(Struct):
 
 
 def list_missing_options(segment: RunSegment, code: RunOverrides) -> list[str]:
-    """Return the options that a recorded run got as Python objects, such as `tools`, and that are not in `code`.
+    """Return the names of options, such as `tools`, that the recorded run got as Python objects and `code` lacks.
 
     The model, and objects that only tools use, are not needed for a replay.
     """

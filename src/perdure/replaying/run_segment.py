@@ -1,4 +1,4 @@
-"""Segments of a recorded log: a run, or the part of one between two interruptions, with its requests and replies.
+"""Segments of a recorded log: a run, or its part between two interruptions, with the model requests and replies.
 
 A run that was never interrupted is one segment; one that crashed, or waited for an answer, and was resumed has more.
 No I/O.
@@ -63,7 +63,7 @@ def is_compaction(event: Event) -> bool:
 
 
 def is_result_shortening(event: Event) -> bool:
-    """Return True if the event marks the point from which the model is sent older tool results in short form."""
+    """Return True if the event marks that older tool results are sent to the model in short form from here on."""
     return isinstance(event, ViewChanged) and event.cause == SUMMARIES
 
 
@@ -135,7 +135,7 @@ class RunSegment(Struct):
 
 
 def fill_segment_fields(segment: RunSegment, asked_by_tools: Collection[str]) -> RunSegment:
-    """Fill in the fields of a run segment that are derived from its log entries, and return it.
+    """Compute the fields of a run segment that are derived from its log entries, set them, and return the segment.
 
     `asked_by_tools` are the ids of questions that tools asked, not the runtime.
     """

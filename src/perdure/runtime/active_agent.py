@@ -28,7 +28,7 @@ RoleLevel: TypeAlias = Literal["run", "session", "agent"]
 
 
 def get_active_agent(first_agent: AgentSpec[Any], state: State) -> AgentSpec[Any]:
-    """Return the agent that answers next in a session: the one of the last handoff, else the first agent."""
+    """Return the agent that answers next in a session: that of the last handoff, else the session's first agent."""
     return first_agent.find_reachable(state.settings.get(ACTIVE_AGENT, ""))
 
 
@@ -126,7 +126,7 @@ def choose_model(
 
 
 def choose_compaction(agent: AgentSpec[Any], configured: dict[str, Any]) -> "Compaction | None":
-    """Return the compaction of a session: the agent's, with the limits and instructions that the session was given."""
+    """Return the compaction settings of a session: those of the agent, changed by those set for the session."""
     given = configured.get("compaction")
     if not given:
         return agent.compaction

@@ -127,7 +127,7 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
         from perdure.core.run_callbacks import find_shutdown_signal
 
         from .overrides import add_output, check_overrides
-        from .resume_worker import StoreWorker  # at first use: most programs are no workers
+        from .resume_worker import ResumeWorker  # at first use: most programs are no workers
 
         check_overrides(add_output(overrides, None))  # at once, and not when there is a session to continue
 
@@ -135,7 +135,7 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
         from .worker_sessions import WorkerSessions  # at first use: for a quick start
 
         sessions = WorkerSessions(self, served, overrides, overrides_for)
-        worker = StoreWorker(
+        worker = ResumeWorker(
             served,
             sessions.attend,
             self.clock,

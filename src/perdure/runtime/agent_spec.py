@@ -372,7 +372,7 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
         for extension in self.extensions:
             if extension.wrap_tool is not None:
                 tool = extension.wrap_tool(tool)
-                argument_checks.require_plain_value("wrap_tool", extension.wrap_tool, tool, Tool, "a tool")
+                argument_checks.require_plain_return_type("wrap_tool", extension.wrap_tool, tool, Tool, "a tool")
         return tool
 
     # -- resources of extensions ---------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Records in a session's log of background jobs: tasks that other agents work on.
+"""Records of background jobs (tasks that other agents work on), in the log of the session that gave the tasks.
 
 A job is stored in the log as a kept value, with an item in the inbox of the session that gave the task. While the item
 is pending, the task is not done, or its end was not yet reported to the model.
@@ -52,7 +52,7 @@ class BackgroundJob(Struct, frozen=True):
 
 
 def build_background_job(run: Run, call_id: str, agent: str, task: str) -> BackgroundJob:
-    """Create the record of a new background task, with a new handle and session id."""
+    """Build the record of a new background task: its id, and the id of the session in which it is carried out."""
     handle = f"{sanitize_agent_name(agent)}-{new_id()[-_HANDLE_ID_LENGTH:]}"
     session_id, full_id = f"{run.session_id}/{handle}", f"{run.full_session_id}/{handle}"
     return BackgroundJob(handle, agent, task, session_id, new_id(), call_id, full_id)
@@ -98,5 +98,5 @@ def _parse_job(value: Any) -> BackgroundJob | None:
 
 
 def is_result_unreported(run: Run, job: BackgroundJob) -> bool:
-    """Return True if the result of a background job was not yet reported to the model that started it."""
+    """Return True if the model that started a background job has not yet received its result."""
     return job.item_id in run.state.inbox

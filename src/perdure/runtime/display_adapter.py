@@ -1,4 +1,4 @@
-"""Display adapters: objects of a host program that show every display slot of a session, in a window or a chat."""
+"""Display adapters: objects by which a host program shows all display slots of a session, in a window or a chat."""
 
 import asyncio
 import logging

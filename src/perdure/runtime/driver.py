@@ -44,12 +44,12 @@ from perdure.core.outcome import Outcome
 from perdure.core.past_run_totals import RunWithInputId
 from perdure.core.prompt_cache_misses import PrefixComparer
 from perdure.core.run import CancelMode, Engine, Run, SimulatedCrash
-from perdure.core.run_callbacks import find_shutdown_signal, get_engine_name, refuse_after_shutdown
+from perdure.core.run_callbacks import find_shutdown_signal, get_engine_name, raise_if_shutting_down
 from perdure.core.run_mailbox import CANCEL_POST, Mailbox
 from perdure.core.run_spec import RunPlace
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.store import (
-    EntryIds,
+    EntryIdSource,
     Lease,
     Log,
     Post,
@@ -64,6 +64,7 @@ from perdure.engines import open_engine
 
 from .active_agent import get_active_agent
 from .agent_spec import AgentSpec
+from .asyncio_tasks import mark_exception_retrieved, start_task_eagerly
 from .driver_commands import (
     CallToolCommand,
     CompactCommand,
@@ -81,7 +82,6 @@ from .post_delivery import PostPoller, fill_mailbox, promote_follow_ups
 from .resume_reasons import CALL_OPTION, find_resume_reasons, is_resumable
 from .run_builder import build_run, check_deps
 from .run_ownership import check_agent_of_run
-from .run_task import mark_exception_retrieved, start_task_eagerly
 from .session_channel import ChannelUser, SessionChannel, hold_command_turn, release_nothing, remove_watchers_when_done
 from .session_redaction import add_agent_redactors, check_id_for_secrets, redact_input_id
 
@@ -109,7 +109,7 @@ _active_drivers: dict[SessionPlace, "tuple[SessionDriver, asyncio.AbstractEventL
 
 
 class SessionAdditions(msgspec.Struct):
-    """The extensions and model objects that were added to one session in this process."""
+    """Extensions and model objects that were added to one session, kept in this process."""
 
     store: Store
     """Its store, which is kept alive: the additions are found by its identity."""
@@ -138,7 +138,7 @@ class SessionDriver(ChannelUser):
         self._head = 0
         self._fence = 0
         """The fence of the last lease."""
-        self._entry_ids = EntryIds()
+        self._entry_ids = EntryIdSource()
         """The ids of the entries that all runs of this driver store."""
         self._prefix_comparer = PrefixComparer()
         self.redaction = redaction or RelatedRunsRedaction()
@@ -207,7 +207,7 @@ class SessionDriver(ChannelUser):
         if self.place in inside:
             message = f"a tool of session {self.session_id!r} cannot run its own session: it would wait for itself"
             raise UsageError(message)
-        refuse_after_shutdown(self.agent.engine, self.session_id)
+        raise_if_shutting_down(self.agent.engine, self.session_id)
         channel = self.attach_to_loop()
         channel.queued += 1
         try:
@@ -221,7 +221,7 @@ class SessionDriver(ChannelUser):
 
     async def _perform_now(self, command: DriverCommand, channel: SessionChannel) -> Outcome[Any]:
         """Acquire the session's lease, prepare the run, perform it, and release the lease."""
-        refuse_after_shutdown(self.agent.engine, self.session_id)  # once more: the run before may have been left for it
+        raise_if_shutting_down(self.agent.engine, self.session_id)  # again: the run before may have been left for it
         token = _current_sessions.set(_current_sessions.get() | {self.place})
         self.command = command
         channel.driver = self
@@ -374,7 +374,7 @@ class SessionDriver(ChannelUser):
 
         Cancelling the caller cancels the run, which is ended and logged properly first.
         """
-        refuse_after_shutdown(self.agent.engine, self.session_id)  # nothing of it is stored yet
+        raise_if_shutting_down(self.agent.engine, self.session_id)  # nothing of it is stored yet
         if logger.isEnabledFor(logging.INFO):
             logger.info("run %s of session %s begins", run.run_id, run.full_session_id, extra=run.log_fields)
         self._poller = poller = PostPoller(self.store, self.session_id, self.deliver_post, at_intervals=self.may_wait)
@@ -561,7 +561,7 @@ class SessionDriver(ChannelUser):
         """Update the session's state with the entries that were stored since the log was last read."""
         events, head = await read_events_to_fold(self.store, self.session_id, after=self._head)
         if head != self._head:  # somebody else has written: each writer has one stretch of the log under its ids
-            self._entry_ids = EntryIds()
+            self._entry_ids = EntryIdSource()
         self._head = head
         self._state.apply_all(events)
 
@@ -665,7 +665,7 @@ def is_running_here(place: SessionPlace) -> bool:
 
 
 def leave_run_for_others(driver: SessionDriver, reason: str) -> bool:
-    """Stop the run of a driver so that another process can resume it.
+    """Stop a session's run in this process, so that another process can resume it.
 
     Return False if it has no run that can be left to others.
 
@@ -680,17 +680,17 @@ def leave_run_for_others(driver: SessionDriver, reason: str) -> bool:
 
 
 def is_inside_run() -> bool:
-    """Return True if the current asyncio task is part of a run, as a tool's task is."""
+    """Return True if the caller is part of a run, as the code of a tool is."""
     return bool(_current_sessions.get())
 
 
 def detach_current_task() -> None:
-    """Separate the current asyncio task from the run that began it, so that it may outlive the run."""
+    """Mark the current asyncio task as no part of the run that began it, so that it may outlive the run."""
     _current_sessions.set(frozenset())
 
 
 def pass_post_to_run(place: SessionPlace, post: Post) -> None:
-    """Pass a stored post (a message to a session) at once to that session's run in this process, if there is one."""
+    """Pass a post (a stored message to a session) directly to the session's run, if it is in this process."""
     found = _active_drivers.get(place)  # once: the run may end on another thread
     if found is None:
         return

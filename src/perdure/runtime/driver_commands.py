@@ -61,7 +61,7 @@ class CallToolCommand(Struct, frozen=True):
 
 
 class CompactCommand(Struct, frozen=True):
-    """Command to compact the conversation between two runs."""
+    """Command to compact (summarize) the conversation between two runs."""
 
     run_id: str
     overrides: RunOverrides = {}
@@ -71,7 +71,7 @@ DriverCommand: TypeAlias = RunCommand | ResumeCommand | WakeCommand | CallToolCo
 
 
 class RunPlan(Struct, frozen=True):
-    """The plan of a run that is about to start: its id, its overrides, and the events that are stored first."""
+    """The values that are decided before a run starts: its id, its overrides, and the events that are stored first."""
 
     run_id: str
     overrides: RunOverrides
@@ -88,7 +88,7 @@ class RunPlan(Struct, frozen=True):
 
 
 def build_resume_command(where: str, options: RunOverrides, take_over: object, unpark: object) -> ResumeCommand:
-    """Check the arguments of a resume, and build its command."""
+    """Validate the arguments of a call to `resume`, and build the command for the driver."""
     check_overrides(options)
     argument_checks.require_bool(where, "take_over", take_over)
     argument_checks.require_bool(where, "unpark", unpark)

@@ -145,7 +145,7 @@ _ITEM_CLASSES = {
 
 
 def check_guardrails(owner: str, guardrails: Sequence[object]) -> None:
-    """Raise `ConfigError` if the function that starts a guardrail is async: the guardrail itself may be."""
+    """Raise `ConfigError` if a function that makes a guardrail is async; the guardrail that it makes may be."""
     for each in guardrails:
         if argument_checks.is_async_function(each):
             advice = "give plain functions without arguments, each of which returns a guardrail, plain or async"
@@ -201,7 +201,7 @@ async def enter_lifespan(stack: AsyncExitStack, lifespan: Lifespan, agent: objec
         await stack.enter_async_context(cast("AbstractAsyncContextManager[Any]", opened))
     else:
         advice = "a context manager: put @asynccontextmanager above it"
-        argument_checks.require_plain_value("lifespan", lifespan, opened, AbstractContextManager, advice)
+        argument_checks.require_plain_return_type("lifespan", lifespan, opened, AbstractContextManager, advice)
         stack.enter_context(opened)
 
 

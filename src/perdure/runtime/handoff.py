@@ -68,7 +68,7 @@ def build_handoff_tool_name(agent_name: str) -> str:
 
 
 def make_handoff_step(build_spec: Callable[[Run, str], RunSpec]) -> BetweenTurns:
-    """Return a between-turns function that carries out a handoff: the agent named by the model takes over.
+    """Return a between-turns function that carries out a handoff: the agent that the model named takes over.
 
     `build_spec` builds the run settings for that agent.
 

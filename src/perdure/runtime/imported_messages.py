@@ -1,4 +1,4 @@
-"""Import of messages from a host program: validation of a transcript, and the events that store it in a log.
+"""Import of a conversation from a host program: check its messages, and build the events that store it in a log.
 
 A transcript is what `outcome.messages` has: each reply with tool calls is followed by the results of all its calls. The
 results may be in one message, or in one for each, as other systems write them.

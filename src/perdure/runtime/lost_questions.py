@@ -1,4 +1,4 @@
-"""Find open questions that a crash has made unanswerable, and answers that came after their run had ended.
+"""Find questions that can no longer be answered because their tool has crashed, and answers that are too late.
 
 A tool that does not ask first waits for its answer inside a call that has begun. When its process dies, the call is not
 made again, unless its effect allows that, and then no answer can reach it.

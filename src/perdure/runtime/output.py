@@ -144,7 +144,7 @@ class OutputRecord(Struct, frozen=True, omit_defaults=True):
 
 
 class SchemaOutput(Output[Any]):
-    """An output without a Python type, given as a schema or read from the log: values are JSON that fits the schema."""
+    """An output that is described by a JSON Schema instead of a Python type; its values are JSON."""
 
     __slots__ = ()
 
@@ -246,7 +246,7 @@ def _count_repairs(run: Run) -> int:
 
 
 class OutputParts(Struct, frozen=True):
-    """The parts of a run that depend on its output type: tools, instructions, output validators and schema."""
+    """The settings of a run that depend on its output type: tools, instructions, output validators and schema."""
 
     toolbox: Toolbox
     instructions: str
@@ -258,7 +258,7 @@ class OutputParts(Struct, frozen=True):
 
 
 def add_output_parts(output: Output[Any] | None, model_info: ModelInfo, plan: OutputParts) -> OutputParts:
-    """Return the parts of a run with those for its output type added: a schema, an answer tool or instructions.
+    """Add to a run's settings what its output type needs: a schema, an answer tool or instructions.
 
     Which of them is added depends on the output's `mode`, or else on what the model supports best. A validator is
     always added.

@@ -186,7 +186,7 @@ def restore_overrides(recorded_options: Mapping[str, Any], given_again: RunOverr
 
 
 def parse_stored_output(outcome: Outcome[Any], given: Output[Any] | None, input_id: str) -> Outcome[Any]:
-    """Return the outcome of an earlier run with its output, parsed from the stored answer.
+    """Return the outcome of an earlier run, with its output parsed again from the stored answer.
 
     The type is the one that is given now; without one, the value is JSON that fits the stored schema. Raises
     `UsageError` if the answer is not of the type that is given.

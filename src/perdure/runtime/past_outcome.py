@@ -1,4 +1,4 @@
-"""Build the outcome of an earlier run from the log, or of an attempt to continue that failed."""
+"""Rebuild the outcome of an earlier run from the log, and build that of a session that could not be continued."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -11,7 +11,7 @@ from perdure.core.past_run_totals import RunWithInputId
 
 
 def build_error_outcome(session_id: str, error: Exception) -> Outcome[Any]:
-    """Build the outcome of an attempt to continue a session that raised an error before a run could end."""
+    """Build the `failed` outcome of a session that could not be continued because of this error."""
     return Outcome(status="failed", reason=type(error).__name__, session_id=session_id, error=error)
 
 

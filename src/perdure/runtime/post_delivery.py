@@ -24,7 +24,7 @@ _GOLDEN_RATIO = 0.618
 
 
 def fill_mailbox(mailbox: Mailbox, posts: Sequence[Post], state: State, run_id: str, *, is_resumed: bool) -> list[Post]:
-    """Put waiting posts (stored messages) into the mailbox of a run; return those meant for an earlier run.
+    """Put the posts (stored messages) of a session into the mailbox of its run; return posts for an earlier run.
 
     These are cancels, answers and inbox results that come too late.
     """
@@ -47,7 +47,7 @@ def fill_mailbox(mailbox: Mailbox, posts: Sequence[Post], state: State, run_id: 
 
 
 def promote_follow_ups(mailbox: Mailbox) -> None:
-    """Turn waiting follow-ups into messages for the next turn, unless other messages are due.
+    """Turn queued follow-ups into messages that are delivered at the next turn, unless other messages are due then.
 
     For a run that has no message yet, so that it begins with them.
     """

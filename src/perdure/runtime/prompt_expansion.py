@@ -1,4 +1,4 @@
-"""Expansion of a user's prompt: commands (`/name`), skills and mentioned files (`@file`).
+"""Expand a user's prompt: run its commands (`/name`), load its skills and attach its mentioned files (`@file`).
 
 This happens before the session is opened and before anything is stored. So a command can do with the session whatever a
 caller could, and a command that fails stores nothing.

@@ -1,4 +1,4 @@
-"""Ask people a question of the host program, in a display slot; it is answered from any process."""
+"""Questions that the host program, not a tool, asks people in a display slot; any process can answer them."""
 
 from collections.abc import Sequence
 from contextlib import aclosing

@@ -33,7 +33,7 @@ def find_resume_reasons(state: State, posts: Sequence[Post], now: float) -> froz
 
 
 def find_automatic_reasons(state: State, posts: Sequence[Post], now: float) -> frozenset[str]:
-    """Return the names of the reasons to continue a session without a person asking for it, as `attend` does.
+    """Return the names of the reasons to continue a session without being asked by a person, as `attend` does.
 
     Steering, and inbox items without `wake`, are not among them: they wait for the next run.
     """
@@ -47,13 +47,13 @@ def find_automatic_reasons(state: State, posts: Sequence[Post], now: float) -> f
 
 
 def list_expired_questions(state: State, now: float) -> list[str]:
-    """Return the ids of the open questions whose time is over."""
+    """Return the ids of the open questions whose time for an answer is over."""
     asked = state.open_questions
     return [each.ask_id for each in asked if each.expires_at is not None and each.expires_at <= now]
 
 
 def is_waiting_run_cancelled(state: State, posts: Iterable[Post]) -> bool:
-    """Return True if a run that waits for answers was cancelled, so that it ends when it is resumed."""
+    """Return True if a run that is paused for answers was cancelled: it ends when it is resumed."""
     return state.is_waiting and any(True for _ in _find_cancel_posts(state, posts))
 
 

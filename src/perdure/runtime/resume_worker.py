@@ -45,7 +45,7 @@ class _Pause(Struct):
     has_failed: bool
 
 
-class StoreWorker:
+class ResumeWorker:
     """A worker that continues the sessions of a store, several at a time, until it is stopped.
 
     The session that has waited longest for its turn is next.

@@ -37,12 +37,12 @@ from perdure.core.stop_conditions import (
 from perdure.core.store import Store, find_full_session_id
 from perdure.core.tool import Tool
 from perdure.core.toolbox import Toolbox
-from perdure.engines.private_run_parts import (
+from perdure.engines.private_run_settings import (
     PrivateHistory,
     build_private_limits,
     build_private_place,
+    exclude_answer_and_handoff_tools,
     get_private_path,
-    select_private_tools,
 )
 
 from .active_agent import choose_compaction, choose_model, choose_role, get_active_agent, get_session_configuration
@@ -213,7 +213,7 @@ def _make_private_run_builder(
     def build_private_run(parent: Run, task: PrivateTask) -> Run:
         made: list[Run] = []
         place, state = build_private_place(parent, task), parent.state.get_child(get_private_path(parent, task.name))
-        toolbox = select_private_tools(parent, handoffs) if task.offers_tools else _NO_TOOLS
+        toolbox = exclude_answer_and_handoff_tools(parent, handoffs) if task.offers_tools else _NO_TOOLS
         limits = build_private_limits(parent, task, toolbox)
         spec = _build_spec(
             agent,
@@ -512,7 +512,7 @@ def combine_gates(
     *,
     is_restricted: bool = True,
 ) -> "Gate | None":
-    """Return the active agent's permission gate, limited by those of the first agent and of the parent run.
+    """Return the active agent's permission gate, restricted by those of the first agent and of the parent run.
 
     The first agent is the one that the conversation began with; it limits others only with `narrow_handoffs`.
     """
@@ -560,7 +560,7 @@ def sync_grants(gate: "Gate | None", session_id: str, state: State, store: Store
 
 
 def get_project_root(agent: AgentSpec[Any]) -> str:
-    """Return the root of an agent's project; empty without one."""
+    """Return the root folder of an agent's project; an empty text if it has none."""
     return "" if agent.project is None else str(agent.project.root)
 
 

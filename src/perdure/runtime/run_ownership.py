@@ -1,4 +1,4 @@
-"""Find and check the agent and the session that a session's last run belongs to: only they have its tools."""
+"""Find and check which agent began the last run of a session, and which session gave it its task."""
 
 from perdure.core.error import UsageError
 from perdure.core.fold import State

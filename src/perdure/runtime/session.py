@@ -46,6 +46,7 @@ from .active_agent import (
     get_active_agent,
     get_session_configuration,
 )
+from .asyncio_tasks import sleep_until_shutdown
 from .driver import NOTHING_NEW, is_running_here
 from .driver_commands import (
     CallToolCommand,
@@ -77,7 +78,6 @@ from .resume_reasons import (
     list_expired_questions,
 )
 from .run_builder import combine_gates
-from .run_task import sleep_until_shutdown
 from .stored_session import StoredSession, prefix_path_with_handle
 from .stream import RunStream
 
@@ -408,7 +408,7 @@ class Session(StoredSession[D]):
             if model:
                 open_model(model)  # raises if there is none of that name
             return model
-        from .session_additions import add_model  # at first use: most models have a name
+        from .session_extensions import add_model  # at first use: most models have a name
 
         return add_model(self, open_model(model))
 
@@ -584,9 +584,9 @@ class Session(StoredSession[D]):
             raise UsageError(f"session {self.session_id!r} has no item {item_id!r} in its inbox: see session.inbox()")
         redacted = (await self._complete_redaction()).redact_value(to_jsonable(response))
         is_new = await self._store_post(build_resolution_post(item_id, redacted, self._now(), check_labels(labels)))
-        from .late_result_forwarding import forward_inbox_results  # at first use: for a quick start
+        from .late_background_results import forward_late_results  # at first use: for a quick start
 
-        await forward_inbox_results(self.store, self.session_id, self.agent.clock)
+        await forward_late_results(self.store, self.session_id, self.agent.clock)
         return is_new
 
     @overload

@@ -114,7 +114,7 @@ def _build_dropped_entry(clock: Clock, name: str, error: BaseException) -> Entry
 
 
 def release_nothing() -> None:
-    """Do nothing: used as the `release` function of an agent that has no watchers to remove."""
+    """Do nothing: given as the `release` function where no watchers have to be removed."""
 
 
 class _HeldWatcher:
@@ -129,7 +129,7 @@ class _HeldWatcher:
 
 
 class ChannelUser:
-    """Base class of `SessionDriver` that connects it to its session's channel: active run, watchers, subscriptions."""
+    """Base class of `SessionDriver`: gives it access to its session's active run, watchers and subscriptions."""
 
     def __init__(self, agent: AgentSpec[Any], session_id: str, store: Store) -> None:
         self.agent = agent
@@ -229,7 +229,7 @@ def get_or_create_channel(place: SessionPlace, store: Store, clock: Clock) -> Se
 
 @asynccontextmanager
 async def delay_commands(channel: SessionChannel, session_id: str) -> AsyncGenerator[None]:
-    """Async context manager: commands of a session wait while the block changes its log.
+    """Async context manager that makes the commands of a session wait while the block changes its log.
 
     Raises `SessionBusy` if one is in progress.
     """
@@ -277,7 +277,7 @@ async def _release_after_tasks(
 async def hold_command_turn(
     channel: SessionChannel, place: SessionPlace, inside: Iterable[SessionPlace]
 ) -> AsyncGenerator[None]:
-    """Async context manager: hold the command lock of a session, so that its commands run one at a time.
+    """Async context manager that holds a session's command lock, so that its commands run one at a time.
 
     `inside` are the sessions whose runs the caller is part of, as a tool is. Raises `UsageError` if a run of the
     session waits for one of them, so that neither would ever continue.

@@ -1,4 +1,4 @@
-"""Reports about a session for host programs: messages with their times, message counts, and usage."""
+"""Reports about a session for host programs: messages with their times, numbers of messages, tokens and cost."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from perdure.core.run import Run
 
 
 class StampedMessage(Struct, frozen=True):
-    """A message of a conversation, with its time and its place in the log."""
+    """A message of a conversation with its time, its index, and the number of its log entry."""
 
     index: int
     """Place in `session.messages()`, from 0."""
@@ -59,7 +59,7 @@ def count_messages_by_role(messages: Sequence[Message]) -> MessageCounts:
 
 
 def find_stamped_message(entries: Sequence[Entry], seq: int) -> StampedMessage | None:
-    """Return the message that a log entry belongs to, with its time; `None` if it belongs to none."""
+    """Return the message that a log entry is part of, with its time and index; `None` if it is part of none."""
     stamped = list_stamped_messages(entries)
     entry = next((each for each in entries if each.seq == seq), None)
     if entry is None or entry.event.path:
@@ -72,7 +72,7 @@ def find_stamped_message(entries: Sequence[Entry], seq: int) -> StampedMessage |
 
 
 def list_stamped_messages(entries: Sequence[Entry]) -> list[StampedMessage]:
-    """Return the messages of a log with the times and numbers of their entries."""
+    """Return the messages of a log, each with its time, its index and the number of its log entry."""
     state, found = State(), list[StampedMessage]()
     waiting: Entry | None = None
     events = iter(mark_lost_entries(list(entries)))

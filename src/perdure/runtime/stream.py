@@ -242,7 +242,7 @@ class RunStream(Generic[T]):
 
 
 def merge_deltas(earlier: Entry, later: Entry) -> Entry | None:
-    """Merge two adjacent pieces of the same text or call into one; return `None` if they cannot be merged."""
+    """Merge two consecutive stream events of the same text or tool call into one; `None` if they cannot be merged."""
     one, two = earlier.event, later.event
     if type(one) is not type(two) or one.run_id != two.run_id or one.path != two.path:
         return None
@@ -285,7 +285,7 @@ def _is_too_long_to_merge(text: str) -> bool:
 
 
 def build_lag_marker(lost_entry: Entry, marker: Entry | None) -> Entry:
-    """Build the marker that reports to a slow watcher how many entries it missed."""
+    """Build the `Lagged` marker that reports to a slow watcher how many entries it missed."""
     before = marker.event if marker is not None else None
     missed = before.missed if isinstance(before, Lagged) else 0
     after = before.after if isinstance(before, Lagged) else None

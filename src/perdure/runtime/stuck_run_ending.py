@@ -1,4 +1,4 @@
-"""End a stuck run, whose task ignores its cancel: abandon the task, and store its end in the log."""
+"""End a run whose asyncio task ignores its cancel: abandon the task, and store the end of the run in the log."""
 
 from collections.abc import Sequence
 from typing import Any

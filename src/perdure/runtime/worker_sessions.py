@@ -1,7 +1,4 @@
-"""The sessions of a store that a worker may continue with one agent.
-
-How each is continued is decided here, too.
-"""
+"""The sessions of a store that a worker can continue with its agent: which they are, and how each is continued."""
 
 import inspect
 import logging
@@ -25,7 +22,7 @@ _MAX_SESSIONS = 10_000
 
 
 class WorkerSessions:
-    """The sessions of a store that a worker may continue with one agent.
+    """The sessions of a store that a worker can continue with its agent.
 
     These are the sessions whose last run was begun by an agent of the same name, and those without a run.
     """

@@ -19,8 +19,8 @@ from perdure.core.outcome import Outcome
 from perdure.core.run_callbacks import ShutdownSignal
 from perdure.core.store import Store
 from perdure.runtime.agent import Agent
+from perdure.runtime.asyncio_tasks import sleep_until_shutdown
 from perdure.runtime.overrides import Overrides, Prompt
-from perdure.runtime.run_task import sleep_until_shutdown
 from perdure.runtime.session import Session
 
 from .firing_record import FiringRecord, name_input

@@ -16,8 +16,8 @@ from perdure.core.error import Fenced, StoreError, UsageError
 from perdure.core.run_callbacks import find_shutdown_signal
 from perdure.core.store import Store, end_tasks
 from perdure.runtime.agent import Agent
+from perdure.runtime.asyncio_tasks import mark_exception_retrieved
 from perdure.runtime.overrides import Overrides, add_output, check_overrides
-from perdure.runtime.run_task import mark_exception_retrieved
 
 from .firing_plan import plan_records, plan_skipped
 from .firing_record import Firing, FiringRecord

@@ -10,7 +10,7 @@ from perdure.core.event import Entry, InboxAdded, InboxResolved, MessageAdded, R
 from perdure.core.fold import fold_events
 from perdure.core.inbox import build_resolution_post
 from perdure.core.store import Post
-from perdure.runtime.subagents.delegation import delegation
+from perdure.runtime.subagents.delegation_tools import delegation
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call, calls
 from perdure.toolkits.inbox_tool import post_to_inbox

@@ -126,11 +126,11 @@ def _has_skill(skill_text: SkillTextLookup, has_skill: Callable[[str], bool] | N
     """Return True if there is a skill of this name. Raises `ConfigError` for functions that cannot tell at once."""
     if has_skill is not None:
         answer = has_skill(name)
-        argument_checks.require_plain_value("has_skill", has_skill, answer, bool, "True or False, without await")
+        argument_checks.require_plain_return_type("has_skill", has_skill, answer, bool, "True or False, without await")
         return answer
     text = skill_text(name, "")
     if text is not None:
-        argument_checks.require_plain_value(
+        argument_checks.require_plain_return_type(
             "skill_text", skill_text, text, str, "text or None; give has_skill if it is async"
         )
     return text is not None

@@ -1,4 +1,4 @@
-"""Tools that run an agent: one that exists, or one that a factory builds for each task.
+"""Tools that have an agent do a task: an agent that exists, or one that a factory function builds for the task.
 
 editor = Agent(model, tools=[researcher.as_tool()])
 """
@@ -28,7 +28,7 @@ TASK_DESCRIPTION = "The task, as text. The agent does not see this conversation:
 
 
 class Assignment(Struct, frozen=True, kw_only=True, eq=False):
-    """The task that a factory function builds an agent for."""
+    """The task that a factory function of `subagent` builds an agent for."""
 
     name: str
     """The name of the tool, and of the agent in events."""

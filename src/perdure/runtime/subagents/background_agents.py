@@ -53,7 +53,7 @@ from perdure.core.store import (
 from perdure.runtime.agent_spec import AgentSpec
 from perdure.runtime.background_job_record import BackgroundJob, is_result_unreported, list_background_jobs
 from perdure.runtime.driver import detach_current_task, is_inside_run, leave_run_for_others, pass_post_to_run
-from perdure.runtime.late_result_forwarding import forward_inbox_results
+from perdure.runtime.late_background_results import forward_late_results
 from perdure.runtime.past_outcome import rebuild_outcome
 from perdure.runtime.session import Session
 from perdure.runtime.session_channel import DRAIN_SECONDS
@@ -162,7 +162,7 @@ class BackgroundAgents:
             await self._record_end_before_begin(run, job, "cancelled", WITHDRAWN_REASON)
         except (SessionBusy, StoreError):  # another process works on it, and has been told
             return
-        await forward_inbox_results(run.log.store, job.session_id, run.clock)
+        await forward_late_results(run.log.store, job.session_id, run.clock)
 
     async def get_task_status(self, run: Run, job: BackgroundJob) -> tuple[str, str]:
         """Return the status of a task, and its agent's answer (empty until the task is over)."""
@@ -309,7 +309,7 @@ class BackgroundAgents:
         try:
             labels = tuple((await _read_task_state(run, job)).labels)
             post = build_resolution_post(job.item_id, text, run.clock.now(), labels)
-            await forward_inbox_results(run.log.store, job.session_id, run.clock)
+            await forward_late_results(run.log.store, job.session_id, run.clock)
             if await run.log.store.post(run.session_id, post):
                 pass_post_to_run(_locate_run(run), post)
         except PerdureError as error:  # it is posted when that session runs again
@@ -389,7 +389,7 @@ class BackgroundAgents:
         past = state.runs_by_input_id.get(last)
         ended = None if past is None else past.run_ended_event
         if ended is not None and ended.status == "cancelled" and ended.reason != WITHDRAWN_REASON:
-            await forward_inbox_results(run.log.store, job.session_id, run.clock)  # if it died while it did that
+            await forward_late_results(run.log.store, job.session_id, run.clock)  # if it died while it did that
             return await session.run(RESUME_PROMPT, input_id=f"{name}.{len(later) + 1}")
         return await session.run(_build_task_message(run, job), input_id=last)
 

@@ -29,11 +29,11 @@ from perdure.core.run_spec import RunPlace
 from perdure.core.tool import ToolOutput
 from perdure.core.unsuccessful_results import RunSuspended
 from perdure.runtime.agent_spec import AgentSpec
+from perdure.runtime.asyncio_tasks import start_task_eagerly
 from perdure.runtime.output import Output, end_run_on_answer
 from perdure.runtime.overrides import RunOverrides
 from perdure.runtime.past_outcome import rebuild_outcome
 from perdure.runtime.run_builder import build_run, check_deps
-from perdure.runtime.run_task import start_task_eagerly
 from perdure.runtime.session_redaction import add_agent_redactors
 
 from .subagent_result import build_subagent_result
@@ -47,7 +47,7 @@ DEPTH_SETTING = "depth"
 
 
 class SubagentTask(Struct, frozen=True, eq=False):
-    """A task for a subagent: the agent, its prompt, and the tool call it carries out."""
+    """A task for a subagent: the agent, its prompt, and the tool call of the parent run that the task carries out."""
 
     name: str
     """The name by which the caller knows the agent."""
@@ -65,7 +65,7 @@ class SubagentTask(Struct, frozen=True, eq=False):
 
 
 def get_child_path(parent: Run, call_id: str, segment: str) -> str:
-    """Return the log path of a tool call's child run: the recorded path, or `segment` below the parent's path."""
+    """Return the path at which the log stores a tool call's child run: the recorded one, or a new one at `segment`."""
     begun = parent.state.child_paths_by_call.get(call_id)
     return begun or (f"{parent.path}/{segment}" if parent.path else segment)
 

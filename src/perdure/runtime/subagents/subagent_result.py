@@ -1,4 +1,4 @@
-"""Tool results built from a subagent's outcome, for the model that gave it the task."""
+"""Convert the outcome of a subagent to a tool result, for the model that gave it the task."""
 
 from collections.abc import Sequence
 from typing import Any

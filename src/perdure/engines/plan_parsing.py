@@ -1,4 +1,4 @@
-"""Plans: parse the tasks in the reply of a model, and correct mistakes, so that every plan can be carried out."""
+"""Parse the plan (a list of tasks) in a model's reply, and correct its mistakes, so that it can be carried out."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -16,7 +16,7 @@ _DEPENDENCY_KEYS = ("depends_on", "dependsOn", "dependencies")
 
 
 class ParsedPlan(Struct, frozen=True):
-    """The tasks of a plan, without duplicate ids, unknown dependencies and cycles, and the mistakes it had."""
+    """The tasks of a parsed plan, freed of duplicate ids, unknown dependencies and cycles; and the mistakes found."""
 
     tasks: tuple[PlannedTask, ...] = ()
     problems: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Additions to a session in this process: extensions and model objects besides those of its agent.
+"""Extensions and model objects that are added to one session, besides those of its agent; kept in this process only.
 
 They are code, which a log cannot store. So they are kept in this process, by store and session id: each `Session`
 object of the session that is made afterwards has them, until they are removed, the session is deleted, or the process
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def apply_additions(agent: AgentSpec[Any], store: Store, session_id: str) -> AgentSpec[Any]:
-    """Return the agent with the extensions and models that were added to a session in this process."""
+    """Return the agent of a session with the extensions and models that were added to the session in this process."""
     found = session_additions.get(identify_session(store, session_id))
     return agent if found is None else agent.with_additions(list(found.extensions.values()), found.models)
 
 
 def add_extension(session: "StoredSession[Any]", extension: object) -> None:
-    """Add an extension to a session. Raises `ConfigError` if it cannot be added, and changes nothing then."""
+    """Add an extension to a session. Raises `ConfigError`, and changes nothing, if it cannot be added."""
     if not isinstance(extension, Extension):
         argument_checks.raise_config_error("session.extend", "extension", extension, "give an Extension(…)")
     if extension.lifespan is not None:
@@ -50,7 +50,7 @@ def remove_extension(session: "StoredSession[Any]", name: str) -> bool:
 
 
 def add_model(session: "StoredSession[Any]", model: Model) -> str:
-    """Keep a model object for a session, and return the name under which the log stores it."""
+    """Keep a model object for a session in this process, and return the name by which the log refers to it."""
     additions = _get_additions(session)
     name = f"{OBJECT_PREFIX}{model_info(model).name}"
     additions.models[name] = model

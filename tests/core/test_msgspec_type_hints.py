@@ -22,7 +22,7 @@ import pydantic
 import pytest
 from annotated_types import Ge
 
-from perdure.core.type_hint_conversion import FieldClassFinder, split_description, translate_for_msgspec
+from perdure.core.msgspec_type_hints import FieldClassFinder, split_description, translate_for_msgspec
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Events of questions to people, and of the display slots in which tools show content."""
+"""Events of questions to people (asked, answered, withdrawn) and of display slots (opened, updated, closed)."""
 
 from collections.abc import Mapping
 from typing import Any, Literal

@@ -1,6 +1,4 @@
-"""The asyncio task of a run, which can be cancelled alone, and abandoned if it ignores the cancel; and the wait between
-two runs.
-"""
+"""Functions for asyncio tasks: start one at once, ignore its exception, or sleep until a shutdown."""
 
 import asyncio
 import sys
@@ -23,7 +21,7 @@ first step among them would take longer."""
 
 
 def start_task_eagerly(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-    """Start an asyncio task that runs immediately up to its first wait, without a turn of the event loop.
+    """Start an asyncio task that runs at once up to its first wait, without waiting for the event loop.
 
     On a loop whose program makes all tasks itself, the task begins with the next turn of the loop.
     """
@@ -62,13 +60,13 @@ def _perform_first_step(task: "asyncio.Task[Any]", loop: asyncio.AbstractEventLo
 
 
 def mark_exception_retrieved(task: "asyncio.Future[Any]") -> None:
-    """Mark a finished task's exception as retrieved, so that asyncio does not warn about it."""
+    """Mark the exception of a finished asyncio task as seen, so that asyncio does not warn about it."""
     if not task.cancelled():
         task.exception()
 
 
 async def sleep_until_shutdown(clock: Clock, seconds: float, process_end: ShutdownSignal | None) -> None:
-    """Sleep; not longer than until the process is asked to end."""
+    """Sleep for some seconds, or until the process is asked to shut down if that is earlier."""
     if process_end is None:
         return await clock.sleep(seconds)
     timers = [asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(process_end.wait())]

@@ -32,7 +32,7 @@ from perdure.core.tool import ToolContext
 from perdure.interaction.displays import PlainText
 from perdure.runtime.extension import Extension
 from perdure.runtime.subagents.background_agents import RESUME_PROMPT, BackgroundAgents
-from perdure.runtime.subagents.delegation import delegation, orchestrator
+from perdure.runtime.subagents.delegation_tools import delegation, orchestrator
 from perdure.runtime.worker_sessions import WorkerSessions
 from perdure.stores import open_store
 from perdure.stores.memory import MemoryStore

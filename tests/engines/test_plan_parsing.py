@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.core.event import PlannedTask
-from perdure.engines.plan import MAX_DESCRIPTION_CHARACTERS, parse_plan
+from perdure.engines.plan_parsing import MAX_DESCRIPTION_CHARACTERS, parse_plan
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Forward results that reach a background agent after its task has ended to the session that gave the task.
+"""Forward results that reach a background agent after the end of its task: the session that gave the task gets them.
 
 A background agent works in a session of its own, which no run continues once the task is over. A result that arrives
 there later would never reach a model, so it becomes a message to the session that gave the task.
@@ -21,8 +21,8 @@ from .run_ownership import find_task_giver
 from .session_channel import delay_commands, get_or_create_channel
 
 
-async def forward_inbox_results(store: Store, session_id: str, clock: Clock) -> None:
-    """Forward a background agent's unread inbox results to the session that gave it the task.
+async def forward_late_results(store: Store, session_id: str, clock: Clock) -> None:
+    """Send results that arrived after the end of a background agent's task to the session that gave the task.
 
     Does nothing for other sessions, while the task is not over, and while another process drives the session: that one
     consumes the results, or forwards them when it is done. A result that was forwarded is resolved in both sessions.

@@ -1,4 +1,4 @@
-"""The parts in which a private run of an engine differs from the run above: its place, tools, limits and messages."""
+"""Settings of a private run, which an engine makes outside the conversation: its log, tools, limits and messages."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,12 +14,12 @@ from perdure.core.toolbox import Toolbox
 
 
 def get_private_path(parent: Run, name: str) -> str:
-    """Return the path in the log of the private run of this name."""
+    """Return the path under which the log stores the events of a private run: that of its parent run, and its name."""
     return f"{parent.path}/{name}" if parent.path else name
 
 
 def build_private_place(parent: Run, task: PrivateTask) -> RunPlace:
-    """Return the place of a private run: the log, the watchers and the redaction of the run above."""
+    """Build the `RunPlace` of a private run: it uses the log, watchers and redaction of its parent run."""
     return RunPlace(
         session_id=parent.session_id,
         run_id=f"{parent.run_id}/{task.name}",
@@ -33,14 +33,14 @@ def build_private_place(parent: Run, task: PrivateTask) -> RunPlace:
     )
 
 
-def select_private_tools(parent: Run, handoffs: Iterable[str]) -> Toolbox:
-    """Return the tools of a run without the one that takes its answer, and without handoffs of the conversation."""
+def exclude_answer_and_handoff_tools(parent: Run, handoffs: Iterable[str]) -> Toolbox:
+    """Return the tools of the parent run without its handoffs, and without the tool that gives the final answer."""
     left_out = {parent.spec.answer_tool, *handoffs}
     return Toolbox([each for each in parent.toolbox if each.name not in left_out])
 
 
 def build_private_limits(parent: Run, task: PrivateTask, toolbox: Toolbox) -> Limits:
-    """Return the limits of a private run: its turns. Those of the run above, with its timeout, apply besides."""
+    """Build the limits of a private run, such as its turns; budgets and timeout of the parent run apply besides."""
     limits, allowed = parent.limits, parent.limits.allowed_tools
     if allowed is not None:
         allowed = tuple([each for each in allowed if each in toolbox or each in parent.spec.spare_tools])
@@ -79,7 +79,7 @@ class PrivateHistory:
 
 
 def describe_tool_calls(messages: Sequence[Message]) -> list[Message]:
-    """Return messages with tool calls and their results as text, for a request without tools.
+    """Replace the tool calls and results in messages by text, for a request without tools.
 
     Several providers refuse a request that has calls in its messages and offers no tools.
     """
