@@ -24,7 +24,7 @@ ValuePath: TypeAlias = tuple[str | int, ...]
 
 
 class LineNumbers:
-    """Looks up the line number of a value of a configuration file by its path."""
+    """Looks up the line number of a value of a configuration file by the keys that lead to it."""
 
     def __init__(self, lines: Mapping[ValuePath, int]) -> None:
         self._lines = lines

@@ -37,7 +37,7 @@ _TRANSPORTS: Final[Mapping[str, McpTransport]] = {
 
 
 class UnexpandedServers(Struct, frozen=True, eq=False):
-    """MCP servers as a file describes them, before `${NAME}` is replaced by environment variables.
+    """MCP servers as a configuration file describes them, before `${NAME}` is replaced by environment variables.
 
     So they contain no secrets from the environment.
     """

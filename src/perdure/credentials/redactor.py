@@ -130,7 +130,7 @@ class Redactor:
 
 
 class LiveRedactingStream:
-    """Redacts a text that arrives in pieces, also secrets that its redactor learns in the meantime."""
+    """Redacts a text that arrives in pieces, also secrets that its redactor learns while the text arrives."""
 
     __slots__ = ("_redactor", "_stream")
 

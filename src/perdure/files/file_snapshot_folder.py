@@ -1,4 +1,4 @@
-"""A folder of file snapshots: contents of files before and after changes, each under its digest.
+"""A folder of file snapshots: the contents of files before and after changes, each stored under its digest.
 
 The same content is stored once, and its file has the time at which it was last stored: what was stored just now is not
 removed as unused before the log names it. A content is checked against its digest when it is read: what another process

@@ -35,7 +35,7 @@ MOST_ENTRIES: Final = 1_000_000
 
 
 class FileChanged(FileRefused):
-    """A file is not what the writer expects it to be: another process has changed, created or deleted it."""
+    """Raised when a file is not what the writer expects: another process has changed, created or deleted it."""
 
 
 class FolderEntry(Struct, frozen=True):
@@ -58,7 +58,7 @@ class FileContent(Struct, frozen=True):
 
 
 def digest_of(data: bytes) -> str:
-    """Return the SHA-256 of bytes, in hex."""
+    """Return the SHA-256 digest of these bytes, in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -317,7 +317,7 @@ def _check_size(found: FileHead, max_bytes: int) -> None:
 
 
 def check_regular(status: os.stat_result) -> None:
-    """Raise `FileRefused` unless an open file is a regular one: no folder, pipe, socket or device."""
+    """Raise `FileRefused` unless an open file, by its `status`, is a regular one: no folder, pipe, socket or device."""
     if not stat.S_ISREG(status.st_mode):
         raise FileRefused("it is a folder" if stat.S_ISDIR(status.st_mode) else "it is no regular file")
 

@@ -24,7 +24,7 @@ _NAME: Final = re.compile(r"\.perdure-[0-9a-f]{16}\.tmp")
 
 
 class NewFile:
-    """A file that is written before it gets its name; made by `open_new_file`."""
+    """A file that is written completely before its name appears in the folder; made by `open_new_file`."""
 
     def __init__(self, folder: int, name: str) -> None:
         """Open a file that is to be called `name`, in an open folder. Raises `OSError`."""

@@ -36,7 +36,7 @@ from .session_paths import SessionPaths
 
 
 class LastFileState(NamedTuple):
-    """The state in which this process left a file. If the file is unchanged, it need not be scanned again."""
+    """The state in which this process last left a session's file; if it is unchanged, the file is not scanned again."""
 
     fence: int
     """Of the lease under which it was left: no other driver may have had the session since, and failed to sync it."""
@@ -335,7 +335,7 @@ def file_stamp(descriptor: int) -> tuple[int, int, int, int]:
 
 
 def decode_entry_id(kept: EncodedEntry) -> str:
-    """Return the id of an entry from its JSON, without decoding the rest."""
+    """Return the id of a log entry from its JSON, without decoding the rest."""
     return _labels.decode(kept.body).id
 
 
@@ -346,12 +346,12 @@ def replace_body(entries: Sequence[EncodedEntry], seq: int, body: bytes) -> list
 
 
 def missing_entry_message(session_id: str, seq: int, head: int) -> str:
-    """Build the error message for redacting an entry number that the log does not have."""
+    """Build the error message for an attempt to redact an entry number that the log does not have."""
     return f"session {session_id!r} has {head} entries and none numbered {seq!r}: read it again, and redact one it has"
 
 
 def build_fenced_message(lease: Lease) -> str:
-    """Build the error message for using a lease that is no longer valid."""
+    """Build the error message for the use of a lease that is no longer valid."""
     return f"session {lease.session_id!r} has changed hands since this driver got it: stop, and open it again"
 
 
