@@ -63,7 +63,7 @@ _NOT_ANSWERED: Final = _FAILED | {"limit"}
 
 
 class GoalRoles(Struct, frozen=True, kw_only=True, eq=False):
-    """The agents and the grader of a goal."""
+    """The agents that pursue a goal (maker, planner and checker), and the grader of their work."""
 
     maker: Any
     planner: Any
@@ -73,7 +73,7 @@ class GoalRoles(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class GoalInterrupted(Exception):
-    """Raised where a role ended so that the goal cannot continue now; it has the status of the goal."""
+    """Raised when a goal cannot continue now, such as after a failed run of its maker; has the goal's new status."""
 
     def __init__(self, status: GoalStatus, reason: str, summary: str = "") -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""The sandbox of commands on Linux: bubblewrap, with everything read-only but the working folder, and no network."""
+"""The sandbox of commands on Linux: bubblewrap, with all files read-only but the working folder, and no network."""
 
 # ruff: noqa: PTH103, PTH105, PTH106, PTH108, PTH111, PTH110, PTH112, PTH114, PTH116, PTH118, PTH119 - before every command, where pathlib would cost milliseconds
 import contextlib
@@ -111,7 +111,7 @@ def make_covers() -> SandboxCovers:
 
 
 def make_own_folder() -> str:
-    """Return the folder of this user for what several processes share, in the system's folder for temporary files."""
+    """Create and return this user's folder in the system's temporary folder, for files that several processes share."""
     folder = os.path.join(tempfile.gettempdir(), f"perdure-locks-{os.getuid()}")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if os.stat(folder, follow_symlinks=False).st_uid != os.getuid():
@@ -142,7 +142,7 @@ def build_sandbox(root: str, *, network: bool, readable: Sequence[str] = (), wri
 
 
 def announce_start(env: Mapping[str, str]) -> list[str]:
-    """Return the argv prefix that writes `START_MARK` to standard error, and executes the command when it is answered.
+    """Return the argv prefix that reports to the host that the sandbox has started, and runs the command at its answer.
 
     The sandbox ends with its parent, but only once each part of it has asked the kernel for that, which may be after
     the command has begun. So the command begins when the host answers, and a process in the sandbox ends everything
@@ -161,7 +161,7 @@ def announce_start(env: Mapping[str, str]) -> list[str]:
 
 
 def replace_stdin(words: Sequence[str], descriptor: int) -> list[str]:
-    """Return the words of an announced command, with an open file as its standard input."""
+    """Return a command line with the prefix of `announce_start`, with an open file as the command's standard input."""
     at = words.index(_ANNOUNCEMENT) + 1
     return [*words[:at], f"/proc/self/fd/{descriptor}", *words[at + 1 :]]
 
@@ -173,7 +173,7 @@ def _hide_secrets(paths: Iterable[str], covers: SandboxCovers) -> Iterator[str]:
 
 
 def protect_configuration(root: str, covers: SandboxCovers) -> Iterator[str]:
-    """Yield bubblewrap options that make the configuration of Perdure and git read-only, even if missing.
+    """Yield bubblewrap options that make configuration files of Perdure and git read-only, also files that are missing.
 
     For a name that does not exist, bubblewrap creates an empty folder or file to mount over; `remove_placeholders`
     removes it afterwards. `.git` itself is mounted too: a folder that something is mounted on cannot be renamed away.
@@ -200,7 +200,7 @@ def _protect(path: str, cover: str) -> Iterator[str]:
 
 
 def list_placeholders(root: str) -> list[str]:
-    """Return the protected paths that do not exist, for which bubblewrap creates placeholders.
+    """Return the protected paths that do not exist, at which bubblewrap creates empty placeholders to mount over.
 
     What a host has left behind that was killed is among them, and what another host uses now.
     """
@@ -225,7 +225,7 @@ def is_leftover_placeholder(path: str) -> bool:
 
 
 def remove_placeholders(paths: Iterable[str]) -> None:
-    """Remove the empty files and folders that a sandbox used as placeholders, unless they have content now."""
+    """Remove the empty files and folders that bubblewrap created to mount over, unless they have content now."""
     for path in paths:
         with contextlib.suppress(OSError):
             found = os.lstat(path)
@@ -236,7 +236,7 @@ def remove_placeholders(paths: Iterable[str]) -> None:
 
 
 def is_real_folder(path: str) -> bool:
-    """Return True if a path is a folder, and no link to one."""
+    """Return True if a path is a folder, and not a link to one."""
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
     except OSError:
@@ -255,7 +255,7 @@ def find_home_secrets() -> list[str]:
 
 
 def find_homes() -> list[str]:
-    """Return the home folders of the current user: from HOME, and from the system's user database."""
+    """Return the home folders of the current user: the one in HOME, and the one in the system's user database."""
     import pwd  # which Windows does not have
 
     homes = [os.path.expanduser("~")]
@@ -270,7 +270,7 @@ def find_hidden_secrets(root: str) -> list[str]:
 
 
 def find_secrets(root: str, *, depth: int = 2, above: tuple[str, ...] = ()) -> list[str]:
-    """Return the paths near the top of a folder whose names suggest secrets; `.git` is left out."""
+    """Return the paths in the top levels of a folder whose names suggest secrets; `.git` is left out."""
     found: list[str] = []
     level = [(root, above)]
     seen = 0

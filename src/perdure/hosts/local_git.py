@@ -1,4 +1,4 @@
-"""Git in a folder of this machine, hardened so that no hook or program of the repository runs.
+"""`LocalGit`: run git in a folder of this machine, hardened so that no hook or program of the repository runs.
 
 A repository can bring programs: hooks, filters and diff drivers in its configuration, a monitor of files, a pager, an
 editor. All are switched off for every command: the known ones by name, and those that only the configuration names

@@ -1,4 +1,4 @@
-"""Run the commands of shell tools on this machine, in a sandbox if the system has one.
+"""`LocalShell`: run the commands of shell tools on this machine, in a sandbox if the system has one.
 
 A command gets exactly the environment that is given, a session of its own, and limits. Nothing that it starts outlives
 it: not its end, not its deadline, not the death of this process.
@@ -49,7 +49,7 @@ _KEPT_JOBS: Final = 64
 
 
 class CommandLimits(Struct, frozen=True, kw_only=True):
-    """Limits of one command; on Linux each applies to every process that it starts."""
+    """Limits of one shell command; on Linux each applies to every process that the command starts."""
 
     cpu_seconds: int = 600
     """CPU time of a process."""
@@ -263,7 +263,7 @@ class LocalShell:
 
 
 def default_environment(root: str) -> dict[str, str]:
-    """Return the environment that commands get when none is given: PATH, HOME, LANG and TERM.
+    """Return the environment variables that commands get when none are given: PATH, HOME, LANG and TERM.
 
     Of the PATH of this process, folders that are relative or below the root are left out: a program there may have been
     written by the model.

@@ -49,7 +49,7 @@ class PlaceholderGuard:
 
 
 def guard_placeholders(root: str) -> PlaceholderGuard:
-    """Lock a working folder while a sandboxed command runs, so that the empty folders mounted over in it stay."""
+    """Lock a working folder while a sandboxed command runs, so that the placeholders in it are not removed."""
     return PlaceholderGuard(root)
 
 

@@ -1,4 +1,4 @@
-"""The pages of one session in a browser: what is done in them, and what they show afterwards."""
+"""The browser pages of one session: actions in them, and what they show afterwards."""
 
 import asyncio
 import contextlib
@@ -53,7 +53,7 @@ _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class SessionPages:
-    """The pages, cookies and storage of one session. The newest page is the current one."""
+    """The browser pages, cookies and storage of one session. The newest page is the current one."""
 
     def __init__(
         self,
@@ -402,7 +402,7 @@ def _is_same_place(known: KnownElement) -> bool:
 
 
 def describe_playwright_error(message: str) -> str:
-    """Return an error of Playwright as one line for the model, without its log of what it has tried."""
+    """Return an error message of Playwright as one line for the model, without Playwright's call log."""
     text = _COLOUR.sub("", message).partition("Call log:")[0].strip()
     line = " ".join(text.split())[:400]
     if "Download is starting" in line:

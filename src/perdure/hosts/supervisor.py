@@ -40,14 +40,14 @@ def main(argv: list[str]) -> int:
 
 
 def read_variables(fd: int) -> dict[bytes, bytes]:
-    """Read environment variables from a file of `NAME=value` pairs, each followed by a NUL."""
+    """Read environment variables from an open file of `NAME=value` pairs, each followed by a NUL."""
     with open(fd, "rb") as file:
         pairs = [each.partition(b"=") for each in file.read().split(b"\0") if each]
     return {name: value for name, _, value in pairs}
 
 
 def start_command(command: list[str], variables: dict[bytes, bytes], fds: tuple[int, ...]) -> None:
-    """Replace this process by the command, in a new process group."""
+    """Replace this process by the command, with `exec`, in a new process group."""
     os.setpgid(0, 0)
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
@@ -76,7 +76,7 @@ def wait_for_end(child: int, control: int, wake: int) -> int | None:
 
 
 def choose_grace(control: int) -> float:
-    """Return the seconds from SIGTERM to SIGKILL: fewer if the host closed the pipe without a request to end."""
+    """Return the seconds from SIGTERM to SIGKILL; fewer if the host closed the control pipe without asking to end."""
     return GRACE_SECONDS if os.read(control, 1) else ORPHANED_GRACE_SECONDS
 
 
@@ -111,7 +111,7 @@ def end_descendants(group: int, grace_seconds: float) -> None:
 
 
 def has_children() -> bool:
-    """Return True if a child is left, after those that have ended are reaped."""
+    """Return True if this process still has a child process, after those that have ended are reaped."""
     while reap_one() is not None:
         pass
     try:

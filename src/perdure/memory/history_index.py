@@ -1,4 +1,4 @@
-"""Index of a conversation by tokens and turns, from which shapes cut what is sent to the model.
+"""Index of a conversation's messages by tokens and turns, from which `BufferMemory` and others cut what is sent.
 
 A shape is called before every request, with a conversation that is a little longer than the last time. So the index of
 a conversation is kept and extended: each message is looked at once.
@@ -19,7 +19,7 @@ MAX_INDEXED_CONVERSATIONS: Final = 64
 
 
 class HistoryIndex:
-    """Positions of turns and of messages that are always sent, and the tokens before each message."""
+    """Index of a conversation: positions of turns and of messages that are always sent, and token counts."""
 
     __slots__ = ("counts_tokens", "fixed", "length", "tokens", "turns")
 
@@ -60,7 +60,7 @@ class HistoryIndex:
 
 
 class HistoryIndexes:
-    """The indexes of the conversations that a shape has seen lately."""
+    """Cache of the indexes of the conversations that a history processor was called with lately."""
 
     __slots__ = ("_counts_tokens", "_known")
 
@@ -86,7 +86,7 @@ class HistoryIndexes:
 
 
 def cut_history(messages: Sequence[Message], index: HistoryIndex, first: int) -> list[Message]:
-    """Return the messages from about `first` on, after those that are always sent.
+    """Return the messages from about position `first` on, preceded by the earlier ones that are always sent.
 
     A result is never sent without its call, so the cut may be a little later. If it is within a turn, the user messages
     with which the turn began are sent too. At least the last message is kept, with the call if it is a result.
@@ -98,7 +98,7 @@ def cut_history(messages: Sequence[Message], index: HistoryIndex, first: int) ->
 
 
 def list_turn_opening(messages: Sequence[Message], index: HistoryIndex, place: int) -> list[int]:
-    """Return the positions of the user messages that opened the turn of a message, if what is sent of it has none."""
+    """Return the positions of the user messages that began the turn at `place`, unless a user message follows there."""
     following = place
     while following < len(messages) and _is_fixed(messages[following]):
         following += 1
@@ -114,7 +114,7 @@ def list_turn_opening(messages: Sequence[Message], index: HistoryIndex, place: i
 
 
 def find_pair(messages: Sequence[Message], place: int) -> tuple[int, int]:
-    """Return the range of messages that belong together with one: a reply with calls and the results after it."""
+    """Return the range of messages that must stay together with the one at `place`: a reply and its tool results."""
     begin = place
     while begin and messages[begin].role == "tool":
         begin -= 1

@@ -1,4 +1,4 @@
-"""Shapes of the conversation that a model is sent: the newest messages, a sliding window, and combinations.
+"""History processors, which choose the messages sent to the model: newest messages, newest turns, combinations.
 
 A shape is a history processor (`Agent(history_processor=…)`): it gets the whole conversation and returns what is sent
 of it. The log is not changed. No shape sends a tool result without its call or the other way round, changes the order,
@@ -23,7 +23,7 @@ WINDOW_TOKENS: Final = 4_000
 
 
 class BufferMemory:
-    """Shape that sends the newest messages: at most `max_messages`, and about `max_tokens` if that is given.
+    """History processor that sends only the newest messages: at most `max_messages`, and about `max_tokens` if given.
 
     System text and summaries do not count. If the cut is within a turn, the user's message that opened the turn is one
     of those sent; a tool result is never sent without its call, so one pair is always sent. With `step`, messages are
@@ -53,7 +53,7 @@ class BufferMemory:
 
 
 class WindowMemory:
-    """Shape that sends the newest turns: at most `max_turns`, and at most `max_tokens` of them.
+    """History processor that sends only the newest turns: at most `max_turns`, and at most `max_tokens` tokens.
 
     A turn is a message of the user with everything up to the next one. Turns are sent whole; only if the last one alone
     has more than `max_tokens`, the newest of its messages are sent after the user's. With `step`, turns are left out in
@@ -84,7 +84,7 @@ class WindowMemory:
 
 
 class CompositeMemory:
-    """Shape that combines others: the first that finds earlier messages (`first`), or what all of them send (`merge`).
+    """History processor that combines others: the first that finds earlier messages (`first`), or all (`merge`).
 
     With `first`, a shape is passed over if it sends nothing from before the current turn. With `merge`, each message is
     sent once, in the order of the conversation; messages that a shape has made itself are first.
@@ -125,7 +125,7 @@ class CompositeMemory:
 def complete_selection(
     messages: Sequence[Message], index: HistoryIndex, chosen: set[int], made: Sequence[Message] = ()
 ) -> list[Message]:
-    """Return chosen messages in order, with system text, summaries, whole call/result pairs and the last message."""
+    """Return the chosen messages in order, with system text, summaries, whole call/result pairs and the last one."""
     if messages:
         chosen = {*chosen, len(messages) - 1}
     whole = set(index.fixed)

@@ -1,4 +1,4 @@
-"""`LongTermMemory`: what an agent remembers across sessions, in an SQLite file.
+"""`LongTermMemory`: texts that an agent remembers across sessions, in an SQLite file.
 
 A memory object has one scope, a user or a project or both, that its program has chosen: it writes there and nowhere
 else, and reads there and in the scopes of `also_read`. What a model says cannot change that.
@@ -70,7 +70,7 @@ _log = logging.getLogger("perdure.memory")
 
 
 class LongTermMemory:
-    """Memories of one user, project or both in an SQLite file, found by text, meaning and age.
+    """Long-term memories of one user, project or both, in an SQLite file; found by text, meaning and age.
 
     Args:
         path: The file. It is created at first use, readable by its owner alone.

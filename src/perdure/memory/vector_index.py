@@ -1,4 +1,4 @@
-"""Search memories by their vectors: all of them while they are few, and beyond that by bits first.
+"""Search memories by their embedding vectors: exactly while they are few; beyond that, by one bit per dimension first.
 
 A bit for each dimension says on which side of the mean the vector lies. The number of differing bits of 100,000 vectors
 is counted in some ten milliseconds; the vectors themselves are compared for the best of them alone
@@ -24,7 +24,7 @@ NEWEST_COMPARED: Final = 50
 
 
 class VectorIndex:
-    """Vectors of one embedder in one scope. Use it on the thread of the file only."""
+    """Index of the vectors of one embedder in one scope. Use it only on the thread of the memory file."""
 
     def __init__(self, scope: int, embedder: str) -> None:
         self._scope = scope
@@ -112,7 +112,7 @@ class VectorIndex:
 
 
 def read_centre(connection: Connection, scope: int, embedder: str) -> Sequence[float] | None:
-    """Return the mean that bits of this embedder refer to in a scope; None until there are many vectors."""
+    """Return the mean vector to which the bits of an embedder's vectors refer; None until there are many vectors."""
     data: Any = connection.execute("SELECT vector FROM centre WHERE (scope, embedder) = (?, ?)", (scope, embedder)).get
     return None if data is None else unpack_vector(data)
 
@@ -120,7 +120,7 @@ def read_centre(connection: Connection, scope: int, embedder: str) -> Sequence[f
 def store_vectors(
     connection: Connection, scope: int, embedder: str, vectors: Sequence[tuple[str, "array[float]"]]
 ) -> int:
-    """Store vectors by the ids of their memories; return how many of these still exist."""
+    """Store vectors by the ids of their memories; return for how many of them the memory still exists."""
     centre = read_centre(connection, scope, embedder)
     count = 0
     for name, vector in vectors:

@@ -1,4 +1,4 @@
-"""`VectorMemory`: a shape that sends the earlier messages which are relevant to the current turn."""
+"""`VectorMemory`: a history processor that sends the earlier messages which are relevant to the current turn."""
 
 from array import array
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ MAX_EMBEDDED_CHARACTERS: Final = 4_000
 
 
 class VectorMemory:
-    """Shape that sends the current turn, and of earlier messages those that are most relevant to it.
+    """History processor that sends the current turn, and those earlier messages that are most relevant to it.
 
     Relevant are the `max_messages` messages whose vectors are most similar to the user's text, if they are at least
     `min_similarity`. A message is sent with the question that it answers, and a tool result with its call.

@@ -145,7 +145,7 @@ class Trace:
 
 
 def number_entries(items: Iterable[tuple[float, Event | TraceData, int]], first_seq: int = 0) -> list[TraceEntry]:
-    """Return times, data and numbers in the log as entries of a trace."""
+    """Build trace entries, numbered from `first_seq` on, from their times, data and numbers in the session's log."""
     entries: list[TraceEntry] = []
     start: float | None = None
     for seq, (at, data, log_seq) in enumerate(items, first_seq):
@@ -155,7 +155,7 @@ def number_entries(items: Iterable[tuple[float, Event | TraceData, int]], first_
 
 
 def find_meta(entries: Iterable[TraceEntry], known: TraceMeta) -> TraceMeta:
-    """Return the facts about a traced session: those known, replaced by those in the entries."""
+    """Return the metadata of a traced session: `known`, updated with what the entries of the trace say."""
     found: dict[str, Any] = {}
     for entry in entries:
         data = entry.data
@@ -174,7 +174,7 @@ def find_meta(entries: Iterable[TraceEntry], known: TraceMeta) -> TraceMeta:
 
 
 def encode_header(started_at: float) -> bytes:
-    """Return the first line of a trace in lines of JSON."""
+    """Encode the first line of a trace in JSON Lines format."""
     return msgspec.json.encode({"format": FORMAT, "version": VERSION, "started_at": started_at})
 
 

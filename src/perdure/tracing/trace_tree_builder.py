@@ -1,4 +1,4 @@
-"""Builds the tree of a trace from its entries, one after another."""
+"""Build the tree of a trace (runs, turns, tool calls) from its entries, one after another."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""`Tracer`: a watcher that collects what happens in runs, as a trace that can be written, printed and looked at.
+"""`Tracer`: a watcher that collects what happens in runs as a trace, which can be saved, printed and viewed.
 
     tracer = Tracer()
     await Agent("anthropic", watchers=[tracer]).run("…")
@@ -59,7 +59,7 @@ _LOGGER: Final = logging.getLogger("perdure")
 
 
 class Tracer:
-    """Watcher that collects events, requests and raw HTTP traffic, with times, and writes them if wanted.
+    """Watcher that collects the events, requests and raw HTTP traffic of runs, with times, and optionally writes them.
 
     - `Agent(watchers=[tracer])` collects all events: also retries, failovers, errors and progress, which are not stored
       in the log.
