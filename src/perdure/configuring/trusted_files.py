@@ -10,7 +10,7 @@ from perdure.context.trust_file import TrustedItem, TrustFile
 from perdure.core import argument_checks
 
 
-def ask_trust(trusted: Callable[[str], bool], digest: str) -> bool:
+def is_digest_trusted(trusted: Callable[[str], bool], digest: str) -> bool:
     """Return True if the function `trusted` accepts a digest of files. Raises `ConfigError` if it returns no bool."""
     argument_checks.require_plain_function("load_config", "trusted", trusted)
     answer = trusted(digest)

@@ -51,7 +51,7 @@ class Secret:
         raise TypeError(message)
 
 
-def check_name(call: str, name: object) -> None:
+def check_secret_name(call: str, name: object) -> None:
     """Raise `ConfigError` unless this can be the name of a secret, which is used in a placeholder `{{name}}`."""
     from .placeholders import NAME
 
@@ -61,7 +61,7 @@ def check_name(call: str, name: object) -> None:
         )
 
 
-def check_value(name: str, value: object) -> str:
+def check_secret_value(name: str, value: object) -> str:
     """Return the value of a secret as text; raise `ConfigError` if it is too short or not valid text.
 
     The error does not contain the secret.

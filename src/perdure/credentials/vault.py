@@ -17,7 +17,7 @@ from perdure.core.thread_pool import THREAD_POOL
 from perdure.core.url_target import UrlTarget
 
 from .file_vault import FileVault
-from .secret import Secret, check_name, check_value
+from .secret import Secret, check_secret_name, check_secret_value
 
 
 class Vault(Protocol):
@@ -49,8 +49,8 @@ class MemoryVault:
 
     def set(self, name: str, value: str | Secret) -> None:
         """Add a credential, or change its value."""
-        check_name("MemoryVault.set", name)
-        self._secrets[name] = Secret(check_value(name, value))
+        check_secret_name("MemoryVault.set", name)
+        self._secrets[name] = Secret(check_secret_value(name, value))
 
     def remove(self, name: str) -> bool:
         """Remove a credential; return True if there was one."""
@@ -122,8 +122,8 @@ class KeyringVault:
 
     def set(self, name: str, value: str | Secret) -> None:
         """Add a credential, or change its value."""
-        check_name("KeyringVault.set", name)
-        _import_keyring().set_password(self._service, name, check_value(name, value))
+        check_secret_name("KeyringVault.set", name)
+        _import_keyring().set_password(self._service, name, check_secret_value(name, value))
 
     def remove(self, name: str) -> bool:
         """Remove a credential; return True if there was one."""
@@ -231,7 +231,7 @@ class BoundVault:
                 "BoundVault", "bindings", bindings, "give a SecretBinding(…) for each name"
             )
         for name in bindings:
-            check_name("BoundVault", name)
+            check_secret_name("BoundVault", name)
         self._vault = vault
         self._bindings = dict(bindings)
 

@@ -37,7 +37,7 @@ from .goal_events import (
 )
 from .goal_record import GoalIteration, GoalRecord, fold_goal, measure_progress
 from .goal_spending import GoalSpending
-from .progress import is_progress
+from .progress_check import is_progress
 from .role_agents import add_verdict_validator, limit_seconds
 from .role_prompts import (
     WIND_DOWN_PROMPT,
@@ -46,7 +46,7 @@ from .role_prompts import (
     build_planner_prompt,
     format_checklist,
 )
-from .verdict import ChecklistVerdict, parse_plan, parse_verdict
+from .role_replies import ChecklistVerdict, parse_plan, parse_verdict
 
 ROLE_INPUT: Final = "work"
 """Input id of the prompt of a role: sent again after a crash, it is answered once."""

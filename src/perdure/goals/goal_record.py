@@ -172,7 +172,7 @@ def fold_goal(goal_id: str, entries: Sequence[Entry]) -> GoalRecord:
         record,
         created_at=times[0] if times else 0.0,
         updated_at=times[-1] if times else 0.0,
-        seconds=sum(measure_segments(entries)),
+        seconds=sum(measure_pursuit_seconds(entries)),
     )
 
 
@@ -187,7 +187,7 @@ def _apply_run_end(record: GoalRecord, event: RunEnded | RunWaiting) -> GoalReco
     return replace(record, status="errored", reason=event.error or event.reason or event.status)
 
 
-def measure_segments(entries: Sequence[Entry]) -> list[float]:
+def measure_pursuit_seconds(entries: Sequence[Entry]) -> list[float]:
     """Return the seconds that each pursuit of a goal lasted in its log: from its start or resume to its last entry."""
     segments: list[float] = []
     begun: float | None = None

@@ -12,10 +12,10 @@ from perdure.runtime.agent import Agent
 
 from .goal import ChecklistItem
 from .role_prompts import CHECKER_INSTRUCTIONS, PLANNER_INSTRUCTIONS
-from .verdict import make_verdict_validator, validate_plan
+from .role_replies import make_verdict_validator, validate_plan
 
 
-def build_reading_agent(agent: "Agent[Any]", name: str, instructions: str) -> "Agent[Any]":
+def build_read_only_agent(agent: "Agent[Any]", name: str, instructions: str) -> "Agent[Any]":
     """Return a copy of an agent with other instructions, which can use only those of its tools that change nothing.
 
     These are the tools with `effect="read"`. The others are neither offered to the model nor carried out, whatever it
@@ -41,12 +41,12 @@ def build_reading_agent(agent: "Agent[Any]", name: str, instructions: str) -> "A
 
 def build_planner(agent: "Agent[Any]") -> "Agent[Any]":
     """Return a copy of an agent that plans the checklist of a goal; its tools can only read."""
-    return build_reading_agent(agent, "planner", PLANNER_INSTRUCTIONS).replace(output_validators=(validate_plan,))
+    return build_read_only_agent(agent, "planner", PLANNER_INSTRUCTIONS).replace(output_validators=(validate_plan,))
 
 
 def build_checker(agent: "Agent[Any]") -> "Agent[Any]":
     """Return a copy of an agent that judges the checklist of a goal; its tools can only read."""
-    return build_reading_agent(agent, "checker", CHECKER_INSTRUCTIONS)
+    return build_read_only_agent(agent, "checker", CHECKER_INSTRUCTIONS)
 
 
 def add_verdict_validator(checker: "Agent[Any]", items: Sequence[ChecklistItem]) -> "Agent[Any]":

@@ -23,13 +23,13 @@ def main(argv: list[str]) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF
     os.setpgid(0, 0)
     try:
-        code = supervise(control, folder, command)
+        code = run_supervised(control, folder, command)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     os._exit(code)
 
 
-def supervise(control: str, folder: str, command: list[str]) -> int:
+def run_supervised(control: str, folder: str, command: list[str]) -> int:
     """Run a command as a child of the supervisor, in the environment of this process, and return its exit code."""
     pipe = os.open(control, os.O_RDONLY | os.O_NONBLOCK)  # does not wait: the host may be gone already
     os.set_blocking(pipe, True)

@@ -97,7 +97,7 @@ def make_covers() -> SandboxCovers:
     Over a name in the working folder it is a folder. An empty one outside, and one in which everything is ignored
     inside, are nothing to git: it neither lists, adds, stashes nor removes them. A file it would do all this to.
     """
-    place = make_own_folder()
+    place = make_user_temp_folder()
     covers = SandboxCovers(*[os.path.join(place, "covers", name) for name in ("folder", "file", "closed")])
     os.makedirs(covers.folder, exist_ok=True)
     files = (os.path.join(covers.folder, ".gitignore"), _COVER_TEXT, 0o444), (covers.file, b"", 0o444)
@@ -110,7 +110,7 @@ def make_covers() -> SandboxCovers:
     return covers
 
 
-def make_own_folder() -> str:
+def make_user_temp_folder() -> str:
     """Create and return this user's folder in the system's temporary folder, for files that several processes share."""
     folder = os.path.join(tempfile.gettempdir(), f"perdure-locks-{os.getuid()}")
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -141,7 +141,7 @@ def build_sandbox(root: str, *, network: bool, readable: Sequence[str] = (), wri
     return [*words, "--"]
 
 
-def announce_start(env: Mapping[str, str]) -> list[str]:
+def build_start_announcement(env: Mapping[str, str]) -> list[str]:
     """Return the argv prefix that reports to the host that the sandbox has started, and runs the command at its answer.
 
     The sandbox ends with its parent, but only once each part of it has asked the kernel for that, which may be after
@@ -161,7 +161,10 @@ def announce_start(env: Mapping[str, str]) -> list[str]:
 
 
 def replace_stdin(words: Sequence[str], descriptor: int) -> list[str]:
-    """Return a command line with the prefix of `announce_start`, with an open file as the command's standard input."""
+    """Return the words of a command line in which an open file is the standard input of the command.
+
+    The words begin with those of `build_start_announcement`.
+    """
     at = words.index(_ANNOUNCEMENT) + 1
     return [*words[:at], f"/proc/self/fd/{descriptor}", *words[at + 1 :]]
 
@@ -246,7 +249,7 @@ def is_real_folder(path: str) -> bool:
 def find_home_secrets() -> list[str]:
     """Return paths in the home folders that often contain secrets, such as `.ssh`, and the runtime's own folder."""
     found: list[str] = []
-    for home in find_homes():
+    for home in find_own_home_folders():
         own = os.path.realpath(os.environ.get("PERDURE_HOME") or os.path.join(home, ".perdure"))
         found += find_secrets(home, depth=1)
         found += find_secrets(os.path.join(home, ".config"), depth=1, above=(".config",))
@@ -254,7 +257,7 @@ def find_home_secrets() -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def find_homes() -> list[str]:
+def find_own_home_folders() -> list[str]:
     """Return the home folders of the current user: the one in HOME, and the one in the system's user database."""
     import pwd  # which Windows does not have
 

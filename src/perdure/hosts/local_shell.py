@@ -24,11 +24,11 @@ from perdure.toolkits.shell_backend import Confinement, JobOutput, ShellCommand,
 
 from .bubblewrap import (
     START_MARK,
-    announce_start,
     build_sandbox,
+    build_start_announcement,
     find_bubblewrap,
     find_hidden_secrets,
-    find_homes,
+    find_own_home_folders,
     find_system_program,
     is_real_folder,
 )
@@ -237,7 +237,7 @@ class LocalShell:
                 writable=self._writable,
             )
             most = limits.processes if os.geteuid() == 0 else 0  # the kernel does not count those of root
-            announcement = announce_start(self._env)
+            announcement = build_start_announcement(self._env)
             return RunningCommand.start_confined(
                 [*sandbox, *announcement, *words],
                 command,
@@ -279,7 +279,7 @@ def _check_root(root: str | os.PathLike[str]) -> str:
     path = os.path.realpath(root)
     if not is_real_folder(path):
         argument_checks.raise_config_error("LocalShell", "root", root, "give a folder that exists")
-    if path == "/" or path in find_homes():
+    if path == "/" or path in find_own_home_folders():
         argument_checks.raise_config_error(
             "LocalShell", "root", root, "give the folder of a project, and not the home folder or /"
         )

@@ -136,7 +136,7 @@ class KnownElement(Struct, frozen=True):
     """Its place in `nodes`."""
 
 
-class ReadFrame(Struct, frozen=True):
+class FrameSnapshot(Struct, frozen=True):
     """The content of a page's frame as it was read: title, text and elements."""
 
     title: str
@@ -144,7 +144,7 @@ class ReadFrame(Struct, frozen=True):
     elements: Sequence[KnownElement]
 
 
-async def read_frame(frame: "Frame", session: str, new_ref: Callable[[], str]) -> ReadFrame | None:
+async def read_frame(frame: "Frame", session: str, new_ref: Callable[[], str]) -> FrameSnapshot | None:
     """Read the text and elements of a frame; `None` if it changes meanwhile, does not react, or sends invalid data."""
     from playwright.async_api import Error
 
@@ -169,7 +169,7 @@ async def read_frame(frame: "Frame", session: str, new_ref: Callable[[], str]) -
         pieces.append(f" {format_browser_element(element)} ")
     text = _join_lines("".join(pieces))
     shown = BrowserFrame(url, text[:MOST_CHARACTERS], tuple([each.element for each in elements]), found.is_truncated)
-    return ReadFrame(found.title, shown, elements)
+    return FrameSnapshot(found.title, shown, elements)
 
 
 def _build_element(found: _FoundElement, ref: str, url: str) -> BrowserElement:

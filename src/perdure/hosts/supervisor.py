@@ -33,9 +33,9 @@ def main(argv: list[str]) -> int:
         signal.signal(number, signal.SIG_IGN)
     child = os.fork()
     if child == 0:
-        start_command(command, variables, (control, wake, write))
+        exec_command(command, variables, (control, wake, write))
     code = wait_for_end(child, control, wake)
-    end_descendants(child, 0.0 if code is not None else choose_grace(control))
+    end_descendants(child, 0.0 if code is not None else choose_grace_seconds(control))
     return 128 + signal.SIGKILL if code is None else code
 
 
@@ -46,7 +46,7 @@ def read_variables(fd: int) -> dict[bytes, bytes]:
     return {name: value for name, _, value in pairs}
 
 
-def start_command(command: list[str], variables: dict[bytes, bytes], fds: tuple[int, ...]) -> None:
+def exec_command(command: list[str], variables: dict[bytes, bytes], fds: tuple[int, ...]) -> None:
     """Replace this process by the command, with `exec`, in a new process group."""
     os.setpgid(0, 0)
     signal.set_wakeup_fd(-1)
@@ -75,7 +75,7 @@ def wait_for_end(child: int, control: int, wake: int) -> int | None:
             return None
 
 
-def choose_grace(control: int) -> float:
+def choose_grace_seconds(control: int) -> float:
     """Return the seconds from SIGTERM to SIGKILL; fewer if the host closed the control pipe without asking to end."""
     return GRACE_SECONDS if os.read(control, 1) else ORPHANED_GRACE_SECONDS
 

@@ -1,7 +1,7 @@
 """Index of a conversation's messages by tokens and turns, from which `BufferMemory` and others cut what is sent.
 
-A shape is called before every request, with a conversation that is a little longer than the last time. So the index of
-a conversation is kept and extended: each message is looked at once.
+A history processor is called before every request, with a conversation that is a little longer than the last time. So
+the index of a conversation is kept and extended: each message is looked at once.
 """
 
 from bisect import bisect_left
@@ -15,7 +15,7 @@ from perdure.core.message import Message
 from perdure.core.transcript import MessagesSnapshot
 
 MAX_INDEXED_CONVERSATIONS: Final = 64
-"""Conversations whose index a shape keeps: one agent may have many sessions at a time."""
+"""Conversations whose index a history processor keeps: one agent may have many sessions at a time."""
 
 
 class HistoryIndex:
@@ -59,7 +59,7 @@ class HistoryIndex:
         return self.turns[at - 1] if at else None
 
 
-class HistoryIndexes:
+class HistoryIndexCache:
     """Cache of the indexes of the conversations that a history processor was called with lately."""
 
     __slots__ = ("_counts_tokens", "_known")
@@ -113,7 +113,7 @@ def list_turn_opening(messages: Sequence[Message], index: HistoryIndex, place: i
     return list(range(begin, end))
 
 
-def find_pair(messages: Sequence[Message], place: int) -> tuple[int, int]:
+def find_call_and_results(messages: Sequence[Message], place: int) -> tuple[int, int]:
     """Return the range of messages that must stay together with the one at `place`: a reply and its tool results."""
     begin = place
     while begin and messages[begin].role == "tool":
@@ -135,4 +135,4 @@ def _move_to_pair_boundary(messages: Sequence[Message], first: int) -> int:
     last = len(messages) - 1
     while first <= last and messages[first].role == "tool":
         first += 1
-    return first if first <= last or last < 0 else find_pair(messages, last)[0]
+    return first if first <= last or last < 0 else find_call_and_results(messages, last)[0]

@@ -102,11 +102,11 @@ def delete_memory(connection: Connection, scope: int, name: str) -> bool:
         (stored.row, build_indexed_text(stored.record), " ".join(stored.record.tags)),
     )
     connection.execute("DELETE FROM memory WHERE id = ?", (stored.row,))
-    mark_changed(connection, scope)
+    mark_vectors_changed(connection, scope)
     return True
 
 
-def mark_changed(connection: Connection, scope: int) -> None:
+def mark_vectors_changed(connection: Connection, scope: int) -> None:
     """Increase the change counter of a scope, by which other processes notice that its vectors have changed."""
     connection.execute("UPDATE scope SET changes = changes + 1 WHERE id = ?", (scope,))
 
@@ -128,7 +128,7 @@ def find_entity(connection: Connection, scopes: Sequence[int], key: str) -> Memo
     return None
 
 
-def is_taken(connection: Connection, name: str) -> bool:
+def is_memory_id_used(connection: Connection, name: str) -> bool:
     """Return True if a memory of any scope has the id `name`."""
     return connection.execute("SELECT 1 FROM memory WHERE name = ?", (name,)).get is not None
 

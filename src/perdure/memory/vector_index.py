@@ -13,7 +13,7 @@ from typing import Any, Final
 from perdure.stores.sqlite.apsw_types import Connection
 
 from .embedder import compute_bits, compute_centre, compute_similarity, pack_vector, unpack_vector
-from .memory_rows import mark_changed
+from .memory_rows import mark_vectors_changed
 
 EXACT_VECTORS: Final = 1_000
 """Vectors of a scope up to which all are compared."""
@@ -133,7 +133,7 @@ def store_vectors(
             (row, scope, embedder, _pack_bits(vector, centre), pack_vector(vector)),
         )
     if count:
-        mark_changed(connection, scope)
+        mark_vectors_changed(connection, scope)
     if centre is None:
         _add_bits_if_many(connection, scope, embedder)
     return count
@@ -166,7 +166,7 @@ def _pack_bits(vector: Sequence[float], centre: Sequence[float] | None) -> bytes
     return compute_bits(vector, centre).to_bytes((len(vector) + 7) // 8)
 
 
-def list_without_vector(
+def list_memories_without_vector(
     connection: Connection, scope: int, embedder: str, before: int, limit: int
 ) -> list[tuple[int, bytes]]:
     """Return rows and encoded records of memories that have no vector of this embedder, from row `before` down."""

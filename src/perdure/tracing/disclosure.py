@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from .trace_entry import RequestSnapshot, TraceEntry
-from .trace_tree import ContextItem, TracedRun, TracedTurn, iterate_runs
+from .trace_tree import ContextItem, TracedRun, TracedTurn, flatten_runs
 
 
 class DisclosureStep(Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ def build_disclosure(
     runs: list[TracedRun], snapshots: Sequence[tuple[TraceEntry, RequestSnapshot]], started_at: float
 ) -> list[DisclosureStep]:
     """Build the disclosure timeline of traced runs: what each request newly showed to the model, in order."""
-    turns = [turn for run in iterate_runs(runs) for turn in run.turns if not turn.is_aside]
+    turns = [turn for run in flatten_runs(runs) for turn in run.turns if not turn.is_aside]
     turns.sort(key=lambda turn: turn.requested_at)
     shown = match_snapshots(turns, snapshots)
     before: dict[str, tuple[TracedTurn, RequestSnapshot | None]] = {}

@@ -63,7 +63,7 @@ class LoopWatchdog:
 
     def wrap(self, tool: Tool[..., Any]) -> Tool[..., Any]:
         """Return the tool, watched while its calls run."""
-        code = find_code(tool.function)
+        code = get_code_object(tool.function)
 
         async def watch(
             call_next: Callable[[], Awaitable[Any]], arguments: Arguments, context: ToolContext[Any]
@@ -128,7 +128,7 @@ class _WatchedCall(Struct, eq=False):
     thread: int
 
 
-def find_code(function: object) -> CodeType | None:
+def get_code_object(function: object) -> CodeType | None:
     """Return the code object of a function, without its wrappers, by which the function is recognized on a stack."""
     while (inner := getattr(function, "__wrapped__", None) or getattr(function, "func", None)) is not None:
         function = inner

@@ -145,7 +145,7 @@ class TraceMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Descriptions of the tools; the trace of a stored log does not have them."""
 
 
-def find_source(data: Event | TraceData) -> TraceSource:
+def get_trace_source(data: Event | TraceData) -> TraceSource:
     """Return the source of trace data: `agent` for events of a run, `model` for its stream, `wire` for HTTP traffic."""
     return _SOURCES.get(type(data), "agent")
 

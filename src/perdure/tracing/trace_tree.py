@@ -155,13 +155,13 @@ class TracedRun(Struct, kw_only=True):
         return ""
 
 
-def iterate_runs(runs: "list[TracedRun]") -> "list[TracedRun]":
+def flatten_runs(runs: "list[TracedRun]") -> "list[TracedRun]":
     """Return all runs in a tree of runs as a list, each before the runs of its subagents."""
     found: list[TracedRun] = []
     for run in runs:
         found.append(run)
         for turn in run.turns:
             for call in turn.calls:
-                found += iterate_runs(call.runs)
-        found += iterate_runs(run.background)
+                found += flatten_runs(call.runs)
+        found += flatten_runs(run.background)
     return found

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from perdure.core.message import Message, Usage
 
-from .trace_tree import ContextItem, TracedRun, TracedTurn, iterate_runs
+from .trace_tree import ContextItem, TracedRun, TracedTurn, flatten_runs
 
 
 class TrajectoryTool(Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class TrajectoryStep(Struct, frozen=True, kw_only=True):
 
 def build_trajectory(runs: list[TracedRun]) -> list[TrajectoryStep]:
     """Return the turns of all runs in a tree of runs as a trajectory, in the order of their requests."""
-    turns = [turn for run in iterate_runs(runs) for turn in run.turns]
+    turns = [turn for run in flatten_runs(runs) for turn in run.turns]
     return [_build_step(turn) for turn in sorted(turns, key=lambda turn: turn.requested_at)]
 
 

@@ -24,8 +24,8 @@ from .file_scan import (
     FileScan,
     Header,
     encode_header,
-    fit_header,
     scan_file,
+    upgrade_header_format,
 )
 from .forks import find_or_create_key, read_shared_entries
 from .line_format import LONG_BODY_BYTES, encode_append_lines, encode_body
@@ -253,7 +253,7 @@ class FileLog:
 
     def _replace_file(self, entries: Sequence[EncodedEntry], header: Header | None = None) -> None:
         """Replace the log file with a new one that has these entries, and append to that one from now on."""
-        header = fit_header(header or self.header, entries)
+        header = upgrade_header_format(header or self.header, entries)
         new, temporary = write_temporary(self._place, header, entries)
         with self._swap:
             rename_into_place(new, temporary, self._place)
@@ -313,7 +313,7 @@ def open_log(
         if verified is not None and verified.stamp == file_stamp(descriptor) and verified.head >= lock.record.synced:
             return FileLog(place, lock, descriptor, verified.head, verified.header), None
         found = scan_file(descriptor, os.fstat(descriptor).st_size, place, lock.record.synced)
-        header = fit_header(found.header or _build_header(place, found, now), found.entries)
+        header = upgrade_header_format(found.header or _build_header(place, found, now), found.entries)
         if not found.is_sound:
             descriptor = repair_file(descriptor, found, header)
         # Above the last synced entry a sync may have failed, of which nothing is left to see.

@@ -1,9 +1,9 @@
 """History processors, which choose the messages sent to the model: newest messages, newest turns, combinations.
 
-A shape is a history processor (`Agent(history_processor=…)`): it gets the whole conversation and returns what is sent
-of it. The log is not changed. No shape sends a tool result without its call or the other way round, changes the order,
-or repeats a message; system text and summaries are always sent, first. Summarising is `Compaction`, which stores its
-summary in the log.
+A history processor (`Agent(history_processor=…)`) gets the whole conversation and returns what is sent of it. The log
+is not changed. None of these sends a tool result without its call or the other way round, changes the order, or repeats
+a message; system text and summaries are always sent, first. Summarising is `Compaction`, which stores its summary in
+the log.
 """
 
 from bisect import bisect_left
@@ -15,7 +15,7 @@ from perdure.core import argument_checks
 from perdure.core.message import Message
 from perdure.core.run_callbacks import HistoryProcessor
 
-from .history_index import HistoryIndex, HistoryIndexes, cut_history, find_pair, list_turn_opening
+from .history_index import HistoryIndex, HistoryIndexCache, cut_history, find_call_and_results, list_turn_opening
 
 BUFFER_MESSAGES: Final = 20
 WINDOW_TURNS: Final = 50
@@ -38,7 +38,7 @@ class BufferMemory:
         self.max_messages = max_messages
         self.max_tokens = max_tokens
         self.step = step
-        self._indexes = HistoryIndexes(counts_tokens=max_tokens is not None)
+        self._indexes = HistoryIndexCache(counts_tokens=max_tokens is not None)
 
     def __call__(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the newest messages of a conversation."""
@@ -68,7 +68,7 @@ class WindowMemory:
         self.max_turns = max_turns
         self.max_tokens = max_tokens
         self.step = step
-        self._indexes = HistoryIndexes(counts_tokens=max_tokens is not None)
+        self._indexes = HistoryIndexCache(counts_tokens=max_tokens is not None)
 
     def __call__(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the newest turns of a conversation."""
@@ -86,8 +86,8 @@ class WindowMemory:
 class CompositeMemory:
     """History processor that combines others: the first that finds earlier messages (`first`), or all (`merge`).
 
-    With `first`, a shape is passed over if it sends nothing from before the current turn. With `merge`, each message is
-    sent once, in the order of the conversation; messages that a shape has made itself are first.
+    With `first`, a processor is passed over if it sends nothing from before the current turn. With `merge`, each
+    message is sent once, in the order of the conversation; messages that a processor has made itself are first.
     """
 
     def __init__(self, *shapes: HistoryProcessor, strategy: Literal["first", "merge"] = "first") -> None:
@@ -99,10 +99,10 @@ class CompositeMemory:
             )
         self.shapes = shapes
         self.strategy = strategy
-        self._indexes = HistoryIndexes(counts_tokens=False)
+        self._indexes = HistoryIndexCache(counts_tokens=False)
 
     async def __call__(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return what the shapes send of a conversation."""
+        """Return the messages of a conversation that the combined processors send."""
         index = self._indexes.get(messages)
         places = {id(message): place for place, message in enumerate(messages)}
         chosen: set[int] = set()
@@ -130,7 +130,7 @@ def complete_selection(
         chosen = {*chosen, len(messages) - 1}
     whole = set(index.fixed)
     for place in chosen:
-        whole.update(range(*find_pair(messages, place)))
+        whole.update(range(*find_call_and_results(messages, place)))
     fixed = [place for place in sorted(whole) if place in set(index.fixed)]
     others = sorted(whole - set(index.fixed))
     if not made:
