@@ -59,7 +59,7 @@ class ScanError(Exception):
 
 
 class LineNumbersBuilder:
-    """Collects the line number of each value while a scanner walks through a text."""
+    """Collects the line number of each value while a TOML or JSON scanner walks through a configuration file's text."""
 
     def __init__(self, text: str) -> None:
         self._ends = [place for place, character in enumerate(text) if character == "\n"]

@@ -42,7 +42,7 @@ class IgnoreRules(NamedTuple):
 
 
 def parse_rules(text: str) -> tuple[IgnoreRule, ...]:
-    """Parse the text of a `.gitignore` into its rules, in order; invalid lines are skipped, as git does."""
+    """Parse the text of a `.gitignore` file into its rules, in order; invalid lines are skipped, as git does."""
     found: list[IgnoreRule] = []
     for line in text.removeprefix("\ufeff").split("\n"):
         rule = _parse_line(line.removesuffix("\r"))

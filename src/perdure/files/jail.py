@@ -1,4 +1,4 @@
-"""The folder in which tools read, list and write files; no path, link or race condition can lead out of it.
+"""`Jail`: the folder in which tools read, list and write files; no path, link or race condition can lead out of it.
 
 A path is resolved once, links included, into a `PathTarget`: that object is shown, checked and then used. What is
 opened is exactly that path, below a descriptor of the folder, where no name may be a link any more. Only regular files

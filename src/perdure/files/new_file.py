@@ -102,7 +102,7 @@ def open_new_file(folder: int, name: str) -> Generator[NewFile]:
 
 
 def remove_stale_files(folder: int) -> None:
-    """Remove the files from an open folder that killed processes have left: those that no process has locked."""
+    """Remove unfinished files that killed processes have left in an open folder: those that no process has locked."""
     with os.scandir(folder) as entries:
         names = [each.name for each in entries if _NAME.fullmatch(each.name)]
     for name in names:

@@ -247,7 +247,7 @@ def is_real_folder(path: str) -> bool:
 
 
 def find_home_secrets() -> list[str]:
-    """Return paths in the home folders that often contain secrets, such as `.ssh`, and the runtime's own folder."""
+    """Return paths in the user's home folders that often contain secrets, such as `.ssh`, and Perdure's own folder."""
     found: list[str] = []
     for home in find_own_home_folders():
         own = os.path.realpath(os.environ.get("PERDURE_HOME") or os.path.join(home, ".perdure"))

@@ -37,7 +37,7 @@ def find_lines(data: bytes, expression: "re.Pattern[str]", context: int, most: i
 
 
 def has_match(line: bytes, expression: "re.Pattern[str]") -> bool:
-    """Return True if the expression matches in a line; invalid UTF-8 matches nothing, as in ripgrep."""
+    """Return True if a regular expression matches in a line; invalid UTF-8 matches nothing, as in ripgrep."""
     try:
         return expression.search(line.decode()) is not None
     except UnicodeDecodeError:

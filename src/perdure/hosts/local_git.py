@@ -65,7 +65,7 @@ _HIDDEN_PATHS: Final = tuple(
 
 
 class LocalGit:
-    """A `GitBackend` for the repository of a folder of this machine, given as `LocalFiles`."""
+    """Runs git in the repository of a folder of this machine, given as `LocalFiles`; a `GitBackend` for git tools."""
 
     def __init__(self, files: LocalFiles, *, max_seconds: float = MOST_SECONDS) -> None:
         """Use the repository of the folder of `files`; it need not exist yet.

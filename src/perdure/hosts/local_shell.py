@@ -79,7 +79,7 @@ class _SpoolFolder:
 
 
 class LocalShell:
-    """Runs commands on this machine, below one folder: the `ShellBackend` of coding agents.
+    """Runs shell commands on this machine, below one folder: the `ShellBackend` of coding agents.
 
     Close it with `async with`, or `await shell.close()`: background commands are then ended, and spool files removed.
     A shell that was closed can be used again.

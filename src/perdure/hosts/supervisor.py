@@ -63,7 +63,7 @@ def exec_command(command: list[str], variables: dict[bytes, bytes], fds: tuple[i
 
 
 def wait_for_end(child: int, control: int, wake: int) -> int | None:
-    """Wait for the command and return its exit code; `None` if the host asks to end it first, or is gone."""
+    """Wait until the command ends and return its exit code; `None` if the host program asks to end it, or has died."""
     while True:
         ready, _, _ = select.select([control, wake], [], [])
         if wake in ready:
@@ -141,7 +141,7 @@ def signal_descendants(group: int, number: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Make orphaned descendants children of this process, where the system supports it (Linux)."""
+    """Let this process become the parent of its orphaned descendants, where the system supports it (Linux)."""
     call_prctl(_SUBREAPER, 1)
 
 

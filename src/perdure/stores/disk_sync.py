@@ -1,4 +1,4 @@
-"""Wait until the data of an open file is on the disk."""
+"""Sync an open file: wait until its data is on the disk."""
 
 import errno
 import os

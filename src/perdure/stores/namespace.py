@@ -1,4 +1,4 @@
-"""Use the sessions under one id prefix, such as those of one tenant, as a store of their own.
+"""Use the sessions whose ids begin with one prefix, such as those of one tenant, as a separate store.
 
     store = open_store("sqlite:sessions.db")
     acme = namespaced(store, "acme")            # its session "s" is the session "acme/s" of the other

@@ -77,7 +77,7 @@ class EncodedEntry(NamedTuple):
 
 
 class FileProblems(NamedTuple):
-    """The damage found in a file: bad byte ranges, missing entries, lines out of order."""
+    """The damage found in a session's file: bad byte ranges, missing entries, lines out of order."""
 
     bad: tuple[DamagedRange, ...] = ()
     is_untidy: bool = False

@@ -89,7 +89,7 @@ def to_ascii_json(body: bytes, what: str) -> bytes:
 
 
 def read_first_line(descriptor: int, size: int, seed: int) -> Line | None:
-    """Read the first line of a file; `None` if it is not valid."""
+    """Read the first line of a session's file; `None` if it is not valid."""
     return _LineScanner(descriptor, size, seed, 0, _SMALL_CHUNK).line_at(0)
 
 

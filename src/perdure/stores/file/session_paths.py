@@ -35,7 +35,7 @@ _DEVICES: Final = frozenset(
 
 
 class SessionPaths(NamedTuple):
-    """The paths of a session's files: log, lock and quarantine."""
+    """The paths of a session's files: its log, its lock, and its quarantine file, for damaged bytes of the log."""
 
     session_id: str
     log: str
@@ -84,7 +84,7 @@ def encode_file_name(session_id: str) -> str:
 
 
 def decode_file_name(name: str) -> str | None:
-    """Return the session id in a file name; `None` if the name is shortened with a hash, or not of a session."""
+    """Return the session id that a file name encodes; `None` if the id was cut and hashed, or it is no such name."""
     try:
         session_id = _ESCAPED.sub(lambda match: bytes([int(match[1], 16)]), name.encode()).decode()
     except UnicodeError:
