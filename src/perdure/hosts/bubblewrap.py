@@ -161,9 +161,9 @@ def build_start_announcement(env: Mapping[str, str]) -> list[str]:
 
 
 def replace_stdin(words: Sequence[str], descriptor: int) -> list[str]:
-    """Return the words of a command line in which an open file is the standard input of the command.
+    """Return a command line, changed so that the standard input of the command is an open file.
 
-    The words begin with those of `build_start_announcement`.
+    The command line contains the prefix that `build_start_announcement` returns.
     """
     at = words.index(_ANNOUNCEMENT) + 1
     return [*words[:at], f"/proc/self/fd/{descriptor}", *words[at + 1 :]]
