@@ -13,7 +13,7 @@ import msgspec
 
 from perdure.core.message import Message, Text, ToolCall, ToolResult, assistant, tool_message, user
 from perdure.core.transcript import MessagesSnapshot
-from perdure.memory.history_shapes import BufferMemory, WindowMemory
+from perdure.memory.history_processors import BufferMemory, WindowMemory
 from perdure.memory.long_term_memory import LongTermMemory
 
 from .measure import Effort, Figure, best_us

@@ -334,7 +334,7 @@ OUTPUTS: Mapping[str, Output] = {
         "One line, with `--output`. Without it, the export itself: a line for each memory.",
         [{"file": "string. The file.", "memories": "integer. Number of memories in it."}, MEMORY],
     ),
-    "memory import": Output("One line.", [describe_class("perdure.memory.memory_lines.MemoryImportReport")]),
+    "memory import": Output("One line.", [describe_class("perdure.memory.memory_json_lines.MemoryImportReport")]),
     "config check": Output(
         "One line.",
         [{

@@ -209,13 +209,13 @@ _NAMES_BY_MODULE = {
     ),
     ".mcp_extension": ("McpServers",),
     ".memory.embedder": ("Embedder",),
-    ".memory.history_shapes": (
+    ".memory.history_processors": (
         "BufferMemory",
         "CompositeMemory",
         "WindowMemory",
     ),
     ".memory.long_term_memory": ("LongTermMemory",),
-    ".memory.memory_lines": ("MemoryImportReport",),
+    ".memory.memory_json_lines": ("MemoryImportReport",),
     ".memory.memory_record": (
         "MemoryHit",
         "MemoryRecord",

@@ -156,11 +156,11 @@ from .mcp_catalogue import CatalogueEntry as CatalogueEntry
 from .mcp_catalogue import McpCatalogue as McpCatalogue
 from .mcp_extension import McpServers as McpServers
 from .memory.embedder import Embedder as Embedder
-from .memory.history_shapes import BufferMemory as BufferMemory
-from .memory.history_shapes import CompositeMemory as CompositeMemory
-from .memory.history_shapes import WindowMemory as WindowMemory
+from .memory.history_processors import BufferMemory as BufferMemory
+from .memory.history_processors import CompositeMemory as CompositeMemory
+from .memory.history_processors import WindowMemory as WindowMemory
 from .memory.long_term_memory import LongTermMemory as LongTermMemory
-from .memory.memory_lines import MemoryImportReport as MemoryImportReport
+from .memory.memory_json_lines import MemoryImportReport as MemoryImportReport
 from .memory.memory_record import MemoryHit as MemoryHit
 from .memory.memory_record import MemoryRecord as MemoryRecord
 from .memory.memory_record import MemoryScope as MemoryScope

@@ -35,7 +35,7 @@ from .configuring.schedules import build_schedule
 from .configuring.schema import config_schema
 from .configuring.source_file import SourceFile
 from .configuring.table_classes import CompactionTable, ConfigFile
-from .configuring.trusted_files import TrustedFiles, ask_trust
+from .configuring.trusted_files import TrustedFiles, is_digest_trusted
 from .configuring.validation import convert_config
 from .context.agent_role import Role
 from .context.compaction import Compaction
@@ -343,7 +343,7 @@ def load_config(path: str | os.PathLike[str] = "perdure.toml", *, trusted: Trust
     loaded, believed = None, _is_trusted(source.path, trusted is True)
     if not believed and callable(trusted):  # then trust depends on all the files, which are read to be hashed
         loaded = _read_named_files(source, tables, ReferencedFiles(folder, is_trusted=True))
-        believed = ask_trust(trusted, loaded.digest)
+        believed = is_digest_trusted(trusted, loaded.digest)
     if not believed:
         _raise_restricted(source, list_restricted_settings(tables, folder), _describe_changes(trusted, source, loaded))
         loaded = None  # what was read without bounds is not used

@@ -10,7 +10,7 @@ import pytest
 from perdure import ConfigError
 from perdure.core.jsonable import to_jsonable, to_text
 from perdure.credentials import Secret
-from perdure.credentials.secret import check_value
+from perdure.credentials.secret import check_secret_value
 
 VALUE = "s3cr3t-value"
 
@@ -50,6 +50,6 @@ def test_what_is_no_text_is_no_secret_and_is_not_shown():
 )
 def test_a_value_that_could_not_be_kept_out_is_refused_and_not_shown(value, problem):
     with pytest.raises(ConfigError, match=problem) as caught:
-        check_value("key", value)
+        check_secret_value("key", value)
     assert "'key'" in str(caught.value)
     assert repr(value) not in str(caught.value)

@@ -12,7 +12,7 @@ import pytest
 from perdure.core.error import ConfigError
 from perdure.files import folder_handle, openat2
 from perdure.files.confined_folder import FileRefused
-from perdure.files.jail import MOST_WRITTEN_BYTES, FileChanged, Jail, digest_of
+from perdure.files.jail import MOST_WRITTEN_BYTES, FileChanged, Jail, compute_digest
 
 
 @pytest.fixture(params=["one step", "step by step"])
@@ -48,7 +48,7 @@ def refusal(work, *arguments, **options) -> str:
 @pytest.mark.parametrize("path", ["deep/note.txt", "./deep/note.txt", "deep/../deep//note.txt"])
 def test_a_file_is_read_by_any_of_its_paths(jail, path):
     assert read(jail, path) == read(jail, f"{jail.root}/{path}") == b"hello"
-    assert jail.read(jail.resolve(path)).digest == digest_of(b"hello")
+    assert jail.read(jail.resolve(path)).digest == compute_digest(b"hello")
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_names_that_are_no_text_are_listed(jail):
 
 def test_a_file_is_created_with_the_folders_above_it(jail):
     done = write(jail, "a/b/c.txt", b"new", expected="")
-    assert done.digest == digest_of(b"new")
+    assert done.digest == compute_digest(b"new")
     assert read(jail, "a/b/c.txt") == b"new"
     assert os.listdir(f"{jail.root}/a/b") == ["c.txt"]
 
@@ -184,7 +184,7 @@ def test_a_file_is_created_with_the_folders_above_it(jail):
 def test_a_file_that_is_replaced_keeps_its_permissions_and_other_names_keep_the_old_content(jail):
     os.chmod(f"{jail.root}/deep/note.txt", 0o750)
     os.link(f"{jail.root}/deep/note.txt", f"{jail.root}/../outside/hard")
-    write(jail, "deep/note.txt", expected=digest_of(b"hello"))
+    write(jail, "deep/note.txt", expected=compute_digest(b"hello"))
     assert stat.S_IMODE(os.stat(f"{jail.root}/deep/note.txt").st_mode) == 0o750
     assert Path(f"{jail.root}/../outside/hard").read_text() == "hello"
     assert read(jail, "deep/note.txt") == b"new"
@@ -192,13 +192,13 @@ def test_a_file_that_is_replaced_keeps_its_permissions_and_other_names_keep_the_
 
 @pytest.mark.parametrize(
     ("expected", "reason"),
-    [("", "exists already"), (digest_of(b"other"), "changed meanwhile")],
+    [("", "exists already"), (compute_digest(b"other"), "changed meanwhile")],
 )
 def test_a_file_that_is_not_as_expected_stays(jail, expected, reason):
     with pytest.raises(FileChanged, match=reason):
         write(jail, "deep/note.txt", expected=expected)
     with pytest.raises(FileChanged, match="deleted"):
-        write(jail, "missing", expected=digest_of(b"hello"))
+        write(jail, "missing", expected=compute_digest(b"hello"))
     assert read(jail, "deep/note.txt") == b"hello"
     assert os.listdir(f"{jail.root}/deep") == ["note.txt"]
 
@@ -214,7 +214,7 @@ def test_a_file_that_is_created_or_changed_while_it_is_written_is_not_lost(jail,
 
         return sync
 
-    for path, expected in (("new.txt", ""), ("deep/note.txt", digest_of(b"hello"))):
+    for path, expected in (("new.txt", ""), ("deep/note.txt", compute_digest(b"hello"))):
         monkeypatch.setattr(os, "fsync", sync_and_write(path))
         with pytest.raises(FileChanged):
             write(jail, path, expected=expected)
@@ -273,8 +273,8 @@ def test_what_is_no_jail_is_an_error_that_says_what_to_give(tmp_path, options):
 def test_a_file_is_deleted_if_it_is_as_expected(jail):
     target = jail.resolve("deep/note.txt")
     with pytest.raises(FileChanged):
-        jail.delete(target, expected=digest_of(b"other"))
-    jail.delete(target, expected=digest_of(b"hello"))
+        jail.delete(target, expected=compute_digest(b"other"))
+    jail.delete(target, expected=compute_digest(b"hello"))
     assert "no such file" in refusal(jail.read, target)
     assert "a folder" in refusal(jail.delete, jail.resolve("."), expected="")
 

@@ -120,7 +120,7 @@ async def test_secrets_of_the_home_folder_are_hidden(tmp_path, monkeypatch):
         (home / name).mkdir(parents=True)
         (home / name / "file").write_text("secret")
     (home / ".netrc").write_text("secret")
-    monkeypatch.setattr(bubblewrap, "find_homes", lambda: [str(home)])
+    monkeypatch.setattr(bubblewrap, "find_own_home_folders", lambda: [str(home)])
     monkeypatch.delenv("PERDURE_HOME", raising=False)
     shell = LocalShell(work, sandbox="require", readable=[str(home)])
     (work / "link").symlink_to("../.netrc")

@@ -103,7 +103,7 @@ async def test_cve_2026_27735_an_allowed_program_does_not_reach_secrets_of_the_h
     (home / ".kube").mkdir(parents=True)
     (home / ".kube" / "config").write_text("token")
     work.mkdir()
-    monkeypatch.setattr(bubblewrap, "find_homes", lambda: [str(home)])
+    monkeypatch.setattr(bubblewrap, "find_own_home_folders", lambda: [str(home)])
     async with LocalShell(work, sandbox="require", readable=[str(home)]) as shell:
         result = await shell.run(
             ShellCommand(line=f"git init -q; git add --force {home}/.kube/config; cat {home}/.kube/config")

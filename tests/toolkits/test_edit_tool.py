@@ -104,11 +104,13 @@ async def test_a_file_that_another_process_writes_in_the_last_moment_is_not_lost
 async def test_an_edit_that_a_crash_interrupted_is_made_once(files, made):
     """The log has the intent and the digests; the same call runs again, and finds its change made, or not."""
     from perdure.core.tool_context import ToolContext
-    from perdure.files.jail import digest_of
+    from perdure.files.jail import compute_digest
 
     tool = edit_tool(files)
     new = TEXT.replace("return 1", "return 1 + return 1")
-    record = FileRecord(digest_of(new.encode()), before=digest_of(TEXT.encode()), call_id="call-1", root="/work")
+    record = FileRecord(
+        compute_digest(new.encode()), before=compute_digest(TEXT.encode()), call_id="call-1", root="/work"
+    )
     if made:
         files.files["code.py"] = new.encode()
 

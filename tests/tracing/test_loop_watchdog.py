@@ -11,7 +11,7 @@ import pytest
 from perdure import Agent, ConfigError, tool
 from perdure.extensions import loop_watchdog
 from perdure.testing import ScriptedModel, call
-from perdure.tracing.loop_watchdog import BlockedLoop, LoopWatchdog, find_code, log_blocked_loop
+from perdure.tracing.loop_watchdog import BlockedLoop, LoopWatchdog, get_code_object, log_blocked_loop
 
 REPORTED = threading.Event()
 
@@ -111,8 +111,8 @@ def test_the_code_of_a_function_is_found_below_its_wrappers():
     def wrapped():
         return wait_here()
 
-    assert find_code(functools.partial(wrapped)) is wait_here.__code__
-    assert find_code(len) is None
+    assert get_code_object(functools.partial(wrapped)) is wait_here.__code__
+    assert get_code_object(len) is None
 
 
 def test_a_threshold_is_above_zero():

@@ -4,7 +4,7 @@ import pytest
 from perdure import ConfigError, SessionNotFound
 from perdure.core.event import Custom, Entry, RunStarted, ToolProgress, Unknown
 from perdure.stores.memory import MemoryStore
-from perdure.tracing.trace import Trace, number_entries, read_trace, trace_session
+from perdure.tracing.trace import Trace, build_trace_entries, read_trace, trace_session
 from perdure.tracing.trace_entry import RequestSnapshot, TraceMeta, encode_data
 from tests.tracing.sample_traces import START, coding_session
 
@@ -74,7 +74,7 @@ def test_what_json_lacks_is_still_written():
     for event in odd:
         assert b"kind" in encode_data(event)
     assert b"temperature" in encode_data(RequestSnapshot(system="temperature", tools=({"bad": object()},)))  # type: ignore[arg-type]
-    trace = Trace(number_entries([(1.0, each, 0) for each in odd]))
+    trace = Trace(build_trace_entries([(1.0, each, 0) for each in odd]))
     assert read_trace(trace.to_jsonl()).entries[2].data == odd[2]
 
 

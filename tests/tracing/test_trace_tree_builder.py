@@ -14,7 +14,7 @@ from perdure.core.event import (
     ToolStarted,
 )
 from perdure.core.message import Message, assistant
-from perdure.tracing.trace_tree import NOTICE_LIMIT, PROGRESS_LIMIT, iterate_runs
+from perdure.tracing.trace_tree import NOTICE_LIMIT, PROGRESS_LIMIT, flatten_runs
 from tests.tracing.sample_traces import PRICES, Script, coding_session, long_session
 
 
@@ -30,7 +30,7 @@ def test_a_tree_has_runs_turns_calls_and_the_runs_of_subagents_below_calls():
         *("historian", "historian"),
         ["git_log"],
     )
-    assert [each.agent for each in iterate_runs([run])] == ["engineer", "historian"]
+    assert [each.agent for each in flatten_runs([run])] == ["engineer", "historian"]
     assert run.prompt.startswith("The test of the parser fails")
 
 

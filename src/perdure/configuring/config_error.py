@@ -21,7 +21,7 @@ class ConfigFault(Struct, frozen=True):
 
 
 class BadConfig(ConfigError):
-    """A configuration file cannot be used. The message has a line per mistake: `file:line: mistake; what to do`."""
+    """Raised when a configuration file cannot be used; has a line per mistake: `file:line: mistake; what to do`."""
 
     def __init__(self, path: str, faults: Iterable[ConfigFault]) -> None:
         self.path = path

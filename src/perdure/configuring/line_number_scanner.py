@@ -10,7 +10,7 @@ from .line_numbers import LineNumbersBuilder, ScanError
 
 
 class TextScanner:
-    """Base of the TOML and JSON scanners: a position in the text, and the line numbers found up to there."""
+    """Base class of the TOML and JSON scanners: a position in the text, and the line numbers found up to there."""
 
     separator: ClassVar[re.Pattern[str]]
     """Pattern of the blanks and comments that may separate two values."""

@@ -24,7 +24,7 @@ ValuePath: TypeAlias = tuple[str | int, ...]
 
 
 class LineNumbers:
-    """Looks up the line number of a value of a configuration file by its path."""
+    """Looks up the line number of a value of a configuration file by the keys that lead to it."""
 
     def __init__(self, lines: Mapping[ValuePath, int]) -> None:
         self._lines = lines
@@ -59,7 +59,7 @@ class ScanError(Exception):
 
 
 class LineNumbersBuilder:
-    """Collects the line number of each value while a scanner walks through a text."""
+    """Collects the line number of each value while a TOML or JSON scanner walks through a configuration file's text."""
 
     def __init__(self, text: str) -> None:
         self._ends = [place for place, character in enumerate(text) if character == "\n"]

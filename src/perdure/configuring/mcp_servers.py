@@ -22,7 +22,7 @@ from .expand_variables import VariableExpander
 from .line_numbers import ValuePath
 from .read_config_file import ParsedConfigFile, read_json
 from .table_classes import ServerTable
-from .trusted_files import ask_trust
+from .trusted_files import is_digest_trusted
 from .validation import find_unusable_values
 
 MAX_SERVERS: Final = 100
@@ -37,7 +37,7 @@ _TRANSPORTS: Final[Mapping[str, McpTransport]] = {
 
 
 class UnexpandedServers(Struct, frozen=True, eq=False):
-    """MCP servers as a file describes them, before `${NAME}` is replaced by environment variables.
+    """MCP servers as a configuration file describes them, before `${NAME}` is replaced by environment variables.
 
     So they contain no secrets from the environment.
     """
@@ -92,7 +92,7 @@ def read_unexpanded_servers(
 ) -> UnexpandedServers:
     """Read the MCP servers of a file like `.mcp.json`, and leave `${NAME}` as it is. Raises `BadConfig`."""
     source = read_json(path)
-    if not (ask_trust(trusted, source.digest) if callable(trusted) else trusted is True):
+    if not (is_digest_trusted(trusted, source.digest) if callable(trusted) else trusted is True):
         source.fail(("mcpServers",), f"these servers are not trusted yet: {format_trust_advice(source.path)}")
     faults = [source.build_fault(place, message) for place, message in find_unusable_values(source.values, ())]
     if faults:

@@ -23,12 +23,12 @@ ReadSource = Callable[[str], SourceFile]
 
 
 def is_import_path(place: str) -> bool:
-    """Return True for the form `"package.module:name"`, or `"file.py:name"`."""
+    """Return True if a text has the form `"package.module:name"` or `"file.py:name"`."""
     return _IMPORT.fullmatch(place) is not None
 
 
 def get_file_name(place: str) -> str:
-    """Return the path of the file in `"file.py:name"`; empty for `"package.module:name"`."""
+    """Return the file's path in an import path `"file.py:name"`; empty for `"package.module:name"`."""
     path, _, _ = place.rpartition(":")
     return path if path.endswith(".py") else ""
 

@@ -21,12 +21,12 @@ UNREADABLE: Final = "cannot be read"
 
 
 def compute_trust_digest(place: str, digests: Mapping[str, str]) -> str:
-    """Compute the digest under which a configuration file is trusted, from its path and its files' hashes."""
+    """Compute the digest under which a configuration file is trusted, from its path and the digests of its files."""
     return combine_hashes({"": os.path.realpath(os.path.expanduser(place)), **digests})
 
 
 class ReferencedFiles:
-    """The files that a configuration names, each read once.
+    """The files that a configuration file names, each read once, and their digests.
 
     Unless the configuration is trusted, they must be inside its folder.
     """

@@ -24,7 +24,7 @@ Restriction: TypeAlias = tuple[ValuePath, str]
 
 
 def list_restricted_settings(file: ConfigFile, folder: str) -> Iterator[Restriction]:
-    """Yield the settings that need the user's trust, each with the reason, such as `imports code`.
+    """Yield the settings of a `perdure.toml` that need the user's trust, each with the reason, such as `imports code`.
 
     Such settings run code, send data to another place, allow more, hand out secrets, or name files outside `folder`.
     """

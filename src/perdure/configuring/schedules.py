@@ -1,4 +1,4 @@
-"""The `[[schedule]]` tables of `perdure.toml` as schedules, and the mistakes in them."""
+"""Build schedules from the `[[schedule]]` tables of `perdure.toml`, and find the mistakes in them."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ def _build_timing(table: ScheduleTable) -> "Timing | None":
 
 
 def find_schedule_mistakes(tables: Sequence[ScheduleTable]) -> Iterator[tuple[ValuePath, str]]:
-    """Yield path and message of each schedule that cannot work, or has the name of another."""
+    """Yield path and message of each `[[schedule]]` table that cannot work, or has the name of another one."""
     names: set[str] = set()
     for place, table in enumerate(tables):
         if table.name in names:

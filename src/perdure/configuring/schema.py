@@ -66,7 +66,7 @@ def _remove_null(field: dict[str, Any]) -> None:
 
 
 def read_field_descriptions(table: type) -> dict[str, str]:
-    """Return the docstring under each field of a class, by field name; empty if the source is not available."""
+    """Return the docstring under each field of a class, by field name; empty if the source code is not available."""
     try:
         source = textwrap.dedent(inspect.getsource(table))
     except (OSError, TypeError):

@@ -1,4 +1,4 @@
-"""Import one file of Python from the bytes that were read and hashed when the configuration was checked.
+"""Import a Python file from the bytes that were read and hashed when the configuration was checked.
 
 The file is imported under a name of its own, and its folder is not searched for modules: what is imported is what is
 trusted, and no file beside it can replace a module of the standard library.
@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 
 class SourceFile(NamedTuple):
-    """A file of Python: its path, with links resolved, and its content."""
+    """A Python file that a configuration names: its path, with links resolved, and its content."""
 
     path: str
     data: bytes
 
 
 def import_source_file(source: SourceFile) -> ModuleType:
-    """Import a file as a module, once for each content; raises whatever its code raises."""
+    """Import a Python file as a module, once for each content; raises whatever its code raises."""
     digest = hashlib.sha256(source.path.encode() + b"\0" + source.data).hexdigest()
     name = f"perdure_source_{digest[:24]}"
     if name in sys.modules:

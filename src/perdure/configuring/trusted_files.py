@@ -10,8 +10,8 @@ from perdure.context.trust_file import TrustedItem, TrustFile
 from perdure.core import argument_checks
 
 
-def ask_trust(trusted: Callable[[str], bool], digest: str) -> bool:
-    """Ask a function whether files with this digest are trusted. Raises `ConfigError` unless it returns a bool."""
+def is_digest_trusted(trusted: Callable[[str], bool], digest: str) -> bool:
+    """Return True if the function `trusted` accepts a digest of files. Raises `ConfigError` if it returns no bool."""
     argument_checks.require_plain_function("load_config", "trusted", trusted)
     answer = trusted(digest)
     argument_checks.require_plain_return_type("trusted", trusted, answer, bool, "True or False")

@@ -52,7 +52,7 @@ def _find_unusable(source: ParsedConfigFile) -> Iterator[ConfigFault]:
 
 
 def find_unusable_values(value: Any, path: ValuePath) -> Iterator[tuple[ValuePath, str]]:
-    """Yield path and message of each value that JSON cannot represent: dates, infinite numbers, unstorable characters.
+    """Yield path and message of each value of a parsed file that JSON cannot represent, such as dates and infinity.
 
     The scanner has limited the depth.
     """

@@ -88,7 +88,7 @@ async def _call_redacted(
 
 
 class RedactingContext(ToolContext[Any]):
-    """Tool context that redacts secrets from all that the tool shows, asks, stores and records.
+    """Context that a tool is called with; it redacts secrets from all that the tool shows, asks, stores and records.
 
     It wraps the original context; attributes set on it are set on the original.
     """

@@ -18,7 +18,7 @@ _MOST_FRAMES = 20
 
 
 def redact_error(error: BaseException, fixed: FixedSecretsRedactor) -> BaseException:
-    """Return a copy of the exception with all secrets replaced by their placeholders."""
+    """Return a copy of an exception with all secrets that `fixed` knows replaced by their placeholders."""
     text = fixed.redact_text(error_message(error))
     new = _rebuild_error(error, fixed)
     if new is None or error_message(new) != text or _has_secret_in_repr(new, fixed):
@@ -29,7 +29,7 @@ def redact_error(error: BaseException, fixed: FixedSecretsRedactor) -> BaseExcep
 
 
 def has_secret(error: BaseException, fixed: FixedSecretsRedactor) -> bool:
-    """Return True if the logged traceback of an exception, including its causes, would contain a secret."""
+    """Return True if an exception, logged with its traceback and causes, would show a secret that `fixed` knows."""
     text = "".join(traceback.format_exception(error))
     return fixed.redact_text(text) != text
 

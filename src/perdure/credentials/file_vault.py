@@ -17,7 +17,7 @@ import msgspec
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 
-from .secret import Secret, check_name, check_value
+from .secret import Secret, check_secret_name, check_secret_value
 from .untyped_builtins import is_a
 
 _LARGEST = 2**20
@@ -54,8 +54,8 @@ class FileVault:
 
     def set(self, name: str, value: str | Secret) -> None:
         """Write a secret to the file, or change it. Creates the file if there is none."""
-        check_name("FileVault.set", name)
-        plain = check_value(name, value)
+        check_secret_name("FileVault.set", name)
+        plain = check_secret_value(name, value)
         with self._lock_folder():
             text = self._read_text()
             if _is_json(text, self._path):

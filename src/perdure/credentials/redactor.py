@@ -17,7 +17,7 @@ from perdure.core.error import ToolError
 from perdure.core.event import Event
 
 from .fixed_secrets_redactor import FixedSecretsRedactor, RedactingStream
-from .secret import Secret, check_value
+from .secret import Secret, check_secret_value
 from .vault import Vault, list_secret_names
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Redactor:
         """Remember a secret and its name, and redact it from now on."""
         known = self._values.get(name, [])
         if value not in known:
-            self._values[name] = [*known, check_value(name, value)][-MAX_VALUES:]
+            self._values[name] = [*known, check_secret_value(name, value)][-MAX_VALUES:]
             self._fixed = None
             for each in list(self._confidants):
                 each.learn_value(name, value)
@@ -79,7 +79,7 @@ class Redactor:
             value = await _resolve_value(vault, name)
             if value is None:
                 raise ToolError(await _describe_unknown_name(vault, name))
-            values[name] = check_value(name, value)
+            values[name] = check_secret_value(name, value)
             self.learn_value(name, values[name])
         return values
 
@@ -92,7 +92,7 @@ class Redactor:
             try:
                 value = await _resolve_value(vault, name)
                 if value is not None:
-                    self.learn_value(name, check_value(name, value))
+                    self.learn_value(name, check_secret_value(name, value))
             except Exception as error:  # noqa: BLE001 - any vault: a run that does not need it must not fail
                 logger.warning("credential %r cannot be looked up: %s", name, type(error).__name__)  # not its text
 
@@ -130,7 +130,7 @@ class Redactor:
 
 
 class LiveRedactingStream:
-    """Redacts a text that arrives in pieces, also secrets that its redactor learns in the meantime."""
+    """Redacts a text that arrives in pieces, also secrets that its redactor learns while the text arrives."""
 
     __slots__ = ("_redactor", "_stream")
 

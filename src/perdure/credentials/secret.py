@@ -51,8 +51,8 @@ class Secret:
         raise TypeError(message)
 
 
-def check_name(call: str, name: object) -> None:
-    """Raise `ConfigError` unless the name of a secret can be used in a placeholder `{{name}}`."""
+def check_secret_name(call: str, name: object) -> None:
+    """Raise `ConfigError` unless this can be the name of a secret, which is used in a placeholder `{{name}}`."""
     from .placeholders import NAME
 
     if not isinstance(name, str) or NAME.fullmatch(name) is None:
@@ -61,8 +61,8 @@ def check_name(call: str, name: object) -> None:
         )
 
 
-def check_value(name: str, value: object) -> str:
-    """Check a secret and return it as text; raise `ConfigError` if it is too short or not valid text.
+def check_secret_value(name: str, value: object) -> str:
+    """Return the value of a secret as text; raise `ConfigError` if it is too short or not valid text.
 
     The error does not contain the secret.
     """

@@ -117,7 +117,7 @@ class SecretFormFinder:
 
 
 def replace_spans(text: str, spans: Iterable[tuple[int, int, str]]) -> str:
-    """Replace each span of a text by the placeholder of its name; those that overlap are replaced as one."""
+    """Replace each span of a text by the placeholder of its secret; spans that overlap are replaced as one."""
     pieces: list[str] = []
     at = 0
     for start, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
@@ -143,7 +143,7 @@ def _compile_alternatives(openings: Iterable[str]) -> re.Pattern[str]:
 
 
 def map_forms_to_names(pairs: Iterable[tuple[str, Iterable[str]]]) -> dict[str, str]:
-    """Map each form of a secret to the secret's name. A form of several secrets belongs to the first."""
+    """Map each form of a secret to the secret's name. A form that several secrets have belongs to the first."""
     names: dict[str, str] = {}
     for name, forms in pairs:
         for form in forms:

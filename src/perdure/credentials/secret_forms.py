@@ -43,7 +43,7 @@ def list_plain_forms(value: str) -> list[str]:
 
 
 def count_revealing_characters(value: str) -> int | None:
-    """Return how many characters of the beginning of a secret reveal it; `None` if the beginning may be ordinary text.
+    """Return from which length on a beginning of a secret reveals it; `None` if the beginning may be ordinary text.
 
     A token is one word. In others, such as a URL, the first words are often those of many texts.
     """

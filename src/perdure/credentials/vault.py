@@ -1,5 +1,4 @@
-"""Vaults, which return secrets by name: from memory, the environment, the system's keyring, several vaults together,
-or bound to tools and origins.
+"""Vaults, which return secrets by name: from memory, environment variables or the keyring; combined, or bound to tools.
 
 A vault is any object with a method `resolve(name)`. The vault in a file is in `file_vault.py`.
 """
@@ -18,7 +17,7 @@ from perdure.core.thread_pool import THREAD_POOL
 from perdure.core.url_target import UrlTarget
 
 from .file_vault import FileVault
-from .secret import Secret, check_name, check_value
+from .secret import Secret, check_secret_name, check_secret_value
 
 
 class Vault(Protocol):
@@ -50,8 +49,8 @@ class MemoryVault:
 
     def set(self, name: str, value: str | Secret) -> None:
         """Add a credential, or change its value."""
-        check_name("MemoryVault.set", name)
-        self._secrets[name] = Secret(check_value(name, value))
+        check_secret_name("MemoryVault.set", name)
+        self._secrets[name] = Secret(check_secret_value(name, value))
 
     def remove(self, name: str) -> bool:
         """Remove a credential; return True if there was one."""
@@ -68,7 +67,7 @@ class MemoryVault:
 
 
 class EnvironmentVault:
-    """Vault of environment variables: `{{github_token}}` is `GITHUB_TOKEN`, after the prefix.
+    """Vault that reads secrets from environment variables: `{{github_token}}` is `GITHUB_TOKEN`, after a prefix.
 
     A model that can write placeholders can use every variable of the vault. So give it a prefix, or a list of names:
     without either, that is the whole environment.
@@ -104,7 +103,7 @@ class EnvironmentVault:
 
 
 class KeyringVault:
-    """Vault in the keyring of the operating system, under the name of a service."""
+    """Vault that reads secrets from the keyring of the operating system, under the name of a service."""
 
     __slots__ = ("_service",)
 
@@ -123,8 +122,8 @@ class KeyringVault:
 
     def set(self, name: str, value: str | Secret) -> None:
         """Add a credential, or change its value."""
-        check_name("KeyringVault.set", name)
-        _import_keyring().set_password(self._service, name, check_value(name, value))
+        check_secret_name("KeyringVault.set", name)
+        _import_keyring().set_password(self._service, name, check_secret_value(name, value))
 
     def remove(self, name: str) -> bool:
         """Remove a credential; return True if there was one."""
@@ -146,7 +145,7 @@ def _import_keyring() -> Any:
 
 
 def first_of(*vaults: Vault) -> "CombinedVault":
-    """Combine vaults into one that returns the first value found."""
+    """Combine vaults into one, which returns a secret from the first vault that has it."""
     if not vaults:
         raise ConfigError("first_of() needs at least one vault")
     for vault in vaults:
@@ -185,7 +184,7 @@ class CombinedVault:
 
 
 class SecretBinding(Struct, frozen=True, kw_only=True):
-    """Binding of a secret: the tools that may get it, and the origins of the URLs that it may be sent to."""
+    """The tools that may get a secret, and the origins of the URLs that it may be sent to."""
 
     tools: Collection[str]
     """The names of the tools that may get it."""
@@ -217,7 +216,7 @@ def _parse_origin(origin: object) -> str:
 
 
 class BoundVault:
-    """Vault whose secrets are bound to tools and origins. It has only the secrets that are bound to something.
+    """Vault that gives a secret only to the tools and URL origins that it is bound to; unbound secrets cannot be used.
 
     A model that is told to send a secret elsewhere gets an error instead.
     """
@@ -232,7 +231,7 @@ class BoundVault:
                 "BoundVault", "bindings", bindings, "give a SecretBinding(…) for each name"
             )
         for name in bindings:
-            check_name("BoundVault", name)
+            check_secret_name("BoundVault", name)
         self._vault = vault
         self._bindings = dict(bindings)
 
@@ -284,7 +283,7 @@ async def list_secret_names(vault: Vault) -> list[str]:
 
 
 def list_local_secret_names(vault: Vault) -> list[str]:
-    """Return the names of secrets in vaults in memory and in files; vaults that may be slow are not asked.
+    """Return the names of the secrets that a vault has in memory or in a file; vaults that may be slow are not asked.
 
     Other vaults are left out, as they may take long; so is the environment, where a prefix covers more than secrets.
     """
@@ -296,7 +295,7 @@ def list_local_secret_names(vault: Vault) -> list[str]:
 
 
 def check_vault(call: str, name: str, vault: object) -> None:
-    """Raise `ConfigError` unless the object is a vault."""
+    """Raise `ConfigError` unless an argument is a vault; `call` and `name` name the argument in the message."""
     if isinstance(vault, type) or not callable(getattr(vault, "resolve", None)):
         argument_checks.raise_config_error(
             call, name, type(vault), "give a vault, such as EnvironmentVault(prefix=…): it has resolve(name)"

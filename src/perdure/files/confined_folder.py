@@ -24,7 +24,7 @@ Steps: TypeAlias = tuple[str, ...]
 
 
 class FileRefused(ConfigError):
-    """A file below a folder was not read or written; the message is the reason, such as "it is a link"."""
+    """Raised when a file below a folder may not be read or written; the message is a reason, such as "it is a link"."""
 
 
 class ConfinedFolder:

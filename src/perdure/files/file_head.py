@@ -1,4 +1,4 @@
-"""Read the beginning of one regular file, within bounds.
+"""Read the first bytes of a regular file, at most a given number.
 
 A path may be anything: a pipe without a writer, a device, a terabyte. So only regular files are opened, without
 blocking, and no more is read than is needed. These functions go wherever a path leads: they are for files that the user
@@ -15,7 +15,7 @@ from perdure.core.open_without_links import NONBLOCKING_FLAGS
 
 
 class UnreadableFile(ConfigError):
-    """A file cannot be read; the message has its path and the reason."""
+    """Raised when a file cannot be read; the message has its path and the reason."""
 
 
 class FileHead(NamedTuple):

@@ -1,4 +1,4 @@
-"""A folder of file snapshots: contents of files before and after changes, each under its digest.
+"""A folder of file snapshots: the contents of files before and after changes, each stored under its digest.
 
 The same content is stored once, and its file has the time at which it was last stored: what was stored just now is not
 removed as unused before the log names it. A content is checked against its digest when it is read: what another process
@@ -18,7 +18,7 @@ from msgspec import Struct
 from perdure.core.error import ConfigError
 
 from .file_head import UnreadableFile, read_file_head
-from .jail import MOST_READ_BYTES, digest_of
+from .jail import MOST_READ_BYTES, compute_digest
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -40,7 +40,7 @@ class SnapshotFolder:
 
     def save(self, data: bytes) -> str:
         """Store a content, and return its digest. Raises `ConfigError` if it cannot be written."""
-        digest = digest_of(data)
+        digest = compute_digest(data)
         place = self._place_of(digest)
         beside = f"{place}.{secrets.token_hex(8)}"
         try:
@@ -66,7 +66,7 @@ class SnapshotFolder:
             found = read_file_head(self._place_of(digest), MOST_READ_BYTES)
         except UnreadableFile as error:
             raise ConfigError(_describe_missing(self.folder, digest)) from error
-        if digest_of(found.data) != digest:
+        if compute_digest(found.data) != digest:
             raise ConfigError(f"the snapshot {digest[:12]} in {self.folder!r} is damaged, and is not used")
         return found.data
 

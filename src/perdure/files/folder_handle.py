@@ -23,7 +23,7 @@ _CLOSE_FLAG: Final = getattr(os, "O_CLOEXEC", 0)
 
 
 class FolderHandle:
-    """A descriptor of a folder, below which files and folders are opened by their names, never through a link."""
+    """An open folder, below which files and folders are opened by their names, never through a link."""
 
     def __init__(self, path: str) -> None:
         """Open the folder. Raises `OSError` if there is none."""

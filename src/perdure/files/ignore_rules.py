@@ -14,7 +14,7 @@ MOST_BYTES: Final = 1024 * 1024
 
 
 class IgnoreRule(NamedTuple):
-    """A rule, from one line of a `.gitignore`."""
+    """A rule from one line of a `.gitignore` file."""
 
     expression: "re.Pattern[str]"
     """Matches the path of a file, relative to the folder of the rules."""
@@ -24,7 +24,7 @@ class IgnoreRule(NamedTuple):
 
 
 class IgnoreRules(NamedTuple):
-    """The rules of the `.gitignore` in one folder, and where that folder is."""
+    """The rules of the `.gitignore` file in one folder, and where that folder is, seen from the root of the search."""
 
     depth: int
     """The number of names from the root of the search to the folder; negative above it."""
@@ -42,7 +42,7 @@ class IgnoreRules(NamedTuple):
 
 
 def parse_rules(text: str) -> tuple[IgnoreRule, ...]:
-    """Parse the text of a `.gitignore` into its rules, in order; invalid lines are skipped, as git does."""
+    """Parse the text of a `.gitignore` file into its rules, in order; invalid lines are skipped, as git does."""
     found: list[IgnoreRule] = []
     for line in text.removeprefix("\ufeff").split("\n"):
         rule = _parse_line(line.removesuffix("\r"))
@@ -52,7 +52,7 @@ def parse_rules(text: str) -> tuple[IgnoreRule, ...]:
 
 
 def is_ignored(steps: Sequence[str], rules: Sequence[IgnoreRules], *, is_folder: bool) -> bool:
-    """Return True if the `.gitignore` rules of the folders above a path ignore it; the innermost is last."""
+    """Return True if a path is ignored by `rules`, from the `.gitignore` of each folder above it, outermost first."""
     for each in reversed(rules):
         decided = each.decide(steps, is_folder=is_folder)
         if decided is not None:

@@ -1,4 +1,4 @@
-"""The folder in which tools read, list and write files; no path, link or race condition can lead out of it.
+"""`Jail`: the folder in which tools read, list and write files; no path, link or race condition can lead out of it.
 
 A path is resolved once, links included, into a `PathTarget`: that object is shown, checked and then used. What is
 opened is exactly that path, below a descriptor of the folder, where no name may be a link any more. Only regular files
@@ -35,7 +35,7 @@ MOST_ENTRIES: Final = 1_000_000
 
 
 class FileChanged(FileRefused):
-    """A file is not what the writer expects it to be: another process has changed, created or deleted it."""
+    """Raised when a file is not what the writer expects: another process has changed, created or deleted it."""
 
 
 class FolderEntry(Struct, frozen=True):
@@ -57,8 +57,8 @@ class FileContent(Struct, frozen=True):
     mode: int = 0o644
 
 
-def digest_of(data: bytes) -> str:
-    """Return the SHA-256 of bytes, in hex."""
+def compute_digest(data: bytes) -> str:
+    """Return the SHA-256 digest of these bytes, in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -156,7 +156,7 @@ class Jail:
         with self.open_regular(target) as descriptor:
             found, status = read_descriptor(descriptor, max_bytes + 1), os.fstat(descriptor)
         _check_size(found, max_bytes)
-        return FileContent(found.data, digest_of(found.data), stat.S_IMODE(status.st_mode))
+        return FileContent(found.data, compute_digest(found.data), stat.S_IMODE(status.st_mode))
 
     @contextlib.contextmanager
     def open_regular(self, target: PathTarget) -> Generator[int]:
@@ -169,7 +169,7 @@ class Jail:
         except OSError as error:
             raise FileRefused(describe_os_error(error)) from error
         try:
-            check_regular(os.fstat(descriptor))
+            check_regular_file(os.fstat(descriptor))
             yield descriptor
         except OSError as error:
             raise FileRefused(describe_os_error(error)) from error
@@ -277,7 +277,7 @@ def _replace(folder: int, name: str, data: bytes, expected: str | None, mode: in
             new.replace()
     # The name is not synced: after a loss of power the file is either whole and old, or whole and new, and its digest
     # tells which.
-    return FileContent(data, digest_of(data), mode)
+    return FileContent(data, compute_digest(data), mode)
 
 
 def _read_in(folder: int, name: str) -> FileContent | None:
@@ -289,10 +289,10 @@ def _read_in(folder: int, name: str) -> FileContent | None:
         return None
     try:
         status = os.fstat(descriptor)
-        check_regular(status)
+        check_regular_file(status)
         found = read_descriptor(descriptor, MOST_READ_BYTES + 1)
         _check_size(found, MOST_READ_BYTES)
-        return FileContent(found.data, digest_of(found.data), stat.S_IMODE(status.st_mode))
+        return FileContent(found.data, compute_digest(found.data), stat.S_IMODE(status.st_mode))
     finally:
         os.close(descriptor)
 
@@ -316,8 +316,8 @@ def _check_size(found: FileHead, max_bytes: int) -> None:
         raise FileRefused(f"it has {max(found.size, len(found.data)):,} bytes, and the limit is {max_bytes:,}")
 
 
-def check_regular(status: os.stat_result) -> None:
-    """Raise `FileRefused` unless an open file is a regular one: no folder, pipe, socket or device."""
+def check_regular_file(status: os.stat_result) -> None:
+    """Raise `FileRefused` unless an open file, by its `status`, is a regular one: no folder, pipe, socket or device."""
     if not stat.S_ISREG(status.st_mode):
         raise FileRefused("it is a folder" if stat.S_ISDIR(status.st_mode) else "it is no regular file")
 

@@ -24,7 +24,7 @@ _NAME: Final = re.compile(r"\.perdure-[0-9a-f]{16}\.tmp")
 
 
 class NewFile:
-    """A file that is written before it gets its name; made by `open_new_file`."""
+    """A file that is written completely before its name appears in the folder; made by `open_new_file`."""
 
     def __init__(self, folder: int, name: str) -> None:
         """Open a file that is to be called `name`, in an open folder. Raises `OSError`."""
@@ -102,7 +102,7 @@ def open_new_file(folder: int, name: str) -> Generator[NewFile]:
 
 
 def remove_stale_files(folder: int) -> None:
-    """Remove the files from an open folder that killed processes have left: those that no process has locked."""
+    """Remove unfinished files that killed processes have left in an open folder: those that no process has locked."""
     with os.scandir(folder) as entries:
         names = [each.name for each in entries if _NAME.fullmatch(each.name)]
     for name in names:

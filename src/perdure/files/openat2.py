@@ -30,7 +30,7 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def open_in_one_step(folder: int, path: str, flags: int, mode: int = 0) -> int:
-    """Open a relative path below an open folder with `openat2`, refusing links; return the descriptor.
+    """Open a relative path below an open folder with `openat2`, refusing links; return its file descriptor.
 
     Raises `OSError`: `ELOOP` for a link, `EXDEV` for a path that leaves the folder, `ENOSYS` without the call.
     """

@@ -1,4 +1,4 @@
-"""Open files that only their owner can read, also if they were there before with other permissions."""
+"""Open files so that only their owner can read them, also files that existed before with other permissions."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ _PRIVATE: Final = 0o600
 
 
 def open_private_file(path: str, flags: int) -> int:
-    """Open a file for its owner alone; an `opener` for `open`.
+    """Open a file so that only its owner can read it; pass it to `open` as the argument `opener`.
 
     The permissions of a file that is there already are taken from everybody else, before anything is written. Pipes and
     devices, such as `/dev/stdout`, keep theirs.

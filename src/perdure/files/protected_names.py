@@ -1,4 +1,4 @@
-"""Names of files that tools never write, and of files about which a person is always asked.
+"""Names of files that tools never write, and of files for which a person is always asked first.
 
 What the runtime itself reads as configuration could give a tool more power than its user gave it, so no tool writes it:
 not even where no such file exists yet, and under no spelling of its name. Files that other programs run by themselves

@@ -1,4 +1,4 @@
-"""Search a folder for files whose names mean secrets, before a command reads everything in it."""
+"""Search a folder for files whose names suggest secrets, before a command reads everything in the folder."""
 
 import os
 from collections.abc import Collection, Sequence
@@ -20,7 +20,7 @@ def has_no_secrets(
     skips_hidden: bool = False,
     follows_links: bool = False,
 ) -> bool:
-    """Return True if it is certain that no file below a folder has a name that means secrets.
+    """Return True if it is certain that no file below a folder has a name that suggests secrets.
 
     Args:
         folder: The real path of the folder; of a file, there is nothing below.

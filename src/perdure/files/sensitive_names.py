@@ -31,13 +31,13 @@ _MOST_KNOWN: Final = 100_000
 
 
 def find_blocking_pattern(steps: Sequence[str], patterns: Iterable[str]) -> str:
-    """Return the pattern that forbids reading a file, whose path is `steps`; empty if it may be read."""
+    """Return the pattern that forbids reading the file with the path `steps`; empty if the file may be read."""
     plain = [_normalize_name(step) for step in steps]
     return next((pattern for pattern in patterns if _is_match(plain, pattern)), "")
 
 
 class BlockedNames:
-    """A compiled set of name patterns that quickly finds the pattern that blocks a path.
+    """A compiled set of file name patterns, which quickly finds the pattern that blocks a path.
 
     Most names match no pattern, and cost one look-up.
     """

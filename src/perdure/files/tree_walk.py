@@ -1,4 +1,4 @@
-"""Walk the files below a folder of a jail, except those that git ignores or that usually contain secrets."""
+"""Walk the files below a folder of a `Jail`, except those that git ignores or that usually contain secrets."""
 
 # ruff: noqa: PTH118, PTH120 - a Path would cost every start milliseconds
 import os
@@ -14,7 +14,7 @@ _VERSION_CONTROL: Final = ".git"
 
 
 def walk_files(jail: Jail, start: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the path, as a tuple of names, of each regular file below a folder of the jail, unsorted.
+    """Yield the path of each regular file below a folder of a `Jail`, as a tuple of names, unsorted.
 
     Links are not followed, and folders that cannot be read are left out.
     """

@@ -73,7 +73,7 @@ class ChecklistItem(Struct, frozen=True, omit_defaults=True):
 
 
 def build_checklist(titles: Any) -> tuple[ChecklistItem, ...]:
-    """Build the checklist of a plan: ids from 1 on, blank and repeated titles left out, and no more than allowed.
+    """Build a checklist from titles: ids from 1 on, without blank and repeated titles, and no more items than allowed.
 
     A title is one line: with line breaks, it could look like other items of the checklist.
     """

@@ -37,7 +37,7 @@ from .goal_events import (
 )
 from .goal_record import GoalIteration, GoalRecord, fold_goal, measure_progress
 from .goal_spending import GoalSpending
-from .progress import is_progress
+from .progress_check import is_progress
 from .role_agents import add_verdict_validator, limit_seconds
 from .role_prompts import (
     WIND_DOWN_PROMPT,
@@ -46,7 +46,7 @@ from .role_prompts import (
     build_planner_prompt,
     format_checklist,
 )
-from .verdict import ChecklistVerdict, parse_plan, parse_verdict
+from .role_replies import ChecklistVerdict, parse_plan, parse_verdict
 
 ROLE_INPUT: Final = "work"
 """Input id of the prompt of a role: sent again after a crash, it is answered once."""
@@ -63,7 +63,7 @@ _NOT_ANSWERED: Final = _FAILED | {"limit"}
 
 
 class GoalRoles(Struct, frozen=True, kw_only=True, eq=False):
-    """The agents and the grader of a goal."""
+    """The agents that pursue a goal (maker, planner and checker), and the grader of their work."""
 
     maker: Any
     planner: Any
@@ -73,7 +73,7 @@ class GoalRoles(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class GoalInterrupted(Exception):
-    """Raised where a role ended so that the goal cannot continue now; it has the status of the goal."""
+    """Raised when a goal cannot continue now, such as after a failed run of its maker; has the goal's new status."""
 
     def __init__(self, status: GoalStatus, reason: str, summary: str = "") -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""Events of a goal in the log of its session: custom events with a name for each step, and their data as structs.
+"""Events of a goal in the log of its session: the data of each as a struct, and how they are built and parsed.
 
 The goal itself, with its limits, is in the metadata of the prompt: it is stored in the same append as the beginning of
 the run, so no crash can come between them.
@@ -20,7 +20,7 @@ from .goal import ChecklistItem, Goal, GoalStatus
 
 
 class GoalStarted(Struct, frozen=True, omit_defaults=True):
-    """A pursuit of the goal begins: the first one, or one that resumes it after it had ended."""
+    """Data of a prompt that starts the pursuit of a goal, for the first time or to resume it after it had ended."""
 
     goal: Goal
     workdir: str = ""
@@ -31,7 +31,7 @@ class GoalStarted(Struct, frozen=True, omit_defaults=True):
 
 
 class GoalPlanned(Struct, frozen=True, omit_defaults=True):
-    """The checklist of the goal is known."""
+    """Data of the event `goal.planned`: the checklist of the goal is known."""
 
     items: tuple[ChecklistItem, ...]
     is_fallback: bool = False
@@ -39,13 +39,13 @@ class GoalPlanned(Struct, frozen=True, omit_defaults=True):
 
 
 class IterationStarted(Struct, frozen=True, omit_defaults=True):
-    """An iteration begins: a maker is about to work in a fresh session."""
+    """Data of the event `goal.iteration_started`: a maker agent is about to work on the goal in a fresh session."""
 
     iteration: int
 
 
 class MakerFinished(Struct, frozen=True, omit_defaults=True):
-    """The maker of an iteration has ended its work."""
+    """Data of the event `goal.maker_finished`: the maker agent of an iteration has ended its work."""
 
     iteration: int
     session_id: str
@@ -56,14 +56,14 @@ class MakerFinished(Struct, frozen=True, omit_defaults=True):
 
 
 class WorkGraded(Struct, frozen=True, omit_defaults=True):
-    """The goal's grader has graded the work of an iteration."""
+    """Data of the event `goal.graded`: the goal's grader has graded the work of an iteration."""
 
     iteration: int
     grade: Grade
 
 
 class VerdictGiven(Struct, frozen=True, omit_defaults=True):
-    """The checker of an iteration has judged the checklist."""
+    """Data of the event `goal.verdict`: the checker agent of an iteration has judged each item of the checklist."""
 
     iteration: int
     session_id: str
@@ -82,7 +82,7 @@ class VerdictGiven(Struct, frozen=True, omit_defaults=True):
 
 
 class GoalEnded(Struct, frozen=True, omit_defaults=True):
-    """A pursuit of the goal has ended with a status."""
+    """Data of the event `goal.ended`: the pursuit of a goal has ended, with this status."""
 
     status: GoalStatus
     reason: str = ""
@@ -113,18 +113,18 @@ GOAL_METADATA: Final = "goal"
 
 
 def build_goal_prompt(text: str, started: GoalStarted) -> Message:
-    """Build the prompt with which a pursuit of a goal begins."""
+    """Build the user message with which the pursuit of a goal begins; the goal is in its metadata."""
     data = to_jsonable(msgspec.to_builtins(started))
     return Message("user", (Text(text),), metadata={GOAL_METADATA: data})
 
 
 def build_goal_event(fact: GoalFact) -> Custom:
-    """Build the event that stores a fact about a goal."""
+    """Build the custom event that stores this data about a goal in the log of its session."""
     return Custom(_NAMES_BY_TYPE[type(fact)], to_jsonable(msgspec.to_builtins(fact)))
 
 
 def parse_goal_event(event: Event) -> GoalFact | None:
-    """Return the fact about a goal that an event stores; `None` for other events, and for data that cannot be read."""
+    """Return the data about a goal that an event stores; `None` for other events, and for data that cannot be read."""
     if isinstance(event, MessageAdded):
         kind, data = GoalStarted, event.message.metadata.get(GOAL_METADATA)
     elif isinstance(event, Custom) and event.name in EVENT_NAMES:

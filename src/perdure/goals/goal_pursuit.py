@@ -1,4 +1,4 @@
-"""Pursue, resume and stop goals: the entry points, which run the engine of a goal in the goal's session."""
+"""Pursue, resume and stop goals: the functions that run the engine of a goal in the goal's session."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -101,7 +101,7 @@ async def resume_goal(
     max_cost_usd: float | None = None,
     max_seconds: float | None = None,
 ) -> GoalRecord:
-    """Continue a goal that was paused, cut off by a crash, or ended at a limit; return the record of an achieved one.
+    """Continue a goal that was paused, cut off by a crash, or ended at a limit. An achieved goal is returned as it is.
 
     The checklist and all that was done are in the log. A goal that ended gets its iterations anew; budgets are totals,
     so one that is used up has to be raised. The other arguments are those of `pursue_goal`. Raises `SessionNotFound` if
@@ -139,7 +139,7 @@ async def resume_goal(
 
 
 async def stop_goal(goal_id: str, store: Store | str) -> bool:
-    """Stop a goal, also one that another process pursues: it is paused, and can be resumed.
+    """Stop the pursuit of a goal, in this or another process: the goal is paused, and can be resumed.
 
     Return False if it is not being pursued. Raises `SessionNotFound` if there is no such goal.
     """
@@ -155,7 +155,7 @@ async def stop_goal(goal_id: str, store: Store | str) -> bool:
 def build_roles(
     maker: "Agent[Any]", checker: "Agent[Any] | None", grader: AnyGrader | None, grade_seconds: float
 ) -> GoalRoles:
-    """Return the agents and the grader of a goal. Raises `ConfigError` for what is none."""
+    """Return maker, planner, checker and grader of a goal. Raises `ConfigError` if an argument has the wrong type."""
     for name, agent in (("maker", maker), ("checker", checker)):
         if not isinstance(agent, Agent) and not (name == "checker" and agent is None):
             argument_checks.raise_config_error("pursue_goal", name, agent, "give an Agent(…)")
@@ -186,7 +186,7 @@ def _check_budgets(goal: Goal, roles: GoalRoles) -> None:
 def open_goal_session(
     goal_id: str, maker: "Agent[Any]", store: Store | str | None, watchers: Sequence[Watcher[Entry]] = ()
 ) -> "Session[Any]":
-    """Return the session of a goal. Its agent has no tools: its engine lets others work."""
+    """Return the session in which a goal is pursued. Its agent has no tools: its engine runs maker and checker."""
     argument_checks.require_text("resume_goal", "goal_id", goal_id, non_empty=True)
     clock: Clock = maker.clock
     agent: Agent[Any] = Agent(

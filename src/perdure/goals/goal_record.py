@@ -154,7 +154,7 @@ class GoalRecord(Struct, frozen=True, kw_only=True):
 
 
 def fold_goal(goal_id: str, entries: Sequence[Entry]) -> GoalRecord:
-    """Return the state of a goal from the log of its session."""
+    """Return the state of a goal, computed from the log of its session."""
     record = GoalRecord(goal_id=goal_id)
     for entry in entries:
         event = entry.event
@@ -172,7 +172,7 @@ def fold_goal(goal_id: str, entries: Sequence[Entry]) -> GoalRecord:
         record,
         created_at=times[0] if times else 0.0,
         updated_at=times[-1] if times else 0.0,
-        seconds=sum(measure_segments(entries)),
+        seconds=sum(measure_pursuit_seconds(entries)),
     )
 
 
@@ -187,8 +187,8 @@ def _apply_run_end(record: GoalRecord, event: RunEnded | RunWaiting) -> GoalReco
     return replace(record, status="errored", reason=event.error or event.reason or event.status)
 
 
-def measure_segments(entries: Sequence[Entry]) -> list[float]:
-    """Return how long each stretch of work lasted in seconds, from a start or a resume to its last entry."""
+def measure_pursuit_seconds(entries: Sequence[Entry]) -> list[float]:
+    """Return the seconds that each pursuit of a goal lasted in its log: from its start or resume to its last entry."""
     segments: list[float] = []
     begun: float | None = None
     last = 0.0
@@ -202,7 +202,7 @@ def measure_segments(entries: Sequence[Entry]) -> list[float]:
 
 
 def measure_lost_seconds(entries: Sequence[Entry], times: Sequence[float]) -> float:
-    """Return how long processes worked after their last entry in the log of the goal, before they were killed.
+    """Return the seconds that killed processes worked on a goal after their last entry in the log of the goal.
 
     `times` are those of the entries in the sessions of the roles.
     """
@@ -221,7 +221,7 @@ def measure_progress(items: Iterable[ChecklistItem]) -> float:
 
 
 async def read_goal(goal_id: str, store: Store) -> GoalRecord:
-    """Return the state of a goal. Raises `SessionNotFound` if there is none of that id.
+    """Return the state of a goal in a store. Raises `SessionNotFound` if there is no goal with this id.
 
     A goal that no living process pursues, because its process was killed, is `paused` with the reason `interrupted`.
     """

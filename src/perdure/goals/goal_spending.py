@@ -15,7 +15,7 @@ from .goal_record import GoalRecord, measure_lost_seconds
 
 
 class GoalSpending:
-    """Counts what a goal uses, in this process and in those before it, and has the budget that its agents share."""
+    """Counts what a goal has used, in this process and earlier ones, and has the budget that its agents share."""
 
     def __init__(self, goal: Goal, record: GoalRecord, store: Store, clock: Clock) -> None:
         self._goal = goal

@@ -16,7 +16,7 @@ WORKTREE_SECONDS: Final = 300.0
 
 
 class GoalWorktree(NamedTuple):
-    """The worktree of a goal."""
+    """The git worktree of a goal: its folder and its branch."""
 
     path: str
     branch: str

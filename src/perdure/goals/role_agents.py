@@ -1,4 +1,4 @@
-"""The agents of a goal: the maker as it is given, and a planner and a checker whose tools only read."""
+"""The agents of a goal: the maker as it is given, and a planner and a checker whose tools can only read."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,11 +12,11 @@ from perdure.runtime.agent import Agent
 
 from .goal import ChecklistItem
 from .role_prompts import CHECKER_INSTRUCTIONS, PLANNER_INSTRUCTIONS
-from .verdict import make_verdict_validator, validate_plan
+from .role_replies import make_verdict_validator, validate_plan
 
 
-def build_reading_agent(agent: "Agent[Any]", name: str, instructions: str) -> "Agent[Any]":
-    """Return an agent like this one, with other instructions, and with those of its tools alone that only read.
+def build_read_only_agent(agent: "Agent[Any]", name: str, instructions: str) -> "Agent[Any]":
+    """Return a copy of an agent with other instructions, which can use only those of its tools that change nothing.
 
     These are the tools with `effect="read"`. The others are neither offered to the model nor carried out, whatever it
     calls.
@@ -40,22 +40,22 @@ def build_reading_agent(agent: "Agent[Any]", name: str, instructions: str) -> "A
 
 
 def build_planner(agent: "Agent[Any]") -> "Agent[Any]":
-    """Return the agent that plans the checklist of a goal."""
-    return build_reading_agent(agent, "planner", PLANNER_INSTRUCTIONS).replace(output_validators=(validate_plan,))
+    """Return a copy of an agent that plans the checklist of a goal; its tools can only read."""
+    return build_read_only_agent(agent, "planner", PLANNER_INSTRUCTIONS).replace(output_validators=(validate_plan,))
 
 
 def build_checker(agent: "Agent[Any]") -> "Agent[Any]":
-    """Return the agent that judges the checklist of a goal."""
-    return build_reading_agent(agent, "checker", CHECKER_INSTRUCTIONS)
+    """Return a copy of an agent that judges the checklist of a goal; its tools can only read."""
+    return build_read_only_agent(agent, "checker", CHECKER_INSTRUCTIONS)
 
 
 def add_verdict_validator(checker: "Agent[Any]", items: Sequence[ChecklistItem]) -> "Agent[Any]":
-    """Return a checker that repairs a verdict which does not fit these items."""
+    """Return a copy of the checker that has to repair a verdict which does not fit these checklist items."""
     return checker.replace(output_validators=(make_verdict_validator(items),))
 
 
 def limit_seconds(limits: Limits, seconds: float | None) -> Limits:
-    """Return the limits with a time limit that is not longer than this."""
+    """Return run limits whose time limit is at most `seconds`; unchanged if that is `None`."""
     if seconds is None:
         return limits
     own = limits.timeout_seconds

@@ -68,14 +68,14 @@ state the work is in, and what is left to do, so that someone else can continue.
 
 
 def build_planner_prompt(objective: str) -> Message:
-    """Build the prompt that asks for a checklist."""
+    """Build the prompt that asks the planner agent for the checklist of a goal."""
     return Message("user", (Text(f"# Objective\n{objective}"),))
 
 
 def build_maker_prompt(
     objective: str, items: Sequence[ChecklistItem], last: GoalIteration | None, labels: Sequence[str] = ()
 ) -> Message:
-    """Build the prompt of a maker in a fresh session: the objective, the checklist, and the last verdict.
+    """Build the prompt of a maker agent in a fresh session: the objective, the checklist, and the last verdict.
 
     `labels` are those of the text from which the checklist and the verdict were made.
     """
@@ -91,7 +91,7 @@ def build_maker_prompt(
 def build_checker_prompt(
     objective: str, items: Sequence[ChecklistItem], report: str, grade: Grade | None, labels: Sequence[str] = ()
 ) -> Message:
-    """Build the prompt of a checker in a fresh session. The report of the maker in it is labelled as untrusted."""
+    """Build the prompt of a checker agent in a fresh session. The maker's report in it is labelled as untrusted."""
     remarks = ""
     if grade is not None:
         judged = "passed" if grade.passed else f"not passed\n{_quote_lines(grade.feedback)}"
@@ -106,7 +106,7 @@ def build_checker_prompt(
 
 
 def format_checklist(items: Sequence[ChecklistItem]) -> str:
-    """Return a checklist as text, one line for each item, with its id and its evidence."""
+    """Return the checklist of a goal as text, one line for each item, with its id and its evidence."""
     return "\n".join([_format_item(each) for each in items])
 
 

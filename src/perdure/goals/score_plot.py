@@ -1,4 +1,4 @@
-"""Plots of the scores of a goal: a line of bars for a terminal, and a picture as SVG."""
+"""Plots of a goal's scores over its iterations: a line of bars for a terminal, and an SVG picture."""
 
 from collections.abc import Sequence
 from html import escape
@@ -10,7 +10,7 @@ _WIDTH, _HEIGHT, _MARGIN = 640, 240, 36
 
 
 def draw_sparkline(scores: Sequence[float]) -> str:
-    """Return scores from 0 to 1 as a line with one bar for each."""
+    """Return scores from 0 to 1 as a line of text, with one bar character for each."""
     top = len(BARS) - 1
     return "".join([BARS[round(min(1.0, max(0.0, each)) * top)] for each in scores])
 

@@ -28,7 +28,7 @@ MAX_ROUNDS: Final = 5
 
 
 class GradeGiven(Struct, frozen=True, omit_defaults=True):
-    """A grade as it is stored in the log: of which round of which run."""
+    """Data of the event that stores a grade in the log: the grade of one round of a run with the engine `until`."""
 
     round: int
     grade: Grade
@@ -38,7 +38,7 @@ class GradeGiven(Struct, frozen=True, omit_defaults=True):
 
 
 class UntilEngine:
-    """Engine that lets another engine work until a grader passes the answer, in the same run and session."""
+    """Engine that repeats the work of another engine, in the same run and session, until a grader passes the answer."""
 
     def __init__(self, grader: Any, engine: Engine, max_rounds: int, timeout_seconds: float) -> None:
         self._grader = to_grader(grader)
@@ -108,7 +108,7 @@ def until(
 
 
 def list_grades(entries: Sequence[Entry]) -> list[GradeGiven]:
-    """Return the grades that entries of a log store, in order; of a run, or of a whole session."""
+    """Return the grades stored in log entries of a run or of a whole session, in order."""
     found: list[GradeGiven] = []
     for entry in entries:
         event = entry.event
@@ -129,7 +129,7 @@ def _ends_with_grade(entries: Sequence[Entry]) -> bool:
 
 
 async def read_grades(session: Any) -> list[GradeGiven]:
-    """Return the grades of a session, of all its runs with `until`, in order."""
+    """Return the grades stored in a session, of all its runs with the engine `until`, in order."""
     return list_grades(await session.store.read(session.session_id))
 
 

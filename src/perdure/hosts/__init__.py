@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .local_git import LocalGit
     from .local_search import LocalSearch
     from .local_shell import CommandLimits, LocalShell
-    from .local_web import LocalWeb
+    from .local_web_fetch import LocalWeb
     from .searxng_search import SearxngSearch
     from .wikipedia_search import WikipediaSearch
 
@@ -43,7 +43,7 @@ _PLACES = {
     "LocalGit": "perdure.hosts.local_git",
     "LocalSearch": "perdure.hosts.local_search",
     "LocalShell": "perdure.hosts.local_shell",
-    "LocalWeb": "perdure.hosts.local_web",
+    "LocalWeb": "perdure.hosts.local_web_fetch",
     "ProxyLimits": "perdure.net.egress_proxy",
     "SearxngSearch": "perdure.hosts.searxng_search",
     "WikipediaSearch": "perdure.hosts.wikipedia_search",

@@ -12,7 +12,7 @@ from perdure.core.error import ToolError
 
 
 class ProgramOutput(NamedTuple):
-    """The output of a program that has ended."""
+    """The output and the exit code of a program that has ended."""
 
     stdout: bytes
     stderr: bytes

@@ -1,4 +1,4 @@
-"""Start a browser below a supervisor, and remove its folder when the last of its processes has ended.
+"""Run a browser as a child of a supervisor process, and remove its folder when the last of its processes has ended.
 
 Started as a program of its own by the driver of the browser, which knows only one executable and its arguments:
 `python -I -S browser_launcher.py CONTROL FOLDER COMMAND…`. CONTROL is a named pipe that only the host has open for
@@ -16,21 +16,21 @@ from types import ModuleType
 
 
 def main(argv: list[str]) -> int:
-    """Run the command in `argv` until it ends or the host does, and return its exit code."""
+    """Run the browser command in `argv` until it ends or the host program does, and return its exit code."""
     control, folder, command = argv[0], argv[1], argv[2:]
     child = os.fork()
     if child:  # the driver kills the process group that it has started: the work is done in another one
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF
     os.setpgid(0, 0)
     try:
-        code = supervise(control, folder, command)
+        code = run_supervised(control, folder, command)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     os._exit(code)
 
 
-def supervise(control: str, folder: str, command: list[str]) -> int:
-    """Run a command below the supervisor, with the environment of this process, and return its exit code."""
+def run_supervised(control: str, folder: str, command: list[str]) -> int:
+    """Run a command as a child of the supervisor, in the environment of this process, and return its exit code."""
     pipe = os.open(control, os.O_RDONLY | os.O_NONBLOCK)  # does not wait: the host may be gone already
     os.set_blocking(pipe, True)
     with tempfile.TemporaryFile(dir=folder) as variables:
@@ -43,7 +43,7 @@ def supervise(control: str, folder: str, command: list[str]) -> int:
 
 
 def load_supervisor() -> ModuleType:
-    """Import the module `supervisor` beside this file, without the package around it."""
+    """Import the module `supervisor` from the file beside this one, without importing the package `perdure`."""
     path = Path(__file__).with_name("supervisor.py")
     spec = importlib.util.spec_from_file_location("supervisor", path)
     if spec is None or spec.loader is None:

@@ -1,4 +1,4 @@
-"""The sandbox of commands on Linux: bubblewrap, with everything read-only but the working folder, and no network."""
+"""The sandbox of commands on Linux: bubblewrap, with all files read-only but the working folder, and no network."""
 
 # ruff: noqa: PTH103, PTH105, PTH106, PTH108, PTH111, PTH110, PTH112, PTH114, PTH116, PTH118, PTH119 - before every command, where pathlib would cost milliseconds
 import contextlib
@@ -97,7 +97,7 @@ def make_covers() -> SandboxCovers:
     Over a name in the working folder it is a folder. An empty one outside, and one in which everything is ignored
     inside, are nothing to git: it neither lists, adds, stashes nor removes them. A file it would do all this to.
     """
-    place = make_own_folder()
+    place = make_user_temp_folder()
     covers = SandboxCovers(*[os.path.join(place, "covers", name) for name in ("folder", "file", "closed")])
     os.makedirs(covers.folder, exist_ok=True)
     files = (os.path.join(covers.folder, ".gitignore"), _COVER_TEXT, 0o444), (covers.file, b"", 0o444)
@@ -110,8 +110,8 @@ def make_covers() -> SandboxCovers:
     return covers
 
 
-def make_own_folder() -> str:
-    """Return the folder of this user for what several processes share, in the system's folder for temporary files."""
+def make_user_temp_folder() -> str:
+    """Create and return this user's folder in the system's temporary folder, for files that several processes share."""
     folder = os.path.join(tempfile.gettempdir(), f"perdure-locks-{os.getuid()}")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if os.stat(folder, follow_symlinks=False).st_uid != os.getuid():
@@ -141,8 +141,8 @@ def build_sandbox(root: str, *, network: bool, readable: Sequence[str] = (), wri
     return [*words, "--"]
 
 
-def announce_start(env: Mapping[str, str]) -> list[str]:
-    """Return the argv prefix that writes `START_MARK` to standard error, and executes the command when it is answered.
+def build_start_announcement(env: Mapping[str, str]) -> list[str]:
+    """Return the argv prefix that reports to the host that the sandbox has started, and runs the command at its answer.
 
     The sandbox ends with its parent, but only once each part of it has asked the kernel for that, which may be after
     the command has begun. So the command begins when the host answers, and a process in the sandbox ends everything
@@ -161,7 +161,10 @@ def announce_start(env: Mapping[str, str]) -> list[str]:
 
 
 def replace_stdin(words: Sequence[str], descriptor: int) -> list[str]:
-    """Return the words of an announced command, with an open file as its standard input."""
+    """Return a command line, changed so that the standard input of the command is an open file.
+
+    The command line contains the prefix that `build_start_announcement` returns.
+    """
     at = words.index(_ANNOUNCEMENT) + 1
     return [*words[:at], f"/proc/self/fd/{descriptor}", *words[at + 1 :]]
 
@@ -173,7 +176,7 @@ def _hide_secrets(paths: Iterable[str], covers: SandboxCovers) -> Iterator[str]:
 
 
 def protect_configuration(root: str, covers: SandboxCovers) -> Iterator[str]:
-    """Yield bubblewrap options that make the configuration of Perdure and git read-only, even if missing.
+    """Yield bubblewrap options that make configuration files of Perdure and git read-only, also files that are missing.
 
     For a name that does not exist, bubblewrap creates an empty folder or file to mount over; `remove_placeholders`
     removes it afterwards. `.git` itself is mounted too: a folder that something is mounted on cannot be renamed away.
@@ -200,7 +203,7 @@ def _protect(path: str, cover: str) -> Iterator[str]:
 
 
 def list_placeholders(root: str) -> list[str]:
-    """Return the protected paths that do not exist, for which bubblewrap creates placeholders.
+    """Return the protected paths that do not exist, at which bubblewrap creates empty placeholders to mount over.
 
     What a host has left behind that was killed is among them, and what another host uses now.
     """
@@ -225,7 +228,7 @@ def is_leftover_placeholder(path: str) -> bool:
 
 
 def remove_placeholders(paths: Iterable[str]) -> None:
-    """Remove the empty files and folders that a sandbox used as placeholders, unless they have content now."""
+    """Remove the empty files and folders that bubblewrap created to mount over, unless they have content now."""
     for path in paths:
         with contextlib.suppress(OSError):
             found = os.lstat(path)
@@ -236,7 +239,7 @@ def remove_placeholders(paths: Iterable[str]) -> None:
 
 
 def is_real_folder(path: str) -> bool:
-    """Return True if a path is a folder, and no link to one."""
+    """Return True if a path is a folder, and not a link to one."""
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
     except OSError:
@@ -244,9 +247,9 @@ def is_real_folder(path: str) -> bool:
 
 
 def find_home_secrets() -> list[str]:
-    """Return paths in the home folders that often contain secrets, such as `.ssh`, and the runtime's own folder."""
+    """Return paths in the user's home folders that often contain secrets, such as `.ssh`, and Perdure's own folder."""
     found: list[str] = []
-    for home in find_homes():
+    for home in find_own_home_folders():
         own = os.path.realpath(os.environ.get("PERDURE_HOME") or os.path.join(home, ".perdure"))
         found += find_secrets(home, depth=1)
         found += find_secrets(os.path.join(home, ".config"), depth=1, above=(".config",))
@@ -254,8 +257,8 @@ def find_home_secrets() -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def find_homes() -> list[str]:
-    """Return the home folders of the current user: from HOME, and from the system's user database."""
+def find_own_home_folders() -> list[str]:
+    """Return the home folders of the current user: the one in HOME, and the one in the system's user database."""
     import pwd  # which Windows does not have
 
     homes = [os.path.expanduser("~")]
@@ -270,7 +273,7 @@ def find_hidden_secrets(root: str) -> list[str]:
 
 
 def find_secrets(root: str, *, depth: int = 2, above: tuple[str, ...] = ()) -> list[str]:
-    """Return the paths near the top of a folder whose names suggest secrets; `.git` is left out."""
+    """Return the paths in the top levels of a folder whose names suggest secrets; `.git` is left out."""
     found: list[str] = []
     level = [(root, above)]
     seen = 0

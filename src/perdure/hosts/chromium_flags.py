@@ -1,4 +1,4 @@
-"""Find Chromium, and the flags with which it starts: headless, and with an egress proxy as its only way out."""
+"""Find Chromium, and build the flags that it is started with: headless, with an egress proxy for all connections."""
 
 import os
 import shutil
@@ -90,7 +90,7 @@ def find_chromium(executable: str | os.PathLike[str] | None = None) -> str:
 
 
 def build_flags(profile: str, proxy_url: str, viewport: tuple[int, int], *, sandbox: bool) -> Sequence[str]:
-    """Return the arguments of Chromium, which is then driven by the descriptors 3 and 4.
+    """Return the command line arguments of Chromium, so that it can be driven over the file descriptors 3 and 4.
 
     Args:
         profile: An empty folder for its profile.

@@ -1,4 +1,4 @@
-"""A running Chromium, driven by Playwright, behind an egress proxy: started, and ended with all its processes."""
+"""A Chromium process, driven by Playwright, behind an egress proxy: start it, and end it with its child processes."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ def require_playwright() -> None:
 
 
 class ChromiumProcess:
-    """A Chromium that has started, with a new folder. All of it is gone after `close`.
+    """A running Chromium with a folder for its profile; `close` ends all its processes and removes the folder.
 
     Also when this process is killed: then its supervisor ends its processes, and removes the folder.
     """

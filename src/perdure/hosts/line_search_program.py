@@ -1,4 +1,4 @@
-"""Program that searches lines with Python's regular expressions, in a process that can be killed.
+"""Program that searches lines of files with Python's regular expressions, in a child process that can be killed.
 
 Some patterns take for ever on some lines, and Python cannot interrupt itself there. So the search runs in a process of
 its own: it reads batches of contents from standard input, and writes the lines that match to standard output, as JSON.
@@ -37,7 +37,7 @@ def find_lines(data: bytes, expression: "re.Pattern[str]", context: int, most: i
 
 
 def has_match(line: bytes, expression: "re.Pattern[str]") -> bool:
-    """Return True if the expression matches in a line; invalid UTF-8 matches nothing, as in ripgrep."""
+    """Return True if a regular expression matches in a line; invalid UTF-8 matches nothing, as in ripgrep."""
     try:
         return expression.search(line.decode()) is not None
     except UnicodeDecodeError:

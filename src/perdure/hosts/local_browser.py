@@ -1,4 +1,4 @@
-"""`LocalBrowser`: drive a Chromium of this machine, with an egress proxy as its only way to the network."""
+"""`LocalBrowser`: drive a Chromium on this machine, with an egress proxy as its only way to the network."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Git in a folder of this machine, hardened so that no hook or program of the repository runs.
+"""`LocalGit`: run git in a folder of this machine, hardened so that no hook or program of the repository runs.
 
 A repository can bring programs: hooks, filters and diff drivers in its configuration, a monitor of files, a pager, an
 editor. All are switched off for every command: the known ones by name, and those that only the configuration names
@@ -65,7 +65,7 @@ _HIDDEN_PATHS: Final = tuple(
 
 
 class LocalGit:
-    """A `GitBackend` for the repository of a folder of this machine, given as `LocalFiles`."""
+    """Runs git in the repository of a folder of this machine, given as `LocalFiles`; a `GitBackend` for git tools."""
 
     def __init__(self, files: LocalFiles, *, max_seconds: float = MOST_SECONDS) -> None:
         """Use the repository of the folder of `files`; it need not exist yet.

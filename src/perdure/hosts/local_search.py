@@ -1,4 +1,4 @@
-"""Search in a folder of this machine: with ripgrep if it is found, else with Python, with the same results."""
+"""`LocalSearch`: search a folder of this machine, with ripgrep if it is installed, else with Python; same results."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final

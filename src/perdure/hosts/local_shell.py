@@ -1,4 +1,4 @@
-"""Run the commands of shell tools on this machine, in a sandbox if the system has one.
+"""`LocalShell`: run the commands of shell tools on this machine, in a sandbox if the system has one.
 
 A command gets exactly the environment that is given, a session of its own, and limits. Nothing that it starts outlives
 it: not its end, not its deadline, not the death of this process.
@@ -24,11 +24,11 @@ from perdure.toolkits.shell_backend import Confinement, JobOutput, ShellCommand,
 
 from .bubblewrap import (
     START_MARK,
-    announce_start,
     build_sandbox,
+    build_start_announcement,
     find_bubblewrap,
     find_hidden_secrets,
-    find_homes,
+    find_own_home_folders,
     find_system_program,
     is_real_folder,
 )
@@ -49,7 +49,7 @@ _KEPT_JOBS: Final = 64
 
 
 class CommandLimits(Struct, frozen=True, kw_only=True):
-    """Limits of one command; on Linux each applies to every process that it starts."""
+    """Limits of one shell command; on Linux each applies to every process that the command starts."""
 
     cpu_seconds: int = 600
     """CPU time of a process."""
@@ -79,7 +79,7 @@ class _SpoolFolder:
 
 
 class LocalShell:
-    """Runs commands on this machine, below one folder: the `ShellBackend` of coding agents.
+    """Runs shell commands on this machine, below one folder: the `ShellBackend` of coding agents.
 
     Close it with `async with`, or `await shell.close()`: background commands are then ended, and spool files removed.
     A shell that was closed can be used again.
@@ -237,7 +237,7 @@ class LocalShell:
                 writable=self._writable,
             )
             most = limits.processes if os.geteuid() == 0 else 0  # the kernel does not count those of root
-            announcement = announce_start(self._env)
+            announcement = build_start_announcement(self._env)
             return RunningCommand.start_confined(
                 [*sandbox, *announcement, *words],
                 command,
@@ -263,7 +263,7 @@ class LocalShell:
 
 
 def default_environment(root: str) -> dict[str, str]:
-    """Return the environment that commands get when none is given: PATH, HOME, LANG and TERM.
+    """Return the environment variables that commands get when none are given: PATH, HOME, LANG and TERM.
 
     Of the PATH of this process, folders that are relative or below the root are left out: a program there may have been
     written by the model.
@@ -279,7 +279,7 @@ def _check_root(root: str | os.PathLike[str]) -> str:
     path = os.path.realpath(root)
     if not is_real_folder(path):
         argument_checks.raise_config_error("LocalShell", "root", root, "give a folder that exists")
-    if path == "/" or path in find_homes():
+    if path == "/" or path in find_own_home_folders():
         argument_checks.raise_config_error(
             "LocalShell", "root", root, "give the folder of a project, and not the home folder or /"
         )

@@ -9,7 +9,7 @@ READ_BYTES: Final = 65_536
 
 
 class OutputCapture:
-    """The output of one stream of a command: head and tail in memory, the whole in a file once it is long."""
+    """The output of a command on one stream: beginning and end in memory, and all of it in a file once it is long."""
 
     def __init__(self, keep_bytes: int, spool_file: str, spool_bytes: int) -> None:
         """Keep half of `keep_bytes` from each end; write at most `spool_bytes` to the file."""

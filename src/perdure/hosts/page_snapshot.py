@@ -1,4 +1,4 @@
-"""Read the documents of a page in Chromium: visible text, and elements that can be used.
+"""Read a web page in Chromium, frame by frame: its visible text, and the elements that can be used.
 
 The script runs inside the page, where a hostile page can change what it sees. It can lie about its own content alone:
 the address of a frame comes from the browser, and an element is used only in the frame that it was found in.
@@ -126,7 +126,7 @@ class _FoundDocument(Struct, rename="camel"):
 
 
 class KnownElement(Struct, frozen=True):
-    """An element of the latest snapshot of a session, and where to find it in the page."""
+    """An element in the latest snapshot of a browser session's page, and where to find it in the page."""
 
     element: BrowserElement
     session: str
@@ -136,16 +136,16 @@ class KnownElement(Struct, frozen=True):
     """Its place in `nodes`."""
 
 
-class ReadFrame(Struct, frozen=True):
-    """A frame that was read, and its elements."""
+class FrameSnapshot(Struct, frozen=True):
+    """The content of a page's frame as it was read: title, text and elements."""
 
     title: str
     frame: BrowserFrame
     elements: Sequence[KnownElement]
 
 
-async def read_frame(frame: "Frame", session: str, new_ref: Callable[[], str]) -> ReadFrame | None:
-    """Read a frame; `None` if that is not possible, because it has changed meanwhile, does not react, or lies."""
+async def read_frame(frame: "Frame", session: str, new_ref: Callable[[], str]) -> FrameSnapshot | None:
+    """Read the text and elements of a frame; `None` if it changes meanwhile, does not react, or sends invalid data."""
     from playwright.async_api import Error
 
     url = frame.url
@@ -169,7 +169,7 @@ async def read_frame(frame: "Frame", session: str, new_ref: Callable[[], str]) -
         pieces.append(f" {format_browser_element(element)} ")
     text = _join_lines("".join(pieces))
     shown = BrowserFrame(url, text[:MOST_CHARACTERS], tuple([each.element for each in elements]), found.is_truncated)
-    return ReadFrame(found.title, shown, elements)
+    return FrameSnapshot(found.title, shown, elements)
 
 
 def _build_element(found: _FoundElement, ref: str, url: str) -> BrowserElement:

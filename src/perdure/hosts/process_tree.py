@@ -34,7 +34,7 @@ def _list_parents() -> Iterator[tuple[int, int]]:
 
 
 def signal_processes(pids: Sequence[int], number: signal.Signals) -> None:
-    """Send a signal to each process that still exists."""
+    """Send the signal `number` to each of these processes that still exists."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)

@@ -1,4 +1,4 @@
-"""Search without ripgrep: read files through the jail, and match their lines in a child process."""
+"""Search files without ripgrep: read them inside the `Jail` folder, and match their lines in a child process."""
 
 # ruff: noqa: PTH118, PTH120 - a Path would cost every start milliseconds
 import contextlib
@@ -23,7 +23,7 @@ _BATCH_FILES: Final = 200
 def search_with_python(
     jail: Jail, paths: Iterable[Sequence[str]], query: SearchQuery, seconds: float
 ) -> Iterator[SearchMatch]:
-    """Yield the matching lines of files of the jail, and the context lines around them, in the order of the paths."""
+    """Yield the matching lines of files in a `Jail` folder, with context lines around them, in the order of `paths`."""
     with _LineSearch(query, seconds) as search:
         for batch in _read_batches(jail, paths):
             for (path, _), lines in zip(batch, search.ask([data for _, data in batch]), strict=True):

@@ -1,4 +1,4 @@
-"""A running command: its output is read as it is written, and its whole process tree can be ended."""
+"""A running shell command: its output is read as it is written, and its whole process tree can be ended."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ class SpoolLimits(Struct, frozen=True):
 
 
 class SandboxLock(Protocol):
-    """Protocol of a lock that a command in a sandbox has until it has ended."""
+    """Protocol of a lock that is kept while a sandboxed command runs, and released when it has ended."""
 
     @property
     def descriptor(self) -> int:
@@ -52,7 +52,7 @@ class SandboxLock(Protocol):
 
 
 class RunningCommand:
-    """A command that was started, with its output so far. Lives on one event loop."""
+    """A shell command that was started, with its output so far. Use it on one event loop only."""
 
     def __init__(
         self,

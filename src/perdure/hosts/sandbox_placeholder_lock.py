@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 
-from .bubblewrap import list_placeholders, make_own_folder, remove_placeholders
+from .bubblewrap import list_placeholders, make_user_temp_folder, remove_placeholders
 
 _lock = threading.Lock()
 _users: dict[str, int] = {}
@@ -49,7 +49,7 @@ class PlaceholderGuard:
 
 
 def guard_placeholders(root: str) -> PlaceholderGuard:
-    """Lock a working folder while a sandboxed command runs, so that the empty folders mounted over in it stay."""
+    """Lock a working folder while a sandboxed command runs, so that the placeholders in it are not removed."""
     return PlaceholderGuard(root)
 
 
@@ -68,4 +68,6 @@ def _lock_shared(root: str) -> int:
 def _open_lock(root: str) -> int:
     """Open the lock file of a working folder: in the user's own part of the folder for temporary files."""
     name = hashlib.blake2b(root.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-    return os.open(os.path.join(make_own_folder(), name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return os.open(
+        os.path.join(make_user_temp_folder(), name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+    )

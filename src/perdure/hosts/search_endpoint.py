@@ -1,4 +1,4 @@
-"""The HTTP side of web search backends: one endpoint, one JSON answer, and no other origin.
+"""HTTP requests of web search backends: to one endpoint, which answers with JSON, and to no other origin.
 
 The query is the model's, and may contain anything; the origin is the program's. The key is sent to that origin alone.
 """
@@ -30,7 +30,7 @@ _ADVICE = {
 
 
 class SearchEndpoint:
-    """The endpoint of a search engine, which answers GET requests with JSON."""
+    """The HTTP endpoint of a search engine, which answers GET requests with JSON."""
 
     def __init__(self, name: str, url: str, policy: EgressPolicy | None = None) -> None:
         """Prepare for requests to a URL. Without a policy, only its host and port can be reached.
@@ -72,7 +72,7 @@ class SearchEndpoint:
 
 
 def build_results(found: Sequence[tuple[str | None, str | None, str | None]], most: int) -> list[WebSearchResult]:
-    """Return results made of titles, URLs and snippets; without those whose URL is not of a web page."""
+    """Build at most `most` search results from titles, URLs and snippets; only http and https URLs are used."""
     results = [
         WebSearchResult(remove_tags(title or ""), url, remove_tags(snippet or ""))
         for title, url, snippet in found
@@ -82,7 +82,7 @@ def build_results(found: Sequence[tuple[str | None, str | None, str | None]], mo
 
 
 def remove_tags(text: str) -> str:
-    """Return the text of a piece of HTML, such as a snippet in which the words of the query are marked."""
+    """Return the text of a piece of HTML without its tags, such as a snippet in which found terms are marked."""
     return "".join([each.value for each in read_html_tokens(text) if each.kind == "text"]).strip()
 
 

@@ -1,4 +1,4 @@
-"""Covers for files and folders whose names mean secrets, which a sandboxed command sees; git commits no false content.
+"""Hide files whose names suggest secrets from a sandboxed command, without git committing the empty covers.
 
 - A file whose exact content is in the index of the repository is shown: every command could read it there.
 - One that git does not look at is an empty file: `grep -r` and `cp -r` go on, and `git add -A` does not add it.
@@ -33,7 +33,7 @@ _READABLE_VERSIONS: Final = (2, 3)
 
 
 class GitIndex:
-    """The index of a repository: the paths that git has, and the digests of their contents. It is only read."""
+    """Reader of a git index file: which paths the repository tracks, and the digests of their contents."""
 
     def __init__(self, data: bytes) -> None:
         """Look at the bytes of an index; no bytes for one that cannot be read."""
@@ -65,13 +65,13 @@ class GitIndex:
 
 
 def cover_secrets(root: str, paths: Sequence[str], covers: "SandboxCovers") -> Iterator[str]:
-    """Yield the options of bubblewrap that hide files and folders of a working folder from a command."""
+    """Yield the bubblewrap options that hide these files and folders of a working folder from a command."""
     for _, options in choose_covers(root, paths, covers):
         yield from options
 
 
 def choose_covers(root: str, paths: Sequence[str], covers: "SandboxCovers") -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield each path with the options of bubblewrap that hide it from a command; with none if it is shown."""
+    """Yield each path with the bubblewrap options that hide it from a command; without options if it stays visible."""
     if not paths:
         return
     git = os.path.join(root, ".git")

@@ -26,7 +26,7 @@ MOST_ERROR_BYTES: Final = 8 * 1024
 
 
 class ServerProcess:
-    """A running server program: lines are written to it and read from it. Lives on one event loop."""
+    """A running server program: lines are written to it and read from it. Use it on one event loop only."""
 
     def __init__(self, process: asyncio.subprocess.Process, control: int) -> None:
         self._process = process

@@ -1,4 +1,4 @@
-"""The pages of one session in a browser: what is done in them, and what they show afterwards."""
+"""The browser pages of one session: actions in them, and what they show afterwards."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from perdure.net.egress_proxy import EgressProxy
 from perdure.net.error import EgressDenied
 from perdure.toolkits.browser_backend import BrowserDownload, BrowserImage, BrowserSnapshot, ScrollDirection
 
-from .page_snapshot import MOST_FRAMES, KnownElement, ReadFrame, read_frame
+from .page_snapshot import MOST_FRAMES, FrameSnapshot, KnownElement, read_frame
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Dialog, Download, ElementHandle, Page, Response, Route
@@ -53,7 +53,7 @@ _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class SessionPages:
-    """The pages, cookies and storage of one session. The newest page is the current one."""
+    """The browser pages, cookies and storage of one session. The newest page is the current one."""
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class SessionPages:
         self.elements = {}
         frames = page.frames[:MOST_FRAMES]  # at the same time: those that do not react cost the time of one
         read = await asyncio.gather(*[read_frame(each, self._session, self._new_ref) for each in frames])
-        found: list[ReadFrame] = [each for each in read if each is not None]
+        found: list[FrameSnapshot] = [each for each in read if each is not None]
         if not read or read[0] is None:
             raise ToolError(f"the page {page.url[:200]!r} does not react, or is being left: use browser_snapshot")
         self.elements = {each.element.ref: each for frame in found for each in frame.elements}
@@ -402,7 +402,7 @@ def _is_same_place(known: KnownElement) -> bool:
 
 
 def describe_playwright_error(message: str) -> str:
-    """Return an error of Playwright as one line for the model, without its log of what it has tried."""
+    """Return an error message of Playwright as one line for the model, without Playwright's call log."""
     text = _COLOUR.sub("", message).partition("Call log:")[0].strip()
     line = " ".join(text.split())[:400]
     if "Download is starting" in line:

@@ -33,21 +33,21 @@ def main(argv: list[str]) -> int:
         signal.signal(number, signal.SIG_IGN)
     child = os.fork()
     if child == 0:
-        start_command(command, variables, (control, wake, write))
+        exec_command(command, variables, (control, wake, write))
     code = wait_for_end(child, control, wake)
-    end_descendants(child, 0.0 if code is not None else choose_grace(control))
+    end_descendants(child, 0.0 if code is not None else choose_grace_seconds(control))
     return 128 + signal.SIGKILL if code is None else code
 
 
 def read_variables(fd: int) -> dict[bytes, bytes]:
-    """Read environment variables from a file of `NAME=value` pairs, each followed by a NUL."""
+    """Read environment variables from an open file of `NAME=value` pairs, each followed by a NUL."""
     with open(fd, "rb") as file:
         pairs = [each.partition(b"=") for each in file.read().split(b"\0") if each]
     return {name: value for name, _, value in pairs}
 
 
-def start_command(command: list[str], variables: dict[bytes, bytes], fds: tuple[int, ...]) -> None:
-    """Replace this process by the command, in a new process group."""
+def exec_command(command: list[str], variables: dict[bytes, bytes], fds: tuple[int, ...]) -> None:
+    """Replace this process by the command, with `exec`, in a new process group."""
     os.setpgid(0, 0)
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
@@ -63,7 +63,7 @@ def start_command(command: list[str], variables: dict[bytes, bytes], fds: tuple[
 
 
 def wait_for_end(child: int, control: int, wake: int) -> int | None:
-    """Wait for the command and return its exit code; `None` if the host asks to end it first, or is gone."""
+    """Wait until the command ends and return its exit code; `None` if the host program asks to end it, or has died."""
     while True:
         ready, _, _ = select.select([control, wake], [], [])
         if wake in ready:
@@ -75,8 +75,8 @@ def wait_for_end(child: int, control: int, wake: int) -> int | None:
             return None
 
 
-def choose_grace(control: int) -> float:
-    """Return the seconds from SIGTERM to SIGKILL: fewer if the host closed the pipe without a request to end."""
+def choose_grace_seconds(control: int) -> float:
+    """Return the seconds from SIGTERM to SIGKILL; fewer if the host closed the control pipe without asking to end."""
     return GRACE_SECONDS if os.read(control, 1) else ORPHANED_GRACE_SECONDS
 
 
@@ -111,7 +111,7 @@ def end_descendants(group: int, grace_seconds: float) -> None:
 
 
 def has_children() -> bool:
-    """Return True if a child is left, after those that have ended are reaped."""
+    """Return True if this process still has a child process, after those that have ended are reaped."""
     while reap_one() is not None:
         pass
     try:
@@ -141,7 +141,7 @@ def signal_descendants(group: int, number: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Make orphaned descendants children of this process, where the system supports it (Linux)."""
+    """Let this process become the parent of its orphaned descendants, where the system supports it (Linux)."""
     call_prctl(_SUBREAPER, 1)
 
 

@@ -1,1 +1,1 @@
-"""Memory of agents: shapes, which choose the messages that are sent; and long-term memory in an SQLite file."""
+"""Memory of agents: history processors, which choose the messages that are sent; and long-term memory in SQLite."""

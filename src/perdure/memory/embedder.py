@@ -1,4 +1,4 @@
-"""Embedders: any object that turns texts into vectors; and vectors as bytes, as bits and as similarities."""
+"""The `Embedder` protocol of objects that turn texts into vectors; and encoding and comparing vectors."""
 
 import math
 import struct
@@ -17,7 +17,7 @@ _DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Protocol of an object that turns texts into vectors, such as a model in the process or behind HTTP."""
+    """Protocol of an object that turns texts into vectors, such as a model in this process or behind HTTP."""
 
     async def embed(self, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
         """Return one vector for each text; all vectors of an embedder have the same length."""
@@ -25,7 +25,7 @@ class Embedder(Protocol):
 
 
 def get_embedder_name(embedder: Embedder) -> str:
-    """Return the name under which vectors are stored: its `name`, or else its class."""
+    """Return the name under which an embedder's vectors are stored: its attribute `name`, or else its class."""
     name = getattr(embedder, "name", None)
     return name if isinstance(name, str) and name else f"{type(embedder).__module__}.{type(embedder).__qualname__}"
 
@@ -63,7 +63,7 @@ def pack_vector(vector: "array[float]") -> bytes:
 
 
 def unpack_vector(data: bytes) -> tuple[float, ...]:
-    """Return the vector of `pack_vector`."""
+    """Decode a vector from the bytes that `pack_vector` returns."""
     return struct.unpack(f"<{len(data) // 4}f", data)
 
 
@@ -75,10 +75,10 @@ def compute_similarity(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def compute_centre(vectors: Sequence[Sequence[float]]) -> "array[float]":
-    """Return the mean of vectors, from which bits say in which direction another one lies."""
+    """Return the mean of vectors, with which `compute_bits` compares each dimension of a vector."""
     return array("f", [math.fsum(column) / len(vectors) for column in zip(*vectors, strict=True)])
 
 
 def compute_bits(vector: Sequence[float], centre: Sequence[float]) -> int:
-    """Return a bit for each dimension, set if the vector is above the centre there; as one number."""
+    """Return one bit for each dimension of a vector, set if it is above `centre` there; all bits as one number."""
     return int(bytes(map(gt, vector, centre)).translate(_DIGITS), 2)

@@ -1,7 +1,7 @@
-"""Index of a conversation by tokens and turns, from which shapes cut what is sent to the model.
+"""Index of a conversation's messages by tokens and turns, from which `BufferMemory` and others cut what is sent.
 
-A shape is called before every request, with a conversation that is a little longer than the last time. So the index of
-a conversation is kept and extended: each message is looked at once.
+A history processor is called before every request, with a conversation that is a little longer than the last time. So
+the index of a conversation is kept and extended: each message is looked at once.
 """
 
 from bisect import bisect_left
@@ -15,11 +15,11 @@ from perdure.core.message import Message
 from perdure.core.transcript import MessagesSnapshot
 
 MAX_INDEXED_CONVERSATIONS: Final = 64
-"""Conversations whose index a shape keeps: one agent may have many sessions at a time."""
+"""Conversations whose index a history processor keeps: one agent may have many sessions at a time."""
 
 
 class HistoryIndex:
-    """Positions of turns and of messages that are always sent, and the tokens before each message."""
+    """Index of a conversation: positions of turns and of messages that are always sent, and token counts."""
 
     __slots__ = ("counts_tokens", "fixed", "length", "tokens", "turns")
 
@@ -59,8 +59,8 @@ class HistoryIndex:
         return self.turns[at - 1] if at else None
 
 
-class HistoryIndexes:
-    """The indexes of the conversations that a shape has seen lately."""
+class HistoryIndexCache:
+    """Cache of the indexes of the conversations that a history processor was called with lately."""
 
     __slots__ = ("_counts_tokens", "_known")
 
@@ -86,7 +86,7 @@ class HistoryIndexes:
 
 
 def cut_history(messages: Sequence[Message], index: HistoryIndex, first: int) -> list[Message]:
-    """Return the messages from about `first` on, after those that are always sent.
+    """Return the messages from about position `first` on, preceded by the earlier ones that are always sent.
 
     A result is never sent without its call, so the cut may be a little later. If it is within a turn, the user messages
     with which the turn began are sent too. At least the last message is kept, with the call if it is a result.
@@ -98,7 +98,7 @@ def cut_history(messages: Sequence[Message], index: HistoryIndex, first: int) ->
 
 
 def list_turn_opening(messages: Sequence[Message], index: HistoryIndex, place: int) -> list[int]:
-    """Return the positions of the user messages that opened the turn of a message, if what is sent of it has none."""
+    """Return the positions of the user messages that began the turn at `place`, unless a user message follows there."""
     following = place
     while following < len(messages) and _is_fixed(messages[following]):
         following += 1
@@ -113,8 +113,8 @@ def list_turn_opening(messages: Sequence[Message], index: HistoryIndex, place: i
     return list(range(begin, end))
 
 
-def find_pair(messages: Sequence[Message], place: int) -> tuple[int, int]:
-    """Return the range of messages that belong together with one: a reply with calls and the results after it."""
+def find_call_and_results(messages: Sequence[Message], place: int) -> tuple[int, int]:
+    """Return the range of messages that must stay together with the one at `place`: a reply and its tool results."""
     begin = place
     while begin and messages[begin].role == "tool":
         begin -= 1
@@ -135,4 +135,4 @@ def _move_to_pair_boundary(messages: Sequence[Message], first: int) -> int:
     last = len(messages) - 1
     while first <= last and messages[first].role == "tool":
         first += 1
-    return first if first <= last or last < 0 else find_pair(messages, last)[0]
+    return first if first <= last or last < 0 else find_call_and_results(messages, last)[0]

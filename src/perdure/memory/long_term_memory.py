@@ -1,4 +1,4 @@
-"""`LongTermMemory`: what an agent remembers across sessions, in an SQLite file.
+"""`LongTermMemory`: texts that an agent remembers across sessions, in an SQLite file.
 
 A memory object has one scope, a user or a project or both, that its program has chosen: it writes there and nowhere
 else, and reads there and in the scopes of `also_read`. What a model says cannot change that.
@@ -19,7 +19,7 @@ from perdure.stores.sqlite.apsw_types import Connection
 
 from .embedder import Embedder, check_embedder, embed_texts, get_embedder_name
 from .memory_database import MemoryDatabase, add_scope, find_scope
-from .memory_lines import MemoryImportReport, build_imported_id, parse_memory_line
+from .memory_json_lines import MemoryImportReport, build_imported_id, parse_memory_line
 from .memory_record import (
     KINDS,
     MemoryHit,
@@ -39,7 +39,7 @@ from .memory_rows import (
     find_entity,
     find_memory,
     insert_memory,
-    is_taken,
+    is_memory_id_used,
     list_pinned,
     list_rows,
     list_rows_after,
@@ -48,7 +48,7 @@ from .memory_rows import (
     replace_memory,
 )
 from .text_search import search_text
-from .vector_index import VectorIndex, list_without_vector, store_vectors
+from .vector_index import VectorIndex, list_memories_without_vector, store_vectors
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ _log = logging.getLogger("perdure.memory")
 
 
 class LongTermMemory:
-    """Memories of one user, project or both in an SQLite file, found by text, meaning and age.
+    """Long-term memories of one user, project or both, in an SQLite file; found by text, meaning and age.
 
     Args:
         path: The file. It is created at first use, readable by its owner alone.
@@ -373,7 +373,7 @@ class LongTermMemory:
 
         def find(connection: Connection) -> list[StoredMemory]:
             scope = find_scope(connection, self.scope)
-            rows = [] if scope is None else list_without_vector(connection, scope, name, before, limit)
+            rows = [] if scope is None else list_memories_without_vector(connection, scope, name, before, limit)
             return [StoredMemory(row, msgspec.json.decode(encoded, type=MemoryRecord)) for row, encoded in rows]
 
         rows = await self._database.run(find)
@@ -463,9 +463,9 @@ class LongTermMemory:
                 key = build_entity_key(record)
                 if key is not None and find_entity(connection, [scope], key) is not None:
                     continue
-                if is_taken(connection, record.id):
+                if is_memory_id_used(connection, record.id):
                     record = msgspec.structs.replace(record, id=build_imported_id(record.id, self.scope))
-                    if is_taken(connection, record.id):
+                    if is_memory_id_used(connection, record.id):
                         continue
                 insert_memory(connection, scope, record)
                 count += 1

@@ -99,7 +99,7 @@ CREATE TABLE centre(
 
 
 def get_default_memory_path() -> str:
-    """Return the file of memories in `~/.perdure`, or in the folder that PERDURE_HOME names."""
+    """Return the path of the SQLite file of memories in `~/.perdure`, or in the folder that PERDURE_HOME names."""
     return os.path.join(os.path.expanduser(os.environ.get("PERDURE_HOME") or "~/.perdure"), "memory.db")  # noqa: PTH111, PTH118
 
 
@@ -136,7 +136,7 @@ class _OpenFile:
 
 
 class MemoryDatabase:
-    """The file of long-term memories, opened at first use and used on one thread."""
+    """The SQLite file of long-term memories, opened at first use and used on one thread."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = resolve_store_path(path)
@@ -194,7 +194,7 @@ class MemoryDatabase:
 
 
 def open_memory_file(path: str) -> Connection:
-    """Open the file of long-term memories, and create it if needed. Raises `ConfigError` or `StoreError`."""
+    """Open the SQLite file of long-term memories, and create it if needed. Raises `ConfigError` or `StoreError`."""
     check_file_path(path)
     try:
         create_file(path)
@@ -222,7 +222,7 @@ def open_memory_file(path: str) -> Connection:
 
 
 def open_memory_to_read(path: str) -> Connection:
-    """Open a file of long-term memories that this process cannot write. Raises `ConfigError` or `StoreError`.
+    """Open an SQLite file of long-term memories that this process cannot write. Raises `ConfigError` or `StoreError`.
 
     Without a write-ahead log it is opened as one that does not change. With one, SQLite needs the shared memory beside
     it, as while another process uses the file.
@@ -265,14 +265,14 @@ def _check_format(connection: Connection, path: str) -> bool:
 
 
 def find_scope(connection: Connection, scope: MemoryScope) -> int | None:
-    """Return the number of a scope in the file; None if nothing was ever stored in it."""
+    """Return the number of a scope (user, project) in the file of memories; None if nothing was ever stored in it."""
     found: Any = connection.execute("SELECT id FROM scope WHERE (user, project) = (?, ?)", (scope.user, scope.project))
     number: int | None = found.get
     return number
 
 
 def add_scope(connection: Connection, scope: MemoryScope) -> int:
-    """Return the number of a scope in the file; create the scope and its full-text index if needed."""
+    """Return the number of a scope (user, project) in the file of memories; create it and its text index if needed."""
     number = find_scope(connection, scope)
     if number is None:
         added = connection.execute(

@@ -1,4 +1,4 @@
-"""Values of long-term memory: a record with its provenance, the scope that it belongs to, and a hit of a search."""
+"""Data classes of long-term memory: a record with its provenance, its scope (user, project), and a search hit."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
@@ -37,7 +37,7 @@ UNTRUSTED_LABELS: Final = frozenset({UNTRUSTED_LABEL, IMPORTED_LABEL})
 
 
 class MemoryScope(Struct, frozen=True, kw_only=True):
-    """Owner of memories: a user, a project, a user in a project, or neither. No search leaves its scopes."""
+    """Owner of memories: a user, a project, a user in a project, or neither. A search stays within its scopes."""
 
     user: str = ""
     project: str = ""
@@ -101,7 +101,7 @@ class MemoryHit(Struct, frozen=True):
 
 
 def build_record(fields: Mapping[str, Any]) -> MemoryRecord:
-    """Build a memory from untyped fields, with clean text. Raises `ConfigError` if one is missing or wrong."""
+    """Build a memory record from untyped fields, with clean text. Raises `ConfigError` for missing or wrong fields."""
     try:
         record = convert(dict(fields), MemoryRecord)
     except msgspec.ValidationError as error:
@@ -135,7 +135,7 @@ def build_record(fields: Mapping[str, Any]) -> MemoryRecord:
 
 
 def check_tags(tags: Sequence[str]) -> tuple[str, ...]:
-    """Return tags in lower case, without duplicates. Raises `ConfigError` if they are too many, too long or empty."""
+    """Return tags of a memory in lower case, without duplicates. Raises `ConfigError` for too many or invalid tags."""
     if not isinstance(tags, (tuple, list)) or not all(isinstance(each, str) for each in tags):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError(f"tags={tags!r}: give a list of words, such as ['coffee']")
     clean = tuple(dict.fromkeys([_clean_line(each).casefold() for each in tags]))
@@ -145,12 +145,12 @@ def check_tags(tags: Sequence[str]) -> tuple[str, ...]:
 
 
 def build_entity_key(record: MemoryRecord) -> str | None:
-    """Return the identity of an entity: its type and name, whatever their case; None for other memories."""
+    """Return the key that identifies a remembered entity: its type and name, ignoring case; None for other memories."""
     return f"{record.type.casefold()}\n{record.name.casefold()}" if record.kind == "entity" else None
 
 
 def merge_entity(known: MemoryRecord | None, new: MemoryRecord, *, has_text: bool) -> MemoryRecord:
-    """Return an entity with what is new merged into what is known."""
+    """Merge a new record about an entity into the known one; new properties replace known ones, tags are added."""
     before = {} if known is None else known.properties
     properties = {name: value for name, value in (before | new.properties).items() if value is not None}
     _check_properties(properties)
@@ -169,7 +169,7 @@ def merge_entity(known: MemoryRecord | None, new: MemoryRecord, *, has_text: boo
 
 
 def build_indexed_text(record: MemoryRecord) -> str:
-    """Return the text of a memory that is searched: its own, with names and the values of properties."""
+    """Return the text by which a memory is searched: its own text, its names and the values of its properties."""
     values = [str(value) for value in record.properties.values()]
     return "\n".join([each for each in (record.text, record.name, record.type, *record.participants, *values) if each])
 

@@ -1,4 +1,4 @@
-"""Rows of the file of memories: insert, read, pin, and delete records. Each function runs inside a transaction."""
+"""Rows of the SQLite file of memories: insert, read, pin and delete records. Each function runs in a transaction."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -17,14 +17,14 @@ _COLUMNS: Final = "memory.id, memory.record, memory.pinned"
 
 
 class StoredMemory(NamedTuple):
-    """A memory with the number of its row."""
+    """A memory record with the number of its row in the file."""
 
     row: int
     record: MemoryRecord
 
 
 class MemoryFilter(NamedTuple):
-    """Conditions that memories of a search or a list have to meet."""
+    """Conditions that memories have to meet in a search or a list."""
 
     tags: Sequence[str] = ()
     """Tags that it must all have."""
@@ -52,7 +52,7 @@ class MemoryFilter(NamedTuple):
 
 
 def insert_memory(connection: Connection, scope: int, record: MemoryRecord, key: str = "") -> tuple[MemoryRecord, bool]:
-    """Insert a memory; return what is stored, and True if it is new.
+    """Insert a memory into a scope; return the stored record, and True if it is new.
 
     A `key` is used once: a second insert with it changes nothing, even if the memory was forgotten meanwhile.
     """
@@ -87,7 +87,7 @@ def _insert_row(connection: Connection, scope: int, record: MemoryRecord) -> Non
 
 
 def replace_memory(connection: Connection, scope: int, record: MemoryRecord) -> None:
-    """Replace a memory by another with the same id, or insert it; its vector is forgotten."""
+    """Replace a memory by another with the same id, or insert it; its embedding vector is deleted."""
     delete_memory(connection, scope, record.id)
     _insert_row(connection, scope, record)
 
@@ -102,24 +102,24 @@ def delete_memory(connection: Connection, scope: int, name: str) -> bool:
         (stored.row, build_indexed_text(stored.record), " ".join(stored.record.tags)),
     )
     connection.execute("DELETE FROM memory WHERE id = ?", (stored.row,))
-    mark_changed(connection, scope)
+    mark_vectors_changed(connection, scope)
     return True
 
 
-def mark_changed(connection: Connection, scope: int) -> None:
-    """Note that vectors of a scope have changed, for indexes in other processes."""
+def mark_vectors_changed(connection: Connection, scope: int) -> None:
+    """Increase the change counter of a scope, by which other processes notice that its vectors have changed."""
     connection.execute("UPDATE scope SET changes = changes + 1 WHERE id = ?", (scope,))
 
 
 def find_memory(connection: Connection, scopes: Sequence[int], name: str) -> StoredMemory | None:
-    """Return the memory with this id if it is in one of the scopes."""
+    """Return the memory with the id `name` if it is in one of the scopes."""
     statement = f"SELECT {_COLUMNS} FROM memory WHERE name = ? AND scope IN ({_join(scopes)})"  # noqa: S608 - numbers
     rows = connection.execute(statement, (name,)).fetchall()
     return _decode_row(*rows[0]) if rows else None
 
 
 def find_entity(connection: Connection, scopes: Sequence[int], key: str) -> MemoryRecord | None:
-    """Return the entity of this type and name, in the first of the scopes that has it."""
+    """Return the memory about the entity with this key (type and name), in the first of the scopes that has it."""
     for scope in scopes:
         statement = f"SELECT {_COLUMNS} FROM memory WHERE scope = ? AND entity = ?"  # noqa: S608 - our own columns
         rows = connection.execute(statement, (scope, key)).fetchall()
@@ -128,8 +128,8 @@ def find_entity(connection: Connection, scopes: Sequence[int], key: str) -> Memo
     return None
 
 
-def is_taken(connection: Connection, name: str) -> bool:
-    """Return True if a memory of any scope has this id."""
+def is_memory_id_used(connection: Connection, name: str) -> bool:
+    """Return True if a memory of any scope has the id `name`."""
     return connection.execute("SELECT 1 FROM memory WHERE name = ?", (name,)).get is not None
 
 
@@ -161,7 +161,7 @@ def list_pinned(connection: Connection, scopes: Sequence[int]) -> list[MemoryRec
 def list_rows(
     connection: Connection, scopes: Sequence[int], condition: MemoryFilter, limit: int, offset: int
 ) -> list[MemoryRecord]:
-    """Return memories of these scopes, the latest first."""
+    """Return memories of these scopes that meet a condition, the latest first."""
     conditions, values = condition.build_conditions()
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM memory WHERE scope IN ({_join(scopes)}){conditions} "  # noqa: S608
@@ -172,7 +172,7 @@ def list_rows(
 
 
 def list_rows_after(connection: Connection, scope: int, row: int, limit: int) -> list[StoredMemory]:
-    """Return memories of a scope with higher row numbers, in the order in which they were stored."""
+    """Return memories of a scope whose row numbers are higher than `row`, in the order in which they were stored."""
     statement = f"SELECT {_COLUMNS} FROM memory WHERE +scope = ? AND id > ? ORDER BY id LIMIT ?"  # noqa: S608 - columns
     return [_decode_row(*found) for found in connection.execute(statement, (scope, row, limit)).fetchall()]
 

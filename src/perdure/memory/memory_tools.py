@@ -1,4 +1,4 @@
-"""Tools with which a model remembers, recalls and forgets; and pinned memories at the end of each request.
+"""Tools by which a model remembers, recalls and forgets; and the text of pinned memories at the end of each request.
 
 The scope is that of the `LongTermMemory` that the program gave: no argument of a tool names one. What is stored has the
 labels of everything that the model had seen, and what is recalled brings them back.
@@ -26,7 +26,7 @@ _PINNED_KEY: Final = "perdure.memory.pinned"
 
 
 class MemoryTools:
-    """The tools of one long-term memory, and its pinned memories."""
+    """Builds the tools of a long-term memory (`remember`, `recall`, `forget`), and the text of its pinned memories."""
 
     def __init__(self, memory: LongTermMemory, *, pinned_characters: int) -> None:
         self.memory = memory
@@ -162,7 +162,7 @@ class MemoryTools:
 
 
 def format_hit(hit: MemoryHit) -> dict[str, Any]:
-    """Return a memory that was found as the model is sent it."""
+    """Return a memory found by a search in the form in which the model is sent it."""
     record = hit.memory
     fields: dict[str, Any] = {"id": record.id, "text": record.text, "date": _format_date(record.at)}
     optional = {
@@ -178,7 +178,7 @@ def format_hit(hit: MemoryHit) -> dict[str, Any]:
 
 
 def format_pinned(records: Sequence[MemoryRecord], max_characters: int) -> str:
-    """Return pinned memories as lines of at most `max_characters` in all; empty if there are none.
+    """Return pinned memories as lines of text, at most `max_characters` in all; empty if there are none.
 
     Those that do not fit are counted in the last line, and can be recalled.
     """

@@ -24,13 +24,13 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def split_query_words(query: str) -> list[str]:
-    """Return the terms of a query, in lower case and without duplicates."""
+    """Return the search terms in a query, in lower case and without duplicates."""
     text = replace_surrogates(query[:MAX_QUERY_CHARACTERS]).casefold()
     return list(dict.fromkeys(_WORD.findall(text)))[:MAX_QUERY_WORDS]
 
 
 def search_text(connection: Connection, scope: int, query: str, condition: MemoryFilter) -> dict[int, float]:
-    """Return the rows of matching memories with their relevance, from 0 to 1; the best has 1."""
+    """Return the rows of the memories that match a query, with their relevance from 0 to 1; the best has 1."""
     expressions = [f'"{word}"' for word in split_query_words(query)]
     counts = {each: _count_matches(connection, scope, each) for each in expressions}
     words = sorted([each for each, count in counts.items() if count], key=counts.__getitem__)

@@ -1,4 +1,4 @@
-"""Search memories by their vectors: all of them while they are few, and beyond that by bits first.
+"""Search memories by their embedding vectors: exactly while they are few; beyond that, by one bit per dimension first.
 
 A bit for each dimension says on which side of the mean the vector lies. The number of differing bits of 100,000 vectors
 is counted in some ten milliseconds; the vectors themselves are compared for the best of them alone
@@ -13,7 +13,7 @@ from typing import Any, Final
 from perdure.stores.sqlite.apsw_types import Connection
 
 from .embedder import compute_bits, compute_centre, compute_similarity, pack_vector, unpack_vector
-from .memory_rows import mark_changed
+from .memory_rows import mark_vectors_changed
 
 EXACT_VECTORS: Final = 1_000
 """Vectors of a scope up to which all are compared."""
@@ -24,7 +24,7 @@ NEWEST_COMPARED: Final = 50
 
 
 class VectorIndex:
-    """Vectors of one embedder in one scope. Use it on the thread of the file only."""
+    """Index of the vectors of one embedder in one scope. Use it only on the thread of the memory file."""
 
     def __init__(self, scope: int, embedder: str) -> None:
         self._scope = scope
@@ -112,7 +112,7 @@ class VectorIndex:
 
 
 def read_centre(connection: Connection, scope: int, embedder: str) -> Sequence[float] | None:
-    """Return the mean that bits of this embedder refer to in a scope; None until there are many vectors."""
+    """Return the mean vector to which the bits of an embedder's vectors refer; None until there are many vectors."""
     data: Any = connection.execute("SELECT vector FROM centre WHERE (scope, embedder) = (?, ?)", (scope, embedder)).get
     return None if data is None else unpack_vector(data)
 
@@ -120,7 +120,7 @@ def read_centre(connection: Connection, scope: int, embedder: str) -> Sequence[f
 def store_vectors(
     connection: Connection, scope: int, embedder: str, vectors: Sequence[tuple[str, "array[float]"]]
 ) -> int:
-    """Store vectors by the ids of their memories; return how many of these still exist."""
+    """Store vectors by the ids of their memories; return for how many of them the memory still exists."""
     centre = read_centre(connection, scope, embedder)
     count = 0
     for name, vector in vectors:
@@ -133,7 +133,7 @@ def store_vectors(
             (row, scope, embedder, _pack_bits(vector, centre), pack_vector(vector)),
         )
     if count:
-        mark_changed(connection, scope)
+        mark_vectors_changed(connection, scope)
     if centre is None:
         _add_bits_if_many(connection, scope, embedder)
     return count
@@ -166,7 +166,7 @@ def _pack_bits(vector: Sequence[float], centre: Sequence[float] | None) -> bytes
     return compute_bits(vector, centre).to_bytes((len(vector) + 7) // 8)
 
 
-def list_without_vector(
+def list_memories_without_vector(
     connection: Connection, scope: int, embedder: str, before: int, limit: int
 ) -> list[tuple[int, bytes]]:
     """Return rows and encoded records of memories that have no vector of this embedder, from row `before` down."""

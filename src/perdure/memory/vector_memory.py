@@ -1,4 +1,4 @@
-"""`VectorMemory`: a shape that sends the earlier messages which are relevant to the current turn."""
+"""`VectorMemory`: a history processor that sends the earlier messages which are relevant to the current turn."""
 
 from array import array
 from collections.abc import Sequence
@@ -8,18 +8,18 @@ from perdure.core import argument_checks
 from perdure.core.message import Message
 
 from .embedder import Embedder, check_embedder, compute_similarity, embed_texts
-from .history_index import HistoryIndex, HistoryIndexes, find_pair, list_turn_opening
-from .history_shapes import complete_selection
+from .history_index import HistoryIndex, HistoryIndexCache, find_call_and_results, list_turn_opening
+from .history_processors import complete_selection
 
 RELEVANT_MESSAGES: Final = 8
 MAX_CACHED_VECTORS: Final = 20_000
-"""Texts whose vectors a shape keeps."""
+"""Texts whose vectors a `VectorMemory` keeps."""
 MAX_EMBEDDED_CHARACTERS: Final = 4_000
 """Characters of a message that are embedded: models read no more than a page."""
 
 
 class VectorMemory:
-    """Shape that sends the current turn, and of earlier messages those that are most relevant to it.
+    """History processor that sends the current turn, and those earlier messages that are most relevant to it.
 
     Relevant are the `max_messages` messages whose vectors are most similar to the user's text, if they are at least
     `min_similarity`. A message is sent with the question that it answers, and a tool result with its call.
@@ -34,7 +34,7 @@ class VectorMemory:
         self.embedder = embedder
         self.max_messages = max_messages
         self.min_similarity = min_similarity
-        self._indexes = HistoryIndexes(counts_tokens=False)
+        self._indexes = HistoryIndexCache(counts_tokens=False)
         self._vectors: dict[str, array[float]] = {}
 
     async def __call__(self, messages: Sequence[Message]) -> Sequence[Message]:
@@ -47,7 +47,7 @@ class VectorMemory:
         chosen = set(range(begin, len(messages)))
         if query.strip():
             for place in await self._find_relevant(messages, index, begin, query):
-                pair = range(*find_pair(messages, place))
+                pair = range(*find_call_and_results(messages, place))
                 chosen.update(pair, list_turn_opening(messages, index, pair[0]))
         return complete_selection(messages, index, chosen)
 

@@ -1,4 +1,4 @@
-"""Wait until the data of an open file is on the disk."""
+"""Sync an open file: wait until its data is on the disk."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ _UNSUPPORTED: Final = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, 
 
 
 def sync_data(descriptor: int) -> None:
-    """Block until written data would survive a power failure."""
+    """Block until all data written to an open file is on the disk, so that it survives a power failure."""
     if sys.platform == "darwin":  # where a sync ends at the drive's own memory
         import fcntl
 

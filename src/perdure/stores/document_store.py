@@ -1,4 +1,4 @@
-"""`DocumentStore`: a store of sessions as documents, which functions of your own load, save and delete.
+"""`DocumentStore`: a store that keeps each session as one document, by load, save and delete functions of your own.
 
     class Bucket:
         async def load(self, session_id: str) -> bytes | None: ...

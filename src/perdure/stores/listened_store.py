@@ -1,4 +1,4 @@
-"""A store wrapper that calls listener functions after appends, reads, deletions, forks and redactions.
+"""A store wrapper that calls functions of the caller after appends, reads, deletions, forks and redactions.
 
     store = listened(open_store("sqlite:sessions.db"), lambda session_id, entries: index(session_id, entries))
 
@@ -65,7 +65,7 @@ def listened(
     on_fork: Callable[[str, str], object] | None = None,
     on_redact: Callable[[str, Entry], object] | None = None,
 ) -> Store:
-    """Wrap a store so that it calls listener functions after it appends, reads, deletes, forks or redacts.
+    """Wrap a store so that it calls the given functions after it appends, reads, deletes, forks or redacts.
 
     The functions may be plain or async.
 
@@ -94,7 +94,7 @@ def listened(
 
 
 class ListenedStore:
-    """A store wrapper that calls listener functions after its operations. Create it with `listened`."""
+    """A store wrapper that calls functions of the caller after each operation. Create it with `listened`."""
 
     def __init__(self, store: Store, listeners: _Listeners) -> None:
         self._store: Any = store

@@ -1,4 +1,4 @@
-"""Use the sessions under one id prefix, such as those of one tenant, as a store of their own.
+"""Use the sessions whose ids begin with one prefix, such as those of one tenant, as a separate store.
 
     store = open_store("sqlite:sessions.db")
     acme = namespaced(store, "acme")            # its session "s" is the session "acme/s" of the other
@@ -67,7 +67,7 @@ def _open_part(store: Store, prefix: str) -> Store:
 
 
 class DerivedSession(NamedTuple):
-    """Store and id for the session of a subagent, below the session of its parent."""
+    """Store and id of a subagent's session: a part of the parent's store, under the id of the parent's session."""
 
     store: Store
     """The part of the parent's store that is under the parent's id."""
@@ -76,7 +76,7 @@ class DerivedSession(NamedTuple):
 
 
 def derive_session(store: Store, parent_id: str, name: str, *, durable: bool) -> DerivedSession:
-    """Return the store and id for the session of the subagent `name`, under the id of its parent session.
+    """Return the store and id of the session of subagent `name`: a part of `store`, under the id of the parent session.
 
     With `durable` it is the same each time, and the subagent continues its session; else it is a new one each time.
     """

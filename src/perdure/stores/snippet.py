@@ -1,4 +1,4 @@
-"""Snippets of search hits: one line of text around the terms that were found.
+"""Snippets of search hits: one line of an entry's text around the terms that were found.
 
 The text is tokenized as in the index, so that the marked terms are those that were found. A long text is tokenized
 piece by piece, and only up to the first piece with a match.
@@ -23,7 +23,7 @@ Tokenize: TypeAlias = Callable[[bytes], Sequence[Token]]
 
 
 class SearchTerms(NamedTuple):
-    """The terms that a search looked for, in the form in which the index has them."""
+    """The terms that a search looked for, in the form in which the search index has them."""
 
     exact: Collection[str]
     prefixes: tuple[str, ...] = ()

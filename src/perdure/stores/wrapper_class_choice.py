@@ -1,4 +1,4 @@
-"""Choose the class of a store wrapper that has the optional protocols of the wrapped store.
+"""Choose the class of a store wrapper, so that it has the optional features of the store that it wraps.
 
 `isinstance(store, SearchableStore)` tests whether the class has the methods. So a wrapper must have them exactly when
 the wrapped store has them, and there is a class for each combination that occurs.

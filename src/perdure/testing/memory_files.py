@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from perdure.core.error import ConfigError
 from perdure.core.path_target import PathTarget
 from perdure.files.confined_folder import FileRefused
-from perdure.files.jail import FileChanged, FileContent, FolderEntry, digest_of
+from perdure.files.jail import FileChanged, FileContent, FolderEntry, compute_digest
 from perdure.files.protected_names import PROTECTED_NAMES
 from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
 from perdure.toolkits.glob_pattern import compile_glob
@@ -64,7 +64,7 @@ class MemoryFiles:
                 raise FileRefused("it is a folder")
             raise FileRefused("there is no such file") from FileNotFoundError(name)
         data = self.files[name]
-        return FileContent(data, digest_of(data))
+        return FileContent(data, compute_digest(data))
 
     async def list_folder(self, target: PathTarget) -> list[FolderEntry]:
         """Return the entries of a folder, sorted by name. Raises `FileRefused`."""
@@ -84,13 +84,13 @@ class MemoryFiles:
         """Create or replace a file. Raises `FileRefused`, or `FileChanged` unless it is as expected."""
         self.check(target, write=True)
         name = self.show(target)
-        now = digest_of(self.files[name]) if name in self.files else ""
+        now = compute_digest(self.files[name]) if name in self.files else ""
         if expected is not None and expected != now:
             raise FileChanged("its content has changed meanwhile")
         if self._is_folder(name):
             raise FileRefused("it is a folder")
         self.files[name] = data
-        return FileContent(data, digest_of(data))
+        return FileContent(data, compute_digest(data))
 
     async def find_files(self, target: PathTarget, query: GlobQuery) -> GlobResult:
         """Return the files below a folder whose paths match a pattern, in order. Raises `FileRefused`."""

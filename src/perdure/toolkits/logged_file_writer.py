@@ -10,7 +10,7 @@ from msgspec import Struct
 from perdure.core.error import ToolError
 from perdure.core.path_target import PathTarget
 from perdure.core.tool import ToolContext
-from perdure.files.jail import digest_of
+from perdure.files.jail import compute_digest
 
 from .file_backend import FileChanged, FileContent, FileReadBackend, FileRefused, FileWriteBackend, call_backend_method
 from .file_record import NO_FILE, SnapshotBackend, note_change
@@ -56,7 +56,7 @@ class FileWriter(Struct, frozen=True):
         if self.snapshots is not None:
             for each in (data,) if found is None else (found.data, data):
                 await call_backend_method(context, self.snapshots.save, each)
-        await note_change(context, shown, self.files.root, found, digest_of(data))
+        await note_change(context, shown, self.files.root, found, compute_digest(data))
         expected = NO_FILE if found is None else found.digest
         try:
             await call_backend_method(context, self.files.write_file, target, data, expected=expected)

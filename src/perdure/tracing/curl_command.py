@@ -1,4 +1,4 @@
-"""A traced HTTP request as a curl command that can be run again; the key is a variable of the environment."""
+"""Turn a traced HTTP request into a curl command that sends it again; the API key is an environment variable."""
 
 import re
 import shlex
@@ -26,7 +26,7 @@ def to_curl(
     stream: bool | None = None,
     pretty: bool = True,
 ) -> str:
-    """Return a curl command that sends a request again. It never contains a key, but `$API_KEY` in its place.
+    """Return a curl command that sends a request to a model again. It never contains the API key, only `$API_KEY`.
 
     Args:
         request: A request from a trace or a tap, or the body of one as JSON values.

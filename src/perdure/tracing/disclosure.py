@@ -1,11 +1,11 @@
-"""The disclosure timeline of a trace: what entered the context of the model with each request, and why."""
+"""The disclosure timeline of a trace: what was added to the model's context with each request, and why."""
 
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from .trace_entry import RequestSnapshot, TraceEntry
-from .trace_tree import ContextItem, TracedRun, TracedTurn, iterate_runs
+from .trace_tree import ContextItem, TracedRun, TracedTurn, flatten_runs
 
 
 class DisclosureStep(Struct, frozen=True, kw_only=True):
@@ -40,8 +40,8 @@ class DisclosureStep(Struct, frozen=True, kw_only=True):
 def build_disclosure(
     runs: list[TracedRun], snapshots: Sequence[tuple[TraceEntry, RequestSnapshot]], started_at: float
 ) -> list[DisclosureStep]:
-    """Return what each request of a tree disclosed to the model, in the order of the requests."""
-    turns = [turn for run in iterate_runs(runs) for turn in run.turns if not turn.is_aside]
+    """Build the disclosure timeline of traced runs: what each request newly showed to the model, in order."""
+    turns = [turn for run in flatten_runs(runs) for turn in run.turns if not turn.is_aside]
     turns.sort(key=lambda turn: turn.requested_at)
     shown = match_snapshots(turns, snapshots)
     before: dict[str, tuple[TracedTurn, RequestSnapshot | None]] = {}
@@ -57,7 +57,7 @@ def build_disclosure(
 def match_snapshots(
     turns: Sequence[TracedTurn], snapshots: Sequence[tuple[TraceEntry, RequestSnapshot]]
 ) -> dict[int, RequestSnapshot]:
-    """Return the snapshot of each turn that has one, by the `id` of the turn.
+    """Match request snapshots to the turns that they belong to; return them by the Python `id` of the turn.
 
     A snapshot does not know its turn. It belongs to the last request before it with the same number of messages that
     has none yet; a repeated request of a turn replaces it.

@@ -1,4 +1,4 @@
-"""Bounded asynchronous writer of lines: a thread writes them in batches, and adding a line never waits."""
+"""Bounded background writer: a thread writes items, such as lines of a trace, in batches; adding one never waits."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ _LOGGER: Final = logging.getLogger("perdure")
 
 
 class WriterStats(Struct, frozen=True, kw_only=True):
-    """Counters of a writer. Every added item is written, dropped, failed or queued."""
+    """Counters of an `AsyncWriter`. Every added item is written, dropped, failed or queued."""
 
     added: int
     written: int
@@ -36,7 +36,7 @@ class WriterStats(Struct, frozen=True, kw_only=True):
 
 
 class AsyncWriter(Generic[T]):
-    """Writes items in batches, in order, on a thread of its own. Adding one never waits and never raises.
+    """Writes items in batches, in order, on a background thread. Adding an item never waits and never raises.
 
     If the queue is full, a new item is dropped and counted. An error of `write` is counted and logged once; the next
     batch is tried again.

@@ -1,4 +1,4 @@
-"""A watchdog for the event loop: it names the tool that keeps the loop from running.
+"""A watchdog for the asyncio event loop: it reports the tool whose function blocks the loop.
 
 An async tool that computes, or calls something that blocks, stops every session of the process. The watchdog is a
 thread: while tools run it asks the loop for a sign of life, and when none comes it looks at what the loop is doing.
@@ -24,7 +24,7 @@ _LOGGER: Final = logging.getLogger("perdure")
 
 
 class BlockedLoop(Struct, frozen=True):
-    """A report that the event loop was blocked: by which tool, for how long, and where."""
+    """Report of the watchdog that the event loop was blocked: by which tool, for how long, and where."""
 
     tool: str
     """The tool that blocks it; empty if the code that does is not that of a tool."""
@@ -63,7 +63,7 @@ class LoopWatchdog:
 
     def wrap(self, tool: Tool[..., Any]) -> Tool[..., Any]:
         """Return the tool, watched while its calls run."""
-        code = find_code(tool.function)
+        code = get_code_object(tool.function)
 
         async def watch(
             call_next: Callable[[], Awaitable[Any]], arguments: Arguments, context: ToolContext[Any]
@@ -128,8 +128,8 @@ class _WatchedCall(Struct, eq=False):
     thread: int
 
 
-def find_code(function: object) -> CodeType | None:
-    """Return the code object of a function, unwrapped, to recognize it on a stack."""
+def get_code_object(function: object) -> CodeType | None:
+    """Return the code object of a function, without its wrappers, by which the function is recognized on a stack."""
     while (inner := getattr(function, "__wrapped__", None) or getattr(function, "func", None)) is not None:
         function = inner
     code = getattr(function, "__code__", None)
@@ -137,7 +137,7 @@ def find_code(function: object) -> CodeType | None:
 
 
 def find_blocking_tool(frame: FrameType, calls: "list[_WatchedCall]") -> str:
-    """Return the name of the tool whose function is on the stack of a frame; empty if there is none."""
+    """Return the name of the called tool whose function is on the stack of a frame; empty if there is none."""
     names = {each.code: each.name for each in calls if each.code is not None}
     at: FrameType | None = frame
     while at is not None:
@@ -148,7 +148,7 @@ def find_blocking_tool(frame: FrameType, calls: "list[_WatchedCall]") -> str:
 
 
 def describe_frame(frame: FrameType) -> str:
-    """Format the position of a frame as text: file, line and function."""
+    """Format the position of a stack frame as text: file, line and function."""
     return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
 
 

@@ -1,4 +1,4 @@
-"""Names and values of the OpenTelemetry conventions for generative AI, for the versions that can be chosen.
+"""Attributes by the OpenTelemetry conventions for generative AI, in each supported version of the conventions.
 
 The conventions are not stable: backends expect the version that they know. `1.36` is the last one before
 `gen_ai.provider.name` replaced `gen_ai.system`; `1.44` is the current one.
@@ -55,13 +55,13 @@ TOKEN_BUCKETS: Final = [4**power for power in range(14)]
 
 
 def provider_attributes(provider: str, conventions: Conventions) -> dict[str, Any]:
-    """Return the attribute with the provider of a model; none if it is not known."""
+    """Return the OpenTelemetry attribute that names the provider of a model; none if it is not known."""
     name = "gen_ai.system" if conventions == "1.36" else "gen_ai.provider.name"
     return {name: PROVIDERS.get(provider, provider)} if provider else {}
 
 
 def request_attributes(event: ModelRequested, conventions: Conventions) -> dict[str, Any]:
-    """Return the attributes of a request to a model."""
+    """Return the OpenTelemetry attributes of a request to a model."""
     found = {"gen_ai.operation.name": "chat", **provider_attributes(event.provider, conventions)}
     if event.model:
         found["gen_ai.request.model"] = event.model
@@ -75,7 +75,7 @@ def request_attributes(event: ModelRequested, conventions: Conventions) -> dict[
 
 
 def reply_attributes(reply: Message, conventions: Conventions) -> dict[str, Any]:
-    """Return the attributes of the reply of a model, without its content."""
+    """Return the OpenTelemetry attributes of a model's reply, without its content."""
     found: dict[str, Any] = {}
     if reply.model:
         found["gen_ai.response.model"] = reply.model
@@ -85,7 +85,7 @@ def reply_attributes(reply: Message, conventions: Conventions) -> dict[str, Any]
 
 
 def usage_attributes(usage: Usage | None, conventions: Conventions, prefix: str = "gen_ai.usage") -> dict[str, Any]:
-    """Return token counts as attributes."""
+    """Return token counts as OpenTelemetry attributes."""
     if usage is None or not usage.total_tokens:
         return {}
     found = {f"{prefix}.input_tokens": usage.input_tokens, f"{prefix}.output_tokens": usage.output_tokens}
@@ -100,14 +100,14 @@ def usage_attributes(usage: Usage | None, conventions: Conventions, prefix: str 
 
 
 def finish_reason(message: Message) -> str:
-    """Return the reason why a reply ended, as the conventions call it."""
+    """Return the reason why a model's reply ended, as the OpenTelemetry conventions call it."""
     if message.stop is None:
         return "stop"
     return FINISH_REASONS.get(message.stop, str(message.stop))
 
 
 def encode_messages(messages: Iterable[Message], *, is_output: bool = False) -> str:
-    """Return messages as the JSON of `gen_ai.input.messages` and `gen_ai.output.messages`."""
+    """Return messages as JSON for the OpenTelemetry attributes `gen_ai.input.messages` and `gen_ai.output.messages`."""
     found = [{"role": str(each.role), "parts": [_build_part(part) for part in each.parts]} for each in messages]
     if is_output:
         found = [{**each, "finish_reason": finish_reason(said)} for each, said in zip(found, messages, strict=True)]

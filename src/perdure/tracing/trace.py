@@ -22,7 +22,7 @@ from .trace_entry import (
     TraceSource,
     decode_trace_entry,
     encode_trace_entry,
-    find_source,
+    get_trace_source,
     resolve_snapshots,
 )
 from .trace_tree import TracedRun
@@ -52,13 +52,13 @@ class Trace:
     def from_log(cls, entries: Iterable[Entry], session_id: str = "") -> "Trace":
         """Make the trace of the stored entries of a session."""
         return cls(
-            number_entries([(each.at, each.event, each.seq) for each in entries]), TraceMeta(session_id=session_id)
+            build_trace_entries([(each.at, each.event, each.seq) for each in entries]), TraceMeta(session_id=session_id)
         )
 
     @cached_property
     def meta(self) -> TraceMeta:
         """Facts about the session, from its last request."""
-        return find_meta(self.entries, self._meta or TraceMeta())
+        return merge_trace_meta(self.entries, self._meta or TraceMeta())
 
     @property
     def started_at(self) -> float:
@@ -144,18 +144,18 @@ class Trace:
         return build_trace_page(self, compare)
 
 
-def number_entries(items: Iterable[tuple[float, Event | TraceData, int]], first_seq: int = 0) -> list[TraceEntry]:
-    """Return times, data and numbers in the log as entries of a trace."""
+def build_trace_entries(items: Iterable[tuple[float, Event | TraceData, int]], first_seq: int = 0) -> list[TraceEntry]:
+    """Build trace entries, numbered from `first_seq` on, from their times, data and numbers in the session's log."""
     entries: list[TraceEntry] = []
     start: float | None = None
     for seq, (at, data, log_seq) in enumerate(items, first_seq):
         start = at if start is None else start
-        entries.append(TraceEntry(seq, at, max(at - start, 0.0), find_source(data), data, log_seq))
+        entries.append(TraceEntry(seq, at, max(at - start, 0.0), get_trace_source(data), data, log_seq))
     return entries
 
 
-def find_meta(entries: Iterable[TraceEntry], known: TraceMeta) -> TraceMeta:
-    """Return the facts about a traced session: those known, replaced by those in the entries."""
+def merge_trace_meta(entries: Iterable[TraceEntry], known: TraceMeta) -> TraceMeta:
+    """Return the metadata of a traced session: `known`, updated with what the entries of the trace say."""
     found: dict[str, Any] = {}
     for entry in entries:
         data = entry.data
@@ -167,14 +167,14 @@ def find_meta(entries: Iterable[TraceEntry], known: TraceMeta) -> TraceMeta:
             found["agent"] = data.agent
         elif isinstance(data, RawRequest):
             found["base_url"] = data.url
-    snapshots = resolve_snapshots([each for each in entries if find_source(each.data) == "model"])
+    snapshots = resolve_snapshots([each for each in entries if get_trace_source(each.data) == "model"])
     if snapshots:
         found |= {"system": snapshots[-1][1].system, "tools": snapshots[-1][1].tools}
     return msgspec.structs.replace(known, **{name: each for name, each in found.items() if each})
 
 
 def encode_header(started_at: float) -> bytes:
-    """Return the first line of a trace in lines of JSON."""
+    """Encode the first line of a trace in JSON Lines format."""
     return msgspec.json.encode({"format": FORMAT, "version": VERSION, "started_at": started_at})
 
 

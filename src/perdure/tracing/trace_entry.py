@@ -1,4 +1,4 @@
-"""Entries of a trace: events of a run, requests as the model was given them, and raw HTTP traffic, with their times.
+"""Entries of a trace: events of a run, snapshots of requests to the model, and raw HTTP traffic, with their times.
 
 In JSON, an entry is `{"seq": …, "dt": …, "source": …, "data": {"kind": …}}`; a trace is a document of them, or lines.
 """
@@ -25,11 +25,11 @@ _MODEL_EVENTS: Final = frozenset(get_args(ModelEvent))
 
 
 class TraceData(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="kind"):
-    """Base class of what a trace contains besides events."""
+    """Base class of the data that trace entries contain if it is no event of a run."""
 
 
 class RequestSnapshot(TraceData, frozen=True, tag="request", kw_only=True):
-    """Snapshot of what a request disclosed to the model: instructions, tools, and the number of messages."""
+    """Snapshot of a request to the model: its instructions, its tools, and the number of messages."""
 
     system: str = ""
     """The instructions."""
@@ -43,14 +43,14 @@ class RequestSnapshot(TraceData, frozen=True, tag="request", kw_only=True):
 
 
 class FirstDelta(TraceData, frozen=True, tag="first_delta"):
-    """The first piece of a reply has arrived: of text, thinking or a tool call."""
+    """Trace data: the first piece of a model's reply has arrived, of text, thinking or a tool call."""
 
     run_id: str = ""
     path: str = ""
 
 
 class RawRequest(TraceData, frozen=True, tag="raw_request"):
-    """An HTTP request to a model as it was sent, with keys masked."""
+    """Trace data: an HTTP request to a model as it was sent, with keys masked."""
 
     number: int
     """Number of the request in this process."""
@@ -63,7 +63,7 @@ class RawRequest(TraceData, frozen=True, tag="raw_request"):
 
 
 class RawAnswer(TraceData, frozen=True, tag="raw_answer"):
-    """The beginning of the HTTP response to a request: its status and headers."""
+    """Trace data: the beginning of the HTTP response to a request, its status and headers."""
 
     number: int
     """Number of the request."""
@@ -72,7 +72,7 @@ class RawAnswer(TraceData, frozen=True, tag="raw_answer"):
 
 
 class RawLine(TraceData, frozen=True, tag="raw_line"):
-    """A line of an HTTP response, such as one server-sent event."""
+    """Trace data: a line of an HTTP response, such as one server-sent event."""
 
     number: int
     """Number of the request."""
@@ -82,7 +82,7 @@ class RawLine(TraceData, frozen=True, tag="raw_line"):
 
 
 class EntriesMissing(TraceData, frozen=True, tag="entries_missing"):
-    """Entries that the trace does not have: its bound was reached, or its writer could not keep up."""
+    """Trace data: the number of entries that the trace lacks, because it was full or they could not be redacted."""
 
     count: int
     reason: str = ""
@@ -107,7 +107,7 @@ _SOURCES: Final[Mapping[type[Event | TraceData], TraceSource]] = {
 
 
 class TraceEntry(Struct, frozen=True, gc=False):
-    """A timestamped record of a trace."""
+    """An entry of a trace: an event or other data, with its time, its source and its number."""
 
     seq: int
     """Number in the trace, from 0."""
@@ -145,13 +145,13 @@ class TraceMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Descriptions of the tools; the trace of a stored log does not have them."""
 
 
-def find_source(data: Event | TraceData) -> TraceSource:
-    """Return the source of what an entry contains."""
+def get_trace_source(data: Event | TraceData) -> TraceSource:
+    """Return the source of trace data: `agent` for events of a run, `model` for its stream, `wire` for HTTP traffic."""
     return _SOURCES.get(type(data), "agent")
 
 
 def encode_data(data: Event | TraceData) -> bytes:
-    """Encode what an entry contains as JSON. Never fails because of its content."""
+    """Encode the data of a trace entry as JSON. Never fails because of its content."""
     try:
         if type(data) is not Unknown:
             return _encoder.encode(data)
@@ -175,7 +175,7 @@ class _Line(Struct, frozen=True, omit_defaults=True):
 
 
 def encode_trace_entry(entry: TraceEntry) -> bytes:
-    """Encode an entry as one line of compact JSON."""
+    """Encode a trace entry as one line of compact JSON."""
     raw = msgspec.Raw(encode_data(entry.data))
     return _encoder.encode(_Line(entry.seq, round(entry.dt, 6), entry.source, raw, entry.log_seq))
 
@@ -185,7 +185,7 @@ _kinds: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def decode_trace_entry(line: bytes, started_at: float) -> TraceEntry:
-    """Decode a line that `encode_trace_entry` wrote. Raises `msgspec.DecodeError`."""
+    """Decode a trace entry from a line that `encode_trace_entry` wrote. Raises `msgspec.DecodeError`."""
     read = _lines.decode(line)
     body = bytes(read.data)
     kind = msgspec.json.decode(bytes(_kinds.decode(body).get("kind", b'""')))
@@ -200,7 +200,7 @@ def cut_text(text: str) -> tuple[str, int]:
 
 
 def resolve_snapshots(entries: Sequence[TraceEntry]) -> list[tuple[TraceEntry, RequestSnapshot]]:
-    """Return the snapshots of the requests in a trace, with the instructions and tools that repeated ones leave out."""
+    """Return the request snapshots of a trace; those that repeat instructions and tools get them filled in."""
     found: list[tuple[TraceEntry, RequestSnapshot]] = []
     before: dict[str, RequestSnapshot] = {}
     for entry in entries:

@@ -22,7 +22,7 @@ _MINUTE = 60
 def format_timeline(
     entries: Sequence[TraceEntry], *, max_value_length: int = 80, sources: Sequence[TraceSource] = ()
 ) -> str:
-    """Return one line for each entry: its time, source and kind, and its fields, cut to a length."""
+    """Return the timeline of a trace as text: a line for each entry, with time, source, kind and shortened fields."""
     return "".join([_format_entry(each, max_value_length) for each in entries if not sources or each.source in sources])
 
 
@@ -38,7 +38,7 @@ def _to_value(value: object) -> str:
 
 
 def cut_line(text: str, most: int) -> str:
-    """Return a text as one line, cut to a number of characters."""
+    """Return a text as one line, cut to at most `most` characters."""
     line = " ".join(text[: most * 4 + 4].split())
     return line if len(line) <= most else f"{line[: max(most - 1, 0)]}…"
 
@@ -89,7 +89,7 @@ def format_trajectory(steps: Sequence[TrajectoryStep]) -> str:
 
 
 def format_disclosure(steps: Sequence[DisclosureStep]) -> str:
-    """Return a disclosure timeline as text: what entered the context with each request."""
+    """Return a disclosure timeline as text: what was added to the model's context with each request."""
     lines: list[str] = []
     for step in steps:
         told = _join(f"{step.messages} messages ({step.messages_delta:+})", f"{step.tokens:,} tokens")

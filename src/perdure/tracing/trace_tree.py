@@ -29,7 +29,7 @@ class TraceNotice(Struct, frozen=True):
 
 
 class ContextItem(Struct, frozen=True):
-    """Something that entered the context of the model: a message or the result of a tool."""
+    """A message or tool result that was added to the model's context."""
 
     t: float
     reason: str
@@ -72,7 +72,7 @@ class TracedCall(Struct, kw_only=True):
 
 
 class TracedTurn(Struct, kw_only=True):
-    """A turn in a trace: what entered the context, the request, the reply, and its calls."""
+    """A turn in a trace: what was added to the model's context, the request, the reply, and its tool calls."""
 
     turn: int
     run_id: str
@@ -155,13 +155,13 @@ class TracedRun(Struct, kw_only=True):
         return ""
 
 
-def iterate_runs(runs: "list[TracedRun]") -> "list[TracedRun]":
-    """Return all runs of a tree, each before those below it."""
+def flatten_runs(runs: "list[TracedRun]") -> "list[TracedRun]":
+    """Return all runs in a tree of runs as a list, each before the runs of its subagents."""
     found: list[TracedRun] = []
     for run in runs:
         found.append(run)
         for turn in run.turns:
             for call in turn.calls:
-                found += iterate_runs(call.runs)
-        found += iterate_runs(run.background)
+                found += flatten_runs(call.runs)
+        found += flatten_runs(run.background)
     return found

@@ -1,4 +1,4 @@
-"""Builds the tree of a trace from its entries, one after another."""
+"""Build the tree of a trace (runs, turns, tool calls) from its entries, one after another."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -53,7 +53,7 @@ from .trace_tree import (
     TracedRun,
     TracedTurn,
     TraceNotice,
-    iterate_runs,
+    flatten_runs,
 )
 
 _PROBLEMS: Final = frozenset(
@@ -146,7 +146,7 @@ class TraceTreeBuilder:
 
     def finish(self) -> list[TracedRun]:
         """Return the runs of the session's own agent, with costs of runs that have not ended."""
-        for run in reversed(iterate_runs(self._roots)):
+        for run in reversed(flatten_runs(self._roots)):
             for turn in run.turns:
                 turn.ended_at = max([turn.replied_at, *[call.finished_at for call in turn.calls]])
             if run.status in {"open", "waiting"}:

@@ -1,4 +1,4 @@
-"""`Tracer`: a watcher that collects what happens in runs, as a trace that can be written, printed and looked at.
+"""`Tracer`: a watcher that collects what happens in runs as a trace, which can be saved, printed and viewed.
 
     tracer = Tracer()
     await Agent("anthropic", watchers=[tracer]).run("…")
@@ -35,7 +35,7 @@ from perdure.files.private_file import open_private_file
 from perdure.net.tap import TappedRequest
 
 from .line_writer import BATCH_SIZE, MAX_QUEUE, AsyncWriter
-from .trace import Trace, encode_header, find_meta
+from .trace import Trace, encode_header, merge_trace_meta
 from .trace_entry import (
     EntriesMissing,
     FirstDelta,
@@ -48,7 +48,7 @@ from .trace_entry import (
     TraceMeta,
     cut_text,
     encode_trace_entry,
-    find_source,
+    get_trace_source,
 )
 
 MAX_ENTRIES: Final = 100_000
@@ -59,7 +59,7 @@ _LOGGER: Final = logging.getLogger("perdure")
 
 
 class Tracer:
-    """Watcher that collects events, requests and raw HTTP traffic, with times, and writes them if wanted.
+    """Watcher that collects the events, requests and raw HTTP traffic of runs, with times, and optionally writes them.
 
     - `Agent(watchers=[tracer])` collects all events: also retries, failovers, errors and progress, which are not stored
       in the log.
@@ -208,7 +208,7 @@ class Tracer:
     def _pass_on(self, seq: int, t: float, data: Event | TraceData, log_seq: int) -> None:
         if self._started_at is None:
             self._started_at = t
-        entry = TraceEntry(seq, t, max(t - self._started_at, 0.0), find_source(data), data, log_seq)
+        entry = TraceEntry(seq, t, max(t - self._started_at, 0.0), get_trace_source(data), data, log_seq)
         if self.writer is not None:
             self.writer.add(entry)
         if self._on_entry is not None:
@@ -228,7 +228,8 @@ class Tracer:
         lost = count - len(kept) + self._left_out
         start = kept[0][1] if kept else 0.0
         entries = [
-            TraceEntry(seq, t, max(t - start, 0.0), find_source(data), data, log_seq) for seq, t, data, log_seq in kept
+            TraceEntry(seq, t, max(t - start, 0.0), get_trace_source(data), data, log_seq)
+            for seq, t, data, log_seq in kept
         ]
         if lost:
             first_seq = max(entries[0].seq - 1, 0) if entries else 0
@@ -244,7 +245,7 @@ class Tracer:
     @property
     def meta(self) -> TraceMeta:
         """Facts about the session: its id, agent, model, settings, instructions and tools."""
-        return find_meta(self.trace.entries, self.trace.meta)
+        return merge_trace_meta(self.trace.entries, self.trace.meta)
 
     def flush(self, timeout_seconds: float | None = 5.0) -> bool:
         """Wait until everything collected is written; return False after the timeout."""

@@ -1,14 +1,14 @@
-"""The trajectory of a trace: for each turn the action of the model, and the observations that it produced."""
+"""The trajectory of a trace: for each turn the model's reply, and the results of its tool calls."""
 
 from msgspec import Struct
 
 from perdure.core.message import Message, Usage
 
-from .trace_tree import ContextItem, TracedRun, TracedTurn, iterate_runs
+from .trace_tree import ContextItem, TracedRun, TracedTurn, flatten_runs
 
 
 class TrajectoryTool(Struct, frozen=True, kw_only=True):
-    """A tool call in a trajectory: the call and its outcome."""
+    """A tool call in a trajectory: its arguments, result, status and duration."""
 
     call_id: str
     name: str
@@ -22,7 +22,7 @@ class TrajectoryTool(Struct, frozen=True, kw_only=True):
 
 
 class TrajectoryStep(Struct, frozen=True, kw_only=True):
-    """A turn in a trajectory: the reply of the model, the results of its calls, and messages that came between."""
+    """A turn in a trajectory: the model's reply, the results of its tool calls, and messages before the request."""
 
     turn: int
     run_id: str
@@ -40,8 +40,8 @@ class TrajectoryStep(Struct, frozen=True, kw_only=True):
 
 
 def build_trajectory(runs: list[TracedRun]) -> list[TrajectoryStep]:
-    """Return the turns of all runs of a tree as a trajectory, in the order of their requests."""
-    turns = [turn for run in iterate_runs(runs) for turn in run.turns]
+    """Return the turns of all runs in a tree of runs as a trajectory, in the order of their requests."""
+    turns = [turn for run in flatten_runs(runs) for turn in run.turns]
     return [_build_step(turn) for turn in sorted(turns, key=lambda turn: turn.requested_at)]
 
 

@@ -1,4 +1,4 @@
-"""Parts of self-contained web pages: colours, templates, hashes for their policies, and text that stays text."""
+"""Parts of self-contained web pages: colours, templates, hashes for the Content-Security-Policy, and escaping."""
 
 import base64
 import hashlib
@@ -25,7 +25,7 @@ def read_theme() -> str:
 
 
 def hash_source(text: str) -> str:
-    """Return the hash by which the policy of a page allows this script or style."""
+    """Return the hash by which a page's Content-Security-Policy allows this script or style."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
@@ -41,7 +41,7 @@ def _fill_piece(piece: str, parts: Mapping[str, str]) -> str:
 
 
 def encode_for_script(value: Any) -> str:
-    """Return a value as JSON for a script element: no character of it can end the element."""
+    """Encode a value as JSON for a `<script>` element: no character of it can end the element."""
     text = msgspec.json.encode(value).decode()
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -49,7 +49,7 @@ def encode_for_script(value: Any) -> str:
 
 
 def escape_text(text: str) -> str:
-    """Return text for the content or an attribute of an element: it is shown as it is, and can do nothing.
+    """Escape text for the content or an attribute of an HTML element, so that it is shown as it is and can do nothing.
 
     Control characters, and those that turn the reading direction, are shown as their codes.
     """

@@ -4,7 +4,7 @@ import pytest
 
 from perdure import Agent, allow_all
 from perdure.core.path_target import PathTarget
-from perdure.files.jail import digest_of
+from perdure.files.jail import compute_digest
 from perdure.hosts import LocalFiles, LocalSearch, LocalShell
 from perdure.testing import MemoryFiles, ScriptedBrowser, ScriptedModel, ScriptedPage, ScriptedWeb, call
 from perdure.testing.scripted_shell import ScriptedShell
@@ -46,7 +46,7 @@ class Host:
     async def read_file(self, target: PathTarget) -> FileContent:
         self.asked.append(target)
         data = self.files[self.show(target)]
-        return FileContent(data, digest_of(data))
+        return FileContent(data, compute_digest(data))
 
     async def list_folder(self, _target: PathTarget) -> list[FolderEntry]:
         return [FolderEntry(name, "file", len(data)) for name, data in self.files.items()]
@@ -54,7 +54,7 @@ class Host:
     async def write_file(self, target: PathTarget, data: bytes, *, expected: str | None = None) -> FileContent:
         self.asked.append((target, data, expected))
         self.files[self.show(target)] = data
-        return FileContent(data, digest_of(data))
+        return FileContent(data, compute_digest(data))
 
     async def search_lines(self, _target: PathTarget, query: SearchQuery) -> SearchResult:
         self.asked.append(query)
@@ -101,7 +101,7 @@ async def test_a_whole_file_is_written_to_a_host_of_ones_own():
     assert host.files == {"notes/new.txt": b"new"}
     own = Host()
     state = await own.write_file(own.resolve("b.txt"), b"two")
-    assert (state.data, state.digest) == (b"two", digest_of(b"two"))
+    assert (state.data, state.digest) == (b"two", compute_digest(b"two"))
 
 
 @shows("open-agent-loops", 'tool."write"')

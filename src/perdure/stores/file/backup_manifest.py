@@ -50,7 +50,7 @@ def write_manifest(folder: str, names: Iterable[str]) -> None:
 
 
 def read_manifest(folder: str) -> dict[str, FileDigest] | None:
-    """Return the files that the manifest of a backup lists; `None` if an older version made the backup, without one.
+    """Return the files that the manifest of a backup lists; `None` for a backup by an older version, without manifest.
 
     Raises `OSError`, and `StoreError` if the manifest is damaged.
     """
@@ -72,7 +72,7 @@ def read_manifest(folder: str) -> dict[str, FileDigest] | None:
 
 
 def check_manifest_files(folder: str, files: dict[str, FileDigest], names: Iterable[str]) -> None:
-    """Raise `StoreError` unless these files in a folder are exactly those of its manifest. Raises `OSError`."""
+    """Raise `StoreError` unless the files in a backup folder are exactly those of its manifest. Raises `OSError`."""
     there = set(names)
     for name in sorted(there ^ files.keys()):
         what = "is missing" if name in files else "has come into it"

@@ -53,7 +53,7 @@ def open_folder(path: str) -> int:
 
 
 def close_file(descriptor: int) -> None:
-    """Close a descriptor, which also releases the kernel's lock on its file."""
+    """Close a file descriptor, which also releases the kernel's lock on its file."""
     _open.discard(descriptor)
     os.close(descriptor)
 
@@ -67,7 +67,7 @@ os.register_at_fork(after_in_child=_close_inherited)
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of `data`, in several calls if the system writes only a part at a time, as on an almost full disk."""
+    """Write all of `data` to a file, in several calls if the system writes only a part, as on an almost full disk."""
     written = os.write(descriptor, data)
     while written < len(data):
         count = os.write(descriptor, memoryview(data)[written:])
@@ -77,7 +77,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def read_at(descriptor: int, offset: int, count: int) -> bytes:
-    """Return `count` bytes from `offset`; fewer at the end of the file."""
+    """Read `count` bytes of a file from `offset` on; fewer at the end of the file."""
     data = os.pread(descriptor, count, offset)
     while 0 < len(data) < count and (more := os.pread(descriptor, count - len(data), offset + len(data))):
         data += more
@@ -85,7 +85,7 @@ def read_at(descriptor: int, offset: int, count: int) -> bytes:
 
 
 def sync_folder(folder: str) -> None:
-    """Sync a folder, so that names created in it survive a power failure."""
+    """Sync a folder to the disk, so that the names of files created in it survive a power failure."""
     descriptor = open_folder(folder)
     try:
         os.fsync(descriptor)

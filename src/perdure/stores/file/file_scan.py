@@ -33,7 +33,7 @@ _MOST_RANGES: Final = 5
 
 
 class Header(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The first line of a session's file: format, session id, creation time and, for a fork, the parent."""
+    """The first line of a session's file: format version, session id, creation time and, for a fork, the parent."""
 
     perdure: Literal["session"]
     format: int
@@ -68,7 +68,7 @@ _versions = msgspec.json.Decoder(_Version)
 
 
 class EncodedEntry(NamedTuple):
-    """An undamaged entry of a file, as JSON that is not decoded yet."""
+    """An undamaged log entry of a session's file, as JSON that is not decoded yet."""
 
     seq: int
     has_more: bool
@@ -77,7 +77,7 @@ class EncodedEntry(NamedTuple):
 
 
 class FileProblems(NamedTuple):
-    """The damage found in a file: bad byte ranges, missing entries, lines out of order."""
+    """The damage found in a session's file: bad byte ranges, missing entries, lines out of order."""
 
     bad: tuple[DamagedRange, ...] = ()
     is_untidy: bool = False
@@ -238,21 +238,19 @@ def scan_file(descriptor: int, size: int, place: SessionPaths, synced: int | Non
 
 
 def encode_header(header: Header) -> bytes:
-    """Encode a header as the first line of a file."""
+    """Encode the header of a session's file as the first line of the file."""
     return encode_line(json.dumps(msgspec.to_builtins(header), separators=(",", ":")).encode("ascii"), 0)
 
 
-def fit_header(header: Header, entries: Sequence[EncodedEntry]) -> Header:
-    """Return the header of a file with these entries: of a format that can have them."""
+def upgrade_header_format(header: Header, entries: Sequence[EncodedEntry]) -> Header:
+    """Return the header with its format version raised to the one for long lines, if one of the entries needs it."""
     if header.format >= LONG_LINE_FORMAT or not any(len(entry.body) > LONG_BODY_BYTES for entry in entries):
         return header
     return msgspec.structs.replace(header, format=LONG_LINE_FORMAT)
 
 
 def decode_header(line: Line | None, path: str) -> Header | None:
-    """Decode a header from the first line of a file; `None` if it is not one. Raises `StoreError` for a newer
-    format.
-    """
+    """Decode the header in the first line of a session file; `None` if it has none. Raises `StoreError` if too new."""
     if line is None or not line.body.startswith((_HEADER_BEGINS, _OLD_HEADER_BEGINS)):
         return None
     body = line.body
@@ -274,7 +272,7 @@ def decode_seq(body: bytes) -> int:
 
 
 def build_damage_warning(found: FileScan, *, is_repaired: bool) -> str:
-    """Build the warning for the log about a damaged file, and about its repair."""
+    """Build the warning that is logged about a damaged session file, and about its repair."""
     bad, is_untidy, missing = found.problems
     told: list[str] = []
     if bad:

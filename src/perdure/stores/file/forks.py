@@ -25,7 +25,7 @@ _log: Final = logging.getLogger("perdure")
 
 
 class SharedEntries(NamedTuple):
-    """The entries that a fork shares with its ancestors, read from their files."""
+    """The log entries that a fork shares with the sessions it was forked from, read from their files."""
 
     entries: list[EncodedEntry]
     surveys: list[FileScan]
@@ -46,7 +46,7 @@ def new_session_key() -> str:
 
 
 def find_or_create_key(place: SessionPaths) -> str:
-    """Return the key for a session without a header: the one that its forks refer to, or a new one."""
+    """Return the key of a session whose file has no header: the parent key that its forks name, or a new one."""
     if os.path.lexists(fork_marker_path(place)):
         folder = os.path.dirname(place.log)
         for fork in read_fork_headers(folder).headers:
@@ -57,7 +57,7 @@ def find_or_create_key(place: SessionPaths) -> str:
 
 
 def read_shared_entries(folder: str, header: Header, after: int) -> SharedEntries:
-    """Read the entries above `after` that a fork shares with its ancestors. Raises `OSError` and `StoreError`."""
+    """Read the entries after number `after` that a fork shares with its ancestors. Raises `OSError`, `StoreError`."""
     parts: list[list[EncodedEntry]] = []
     surveys: list[FileScan] = []
     most, seen = header.at, {header.own_key}
@@ -73,7 +73,7 @@ def read_shared_entries(folder: str, header: Header, after: int) -> SharedEntrie
 
 
 def find_file_of_shared_entries(folder: str, header: Header) -> SessionPaths:
-    """Return the file paths of the log that has a fork's shared entries: its parent's, or that parent's remnant.
+    """Return the paths of the file with a fork's shared entries: its parent's log, or the remnant of a deleted parent.
 
     The remnant is the part of a deleted parent's log that its forks share.
     """
@@ -144,7 +144,7 @@ def find_remnants(folder: str) -> list[SessionPaths]:
 
 
 def erase_unshared_entries(folder: str, remnant: SessionPaths) -> None:
-    """Erase the entries of a deleted session that no fork shares any more, also those of its deleted ancestors."""
+    """Erase the entries that no fork shares any more from the files of a deleted session and its deleted ancestors."""
     while os.path.lexists(remnant.log):
         header = read_header(remnant.log)
         forks = read_fork_headers(folder)

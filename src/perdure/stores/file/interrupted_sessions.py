@@ -27,7 +27,7 @@ _MARKS: Final = (b'"kind":"run_', f'"{GIVEN_BY_SETTING}"'.encode())
 
 
 class FileRunProgress(msgspec.Struct, frozen=True):
-    """The progress of the last run in a session's file."""
+    """The progress of a session's last run, as read from the session's file."""
 
     session_id: str
     run: LastRunProgress
@@ -47,7 +47,7 @@ _Stamp = tuple[int, int, int]
 
 
 class FileRunCache:
-    """The last runs in the files of a folder, read again only from changed files. For one thread at a time."""
+    """Cache of the last run in each session file of a folder; rereads only changed files. For one thread at a time."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder

@@ -37,7 +37,7 @@ _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 
 
 class Line(NamedTuple):
-    """A line of a session's file whose checksum is right."""
+    """A line of a session's file whose length and checksum are right."""
 
     start: int
     end: int
@@ -57,13 +57,13 @@ class DamagedRange(NamedTuple):
 
 
 def encode_line(body: bytes, seed: int, *, has_more: bool = False) -> bytes:
-    """Encode JSON as a line with its length and checksum."""
+    """Encode JSON as a line of a session's file, with its length and a checksum that starts from `seed`."""
     mark = b"+" if has_more else b" "
     return b"%d %08x%b%b\n" % (len(body), crc32(body, crc32(mark, seed)), mark, body)
 
 
 def encode_append_lines(entries: Sequence[Entry], seed: int) -> bytes:
-    """Encode the entries of one append as lines, marked so that a reader accepts all of them or none."""
+    """Encode the entries of one append as lines of a file, marked so that a reader accepts all of them or none."""
     if len(entries) == 1:
         return encode_line(encode_body(entries[0]), seed)
     last = len(entries) - 1
@@ -73,12 +73,12 @@ def encode_append_lines(entries: Sequence[Entry], seed: int) -> bytes:
 
 
 def encode_body(entry: Entry) -> bytes:
-    """Encode an entry as JSON, the body of its line."""
+    """Encode a log entry as JSON, which becomes the body of its line in the file."""
     return to_ascii_json(encode_entry(entry), f"entry {entry.seq}")
 
 
 def to_ascii_json(body: bytes, what: str) -> bytes:
-    """Return this JSON with all non-ASCII characters escaped. Raises `StoreError` if it is too long for a line."""
+    """Return this JSON with all non-ASCII characters escaped. Raises `StoreError` if it is too long for one line."""
     if not body.isascii():
         body = _BEYOND_ASCII.sub(lambda match: json.dumps(match[0])[1:-1], body.decode()).encode("ascii")
     if len(body) > MAX_BODY_BYTES:
@@ -90,7 +90,7 @@ def to_ascii_json(body: bytes, what: str) -> bytes:
 
 
 def read_first_line(descriptor: int, size: int, seed: int) -> Line | None:
-    """Read the first line of a file; `None` if it is not valid."""
+    """Read the first line of a session's file; `None` if it is not valid."""
     return _LineScanner(descriptor, size, seed, 0, _SMALL_CHUNK).line_at(0)
 
 

@@ -69,7 +69,7 @@ class SessionLock:
 
 
 def take_lock(place: SessionPaths, *, take_over: bool = False) -> SessionLock:
-    """Lock a session for this process.
+    """Lock a session for this process, by the kernel's lock on its lock file; return the lock.
 
     Raises `SessionBusy`, which names the process that has the lock (with `take_over`: `Unsupported`), and `OSError`.
     """
@@ -89,7 +89,7 @@ def take_lock(place: SessionPaths, *, take_over: bool = False) -> SessionLock:
 
 @contextlib.contextmanager
 def lock_folder(folder: str) -> Generator[None, None, None]:
-    """Context manager: lock the folder of sessions, to create a fork or to remove entries that forks share.
+    """Context manager: lock the folder of a file store, to create a fork or to remove entries that forks share.
 
     Raises `OSError` and `StoreError`.
     """
@@ -136,7 +136,7 @@ def read_lock_record(place: SessionPaths) -> LockRecord:
 
 
 def is_session_locked(place: SessionPaths) -> bool:
-    """Return True if some process runs the session, which means it has locked it. Raises `OSError`."""
+    """Return True if some process has locked the session, which means that it runs it. Raises `OSError`."""
     return _inspect_lock_file(place, lambda descriptor: not _try_lock(descriptor, fcntl.LOCK_SH), default=False)
 
 

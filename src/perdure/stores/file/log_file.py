@@ -24,8 +24,8 @@ from .file_scan import (
     FileScan,
     Header,
     encode_header,
-    fit_header,
     scan_file,
+    upgrade_header_format,
 )
 from .forks import find_or_create_key, read_shared_entries
 from .line_format import LONG_BODY_BYTES, encode_append_lines, encode_body
@@ -36,7 +36,7 @@ from .session_paths import SessionPaths
 
 
 class LastFileState(NamedTuple):
-    """The state in which this process left a file. If the file is unchanged, it need not be scanned again."""
+    """The state in which this process last left a session's file; if it is unchanged, the file is not scanned again."""
 
     fence: int
     """Of the lease under which it was left: no other driver may have had the session since, and failed to sync it."""
@@ -253,7 +253,7 @@ class FileLog:
 
     def _replace_file(self, entries: Sequence[EncodedEntry], header: Header | None = None) -> None:
         """Replace the log file with a new one that has these entries, and append to that one from now on."""
-        header = fit_header(header or self.header, entries)
+        header = upgrade_header_format(header or self.header, entries)
         new, temporary = write_temporary(self._place, header, entries)
         with self._swap:
             rename_into_place(new, temporary, self._place)
@@ -313,7 +313,7 @@ def open_log(
         if verified is not None and verified.stamp == file_stamp(descriptor) and verified.head >= lock.record.synced:
             return FileLog(place, lock, descriptor, verified.head, verified.header), None
         found = scan_file(descriptor, os.fstat(descriptor).st_size, place, lock.record.synced)
-        header = fit_header(found.header or _build_header(place, found, now), found.entries)
+        header = upgrade_header_format(found.header or _build_header(place, found, now), found.entries)
         if not found.is_sound:
             descriptor = repair_file(descriptor, found, header)
         # Above the last synced entry a sync may have failed, of which nothing is left to see.
@@ -335,7 +335,7 @@ def file_stamp(descriptor: int) -> tuple[int, int, int, int]:
 
 
 def decode_entry_id(kept: EncodedEntry) -> str:
-    """Return the id of an entry from its JSON, without decoding the rest."""
+    """Return the id of a log entry from its JSON, without decoding the rest."""
     return _labels.decode(kept.body).id
 
 
@@ -346,12 +346,12 @@ def replace_body(entries: Sequence[EncodedEntry], seq: int, body: bytes) -> list
 
 
 def missing_entry_message(session_id: str, seq: int, head: int) -> str:
-    """Build the error message for redacting an entry number that the log does not have."""
+    """Build the error message for an attempt to redact an entry number that the log does not have."""
     return f"session {session_id!r} has {head} entries and none numbered {seq!r}: read it again, and redact one it has"
 
 
 def build_fenced_message(lease: Lease) -> str:
-    """Build the error message for using a lease that is no longer valid."""
+    """Build the error message for the use of a lease that is no longer valid."""
     return f"session {lease.session_id!r} has changed hands since this driver got it: stop, and open it again"
 
 

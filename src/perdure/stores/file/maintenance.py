@@ -1,4 +1,4 @@
-"""Maintain a folder of sessions: measure its size, remove unneeded files, and back it up.
+"""Maintain the folder of a file store: measure its size, remove unneeded files, back it up and restore a backup.
 
 A backup is taken while others write: each file up to its last complete append. The posts for a session are copied
 before its log, so that one that is taken meanwhile is in both, and none in neither. The record of the last synced entry
@@ -46,7 +46,7 @@ _log: Final = logging.getLogger("perdure")
 
 
 def measure_folder(folder: SessionsFolder, now: float) -> StoreSize:
-    """Return how many bytes the files of a store take, in total and for each session."""
+    """Return how many bytes the files of a file store take, in total and for each session."""
     folder.check_path()
     total = free = 0
     sessions: dict[str, int] = {}
@@ -61,7 +61,7 @@ def measure_folder(folder: SessionsFolder, now: float) -> StoreSize:
 
 
 def vacuum_folder(folder: SessionsFolder, now: float) -> None:
-    """Remove files and entries that are no longer needed. Sessions that a process is running are skipped."""
+    """Remove files and entries that a file store no longer needs. Sessions that a process is running are skipped."""
     folder.check_path()
     files = list(_store_files(folder.path))
     in_use = {file.inode() for file in files if not is_leftover_name(file.name)}
@@ -78,7 +78,7 @@ def vacuum_folder(folder: SessionsFolder, now: float) -> None:
 
 
 def back_up_folder(folder: SessionsFolder, path: str) -> None:
-    """Copy all sessions to a new folder, which gets its final name only when it is complete and synced.
+    """Copy all sessions of a file store to a new folder, which gets its final name only when it is complete and synced.
 
     Its manifest has the digest of every file, by which `restore_folder` verifies it.
     """
@@ -91,7 +91,7 @@ def back_up_folder(folder: SessionsFolder, path: str) -> None:
 
 
 def restore_folder(backup: str, path: str) -> None:
-    """Copy a backup to a new folder, after it was verified by the digests in its manifest.
+    """Copy a backup of a file store to a new folder, after it was verified by the digests in its manifest.
 
     Every file is compared before anything is copied, and again in the copy. A backup without a manifest, made by an
     older version, is read completely; a warning in the log says that changed bytes may still go unnoticed. Raises

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from .file_io import close_file, open_file, read_at, sync_data, sync_folder, write_all
-from .file_scan import EncodedEntry, FileScan, Header, encode_header, fit_header
+from .file_scan import EncodedEntry, FileScan, Header, encode_header, upgrade_header_format
 from .line_format import DamagedRange, encode_line
 from .secure_delete import TEMPORARY_SUFFIX, erase_leftovers, erase_replaced_file, make_unused_path
 from .session_paths import SessionPaths
@@ -98,7 +98,7 @@ def _discard_temporary(descriptor: int, temporary: str) -> None:
 
 def _encode_parts(place: SessionPaths, header: Header, entries: Sequence[EncodedEntry]) -> Iterator[bytes]:
     """Yield the content of a file in parts of about one chunk."""
-    lines, size = [encode_header(fit_header(header, entries))], 0
+    lines, size = [encode_header(upgrade_header_format(header, entries))], 0
     for entry in entries:
         lines.append(encode_line(entry.body, place.seed, has_more=entry.has_more))
         size += len(lines[-1])

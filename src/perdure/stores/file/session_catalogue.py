@@ -22,7 +22,7 @@ _Stamp = tuple[int, int, int]
 
 
 class SessionCatalogue:
-    """Title, times and entry count of all sessions in a folder, read again only from changed files."""
+    """Cached title, times and entry count of each session in a folder; only changed files are read again."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder

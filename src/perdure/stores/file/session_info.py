@@ -54,8 +54,7 @@ class FileSummary(msgspec.Struct, frozen=True):
 
 
 def summarize_file(path: str, upto: int | None = None) -> FileSummary | None:
-    """Read title, times and entry count from a session's file, or from its first `upto` entries; `None` for an empty
-    file.
+    """Read title, times and entry count from a session's file, or from its first `upto` entries; `None` if it is empty.
 
     Raises `OSError`, `StoreError` if the file does not name its session or has a newer format, and
     `msgspec.DecodeError` for content that no version has written.

@@ -35,7 +35,7 @@ _DEVICES: Final = frozenset(
 
 
 class SessionPaths(NamedTuple):
-    """The paths of a session's files: log, lock and quarantine."""
+    """The paths of a session's files: its log, its lock, and its quarantine file, for damaged bytes of the log."""
 
     session_id: str
     log: str
@@ -49,14 +49,14 @@ class SessionPaths(NamedTuple):
 
 
 def session_paths(folder: str, session_id: str) -> SessionPaths:
-    """Return the file paths of a session, which need not exist."""
+    """Return the paths of a session's files in a folder; the files need not exist."""
     stem = os.path.join(folder, encode_file_name(session_id))  # noqa: PTH118 - pathlib costs every start milliseconds
     seed = zlib.crc32(session_id.encode())
     return SessionPaths(session_id, stem + LOG_SUFFIX, stem + LOCK_SUFFIX, stem + QUARANTINE_SUFFIX, seed)
 
 
 def mailbox_paths(place: SessionPaths) -> SessionPaths:
-    """Return the file paths of a session's mailbox, which has the messages to it. The file is its own lock."""
+    """Return the paths of a session's mailbox file, which stores messages to the session and is its own lock file."""
     path = place.log.removesuffix(LOG_SUFFIX) + MAILBOX_SUFFIX
     return SessionPaths(place.session_id, path, path, path + QUARANTINE_SUFFIX, zlib.crc32(b"posts", place.seed))
 
@@ -84,7 +84,7 @@ def encode_file_name(session_id: str) -> str:
 
 
 def decode_file_name(name: str) -> str | None:
-    """Return the session id in a file name; `None` if the name is shortened with a hash, or not of a session."""
+    """Return the session id that a file name encodes; `None` if the id was cut and hashed, or it is no such name."""
     try:
         session_id = _ESCAPED.sub(lambda match: bytes([int(match[1], 16)]), name.encode()).decode()
     except UnicodeError:

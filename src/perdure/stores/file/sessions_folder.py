@@ -1,4 +1,4 @@
-"""A file store's folder of sessions, with all operations on it.
+"""The folder in which a file store keeps its sessions, and all operations on it.
 
 The operations block until the disk is done.
 

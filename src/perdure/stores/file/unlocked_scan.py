@@ -20,7 +20,7 @@ _TRIES: Final = 20
 
 
 def scan_unlocked(place: SessionPaths, synced: int | None = None, open_log: OpenLog | None = None) -> FileScan:
-    """Scan the file of a session without locking it.
+    """Scan the file of a session without locking it, and scan it anew if another process has replaced it meanwhile.
 
     `open_log` opens the file of a session that this process itself runs. Raises `OSError`.
 

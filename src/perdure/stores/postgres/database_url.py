@@ -19,7 +19,7 @@ _SHOWN: Final = re.compile(
 
 
 def validate_url(address: str) -> str:
-    """Return the URL if it can be that of a PostgreSQL database; raise `ConfigError` otherwise. Does not connect."""
+    """Return the URL if it can be that of a PostgreSQL database; raise `ConfigError` otherwise. Opens no connection."""
     if not isinstance(address, str) or not address.startswith(("postgres://", "postgresql://")):
         raise ConfigError(f"{_describe_value(address)} is no address of a PostgreSQL database: write '{URL_FORM}'")
     if "\0" in address or any("\ud800" <= character <= "\udfff" for character in address):
@@ -36,12 +36,12 @@ def check_driver() -> None:
 
 
 def driver_missing_error() -> ConfigError:
-    """Build the error for psycopg, the PostgreSQL driver, being missing or incomplete."""
+    """Build the error that says that psycopg, the PostgreSQL driver, is missing or incomplete."""
     return ConfigError("the store 'postgresql://…' needs psycopg with its library: pip install 'perdure[postgres]'")
 
 
 def redact_url(address: str) -> str:
-    """Return only host and database of a URL, and never its password."""
+    """Return a database URL in a form that can be shown: only host and database, never the password."""
     match = _SHOWN.fullmatch(address)
     return f"postgresql://{(match['place'] or match['other'] or '') if match else '…'}"
 

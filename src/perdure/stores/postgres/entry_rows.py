@@ -59,7 +59,7 @@ _outlines = msgspec.json.Encoder()
 
 
 def encode_row(entry: Entry) -> EntryRow:
-    """Encode an entry as a row. The body is binary, so that the database cannot refuse any content."""
+    """Encode a log entry as a row. The body is binary, so that the database cannot refuse any content."""
     event, entry_id = entry.event, entry.id
     kind = _clean_kind(event.name) if type(event) is Unknown else str(type(event).__struct_config__.tag)
     if not entry_id.isascii() or "\0" in entry_id:
@@ -79,7 +79,7 @@ def get_indexed_text(event: Event) -> tuple[str, str] | tuple[None, None]:
 
 
 def encode_rows(rows: Sequence[EntryRow]) -> tuple[str, bytes]:
-    """Encode many rows as two values, JSON and the joined bodies, which are cheaper to send than arrays."""
+    """Encode many rows as two parameters, JSON and the joined bodies, which are cheaper to send than SQL arrays."""
     outlines: list[_Outline] = []
     start = 1  # as SQL counts
     for row in rows:
@@ -90,13 +90,13 @@ def encode_rows(rows: Sequence[EntryRow]) -> tuple[str, bytes]:
 
 
 def decode_row(session_id: str, row: tuple[Any, ...]) -> Entry:
-    """Decode an entry from a row of the database. The session id is for error messages."""
+    """Decode a log entry from a row of the database. The session id is only for error messages."""
     seq, at, entry_id, critical, version, body = row
     return Entry(seq, at, decode_row_event(session_id, seq, critical, version, body), entry_id)
 
 
 def decode_row_event(session_id: str, seq: int, critical: bool, version: int, body: bytes) -> Event:  # noqa: FBT001 - a column
-    """Decode an event from the columns of its row. Session id and number are for error messages."""
+    """Decode an event from the columns of its row. Session id and entry number are only for error messages."""
     try:
         return decode_event(body, critical=critical, version=version)
     except msgspec.DecodeError as error:

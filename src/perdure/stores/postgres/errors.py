@@ -59,7 +59,7 @@ def is_transient(error: psycopg.Error) -> bool:
 
 
 def to_store_error(error: psycopg.Error, place: str) -> StoreError:
-    """Build a `StoreError` with advice from a database error that a retry would not help."""
+    """Build a `StoreError` with advice from a database error that is not transient, so that a retry would not help."""
     if isinstance(error, errors.UniqueViolation):
         return Conflict(f"the store {place!r} already holds one of these entries, elsewhere in the log: read it again")
     if error.sqlstate is None and isinstance(error, psycopg.OperationalError):
@@ -73,7 +73,7 @@ def to_store_error(error: psycopg.Error, place: str) -> StoreError:
 
 
 def unreachable_error(error: psycopg.Error, place: str, seconds: float) -> StoreError:
-    """Build the `StoreError` for a server that could not be reached for this many seconds."""
+    """Build the `StoreError` that says that the server could not be reached for this many seconds."""
     return StoreError(
         f"the store {place!r} could not be used for {seconds:g} s ({type(error).__name__}: {error_text(error)}): "
         "see that the server runs and can be reached, then try again"
@@ -81,5 +81,5 @@ def unreachable_error(error: psycopg.Error, place: str, seconds: float) -> Store
 
 
 def error_text(error: psycopg.Error) -> str:
-    """Return the message of an error on one line."""
+    """Return the message of a database error on one line."""
     return " ".join(str(error).split())

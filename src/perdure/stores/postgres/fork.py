@@ -33,7 +33,7 @@ _MADE: Final = "SELECT FROM perdure.session WHERE tenant = $1 AND id = $2 AND to
 
 
 class ForkResult(NamedTuple):
-    """Outcome of creating a fork: made or not, and the entry count of the original."""
+    """The result of an attempt to fork a session: if the fork was made, and how many entries the original has."""
 
     head: int
     """The number of entries of the original; 0 if there is no such session."""
@@ -41,7 +41,7 @@ class ForkResult(NamedTuple):
 
 
 class TenantForkRequest(NamedTuple):
-    """The arguments of a fork in the sessions of one tenant."""
+    """The arguments for forking a session of one tenant."""
 
     tenant: str
     session_id: str
@@ -55,7 +55,7 @@ class TenantForkRequest(NamedTuple):
 
 
 async def create_fork(connection: AsyncConnection, request: TenantForkRequest) -> ForkResult:
-    """Create a fork in one transaction, unless the original session is missing or the new id is taken."""
+    """Fork a session in one transaction, unless the original session is missing or the new id is taken."""
     row = await (await connection.execute(_FORK, (*request[:-1], [*request.dead_holders]))).fetchone()
     if row and row[1]:
         return ForkResult(row[0], is_made=True)

@@ -46,7 +46,7 @@ class TokenLeaseHolder(LeaseHolder, frozen=True):
 
 
 class ActiveLease:
-    """A lease that this process has on a session, and the entries it has stored under it."""
+    """A lease that this process has on a session, its last stored entry, and the rows that are not synced yet."""
 
     __slots__ = ("grip", "head", "is_fork", "is_lost", "lease", "renewed_at", "unsynced", "unsynced_bytes")
 
@@ -85,7 +85,7 @@ class ActiveLease:
 
 
 class LeaseRenewer:
-    """The leases of one store, and the background thread that renews them until they are removed."""
+    """The leases that one store has, and the background thread that renews each lease until it is removed."""
 
     def __init__(self, settings: Settings, tenant: str, seconds: float, clock: Clock) -> None:
         self._settings = settings

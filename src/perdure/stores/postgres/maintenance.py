@@ -31,6 +31,6 @@ async def measure_sizes(connection: AsyncConnection, tenant: str) -> StoreSize:
 
 
 async def vacuum_tables(connection: AsyncConnection) -> None:
-    """Remove dead rows from the tables, and rebuild the search index, which keeps terms of deleted entries."""
+    """Remove dead rows from the store's tables, and rebuild its search index, which keeps terms of deleted entries."""
     for statement in _VACUUM:
         await connection.execute(statement)

@@ -53,7 +53,7 @@ _BY_QUERY: Final = _SEARCH.format(parse="websearch_to_tsquery")
 async def search_entries(
     connection: AsyncConnection, tenant: str, request: SearchRequest, query: ParsedQuery
 ) -> list[Hit]:
-    """Search the entries of one tenant and return a page of hits, the best first."""
+    """Search the log entries of one tenant's sessions, and return a page of hits, the best first."""
     statement = _BY_WORDS if request.syntax == "words" else _BY_QUERY
     narrowed = (request.session_id, request.prefix, request.role, request.since, request.until)
     values = (tenant, query.text, *narrowed, request.limit, request.offset)

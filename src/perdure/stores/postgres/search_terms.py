@@ -20,7 +20,7 @@ _TOO_LONG: Final = re.compile(rf"[^ ]{{{_LONGEST + 1},}}")
 
 
 class ParsedQuery(NamedTuple):
-    """A search query in the form that PostgreSQL gets, with the terms to mark in the hits."""
+    """A search query in the form that PostgreSQL is sent, with the terms to mark in the hits."""
 
     text: str
     """The query for the server; empty if it has no search term."""

@@ -136,7 +136,7 @@ class SessionState(NamedTuple):
 
 
 class SessionStatements:
-    """SQL statements of one tenant about sessions and entries; each is one transaction."""
+    """SQL statements about the sessions and log entries of one tenant; each is one transaction."""
 
     def __init__(self, tenant: str, lease_seconds: float) -> None:
         self._tenant = tenant

@@ -43,7 +43,7 @@ _NOTE_LOSS: Final = "UPDATE meta SET value = value + 1 WHERE name = 'search'"
 
 
 class ForkRequest(NamedTuple):
-    """The arguments of a fork: session, id of the new session, and number of entries to share."""
+    """The arguments for forking a session: its id, the id of the new session, and the number of entries to share."""
 
     session_id: str
     new_id: str
@@ -52,7 +52,7 @@ class ForkRequest(NamedTuple):
 
 
 def create_fork(new: ForkRequest, leases: set[Lease], connection: Connection) -> None:
-    """Create a session that starts with the first entries of another."""
+    """Fork a session: create a new one that starts with its first entries."""
     session_id, new_id, at, now = new
     key, head, _, title = connection.execute(_FIND, (session_id,)).get or (0, 0, 0, "")
     if not head:
@@ -129,7 +129,7 @@ def _add_row(key: int, row: PackRow, texts: dict[bytes, bytes], connection: Conn
 
 
 def redact_entry(lease: Lease, entry: Entry, connection: Connection) -> None:
-    """Replace the log entry that has the number of `entry` by it, in every session that shares that entry."""
+    """Replace the log entry of the same number by the redacted `entry`, in every session that shares it."""
     key, head, fence, _ = connection.execute(_FIND, (lease.session_id,)).get or (0, 0, 0, "")
     if fence != lease.fence:
         raise Fenced(

@@ -18,7 +18,7 @@ SLICE_LENGTH = 16
 
 
 class FutureBatches:
-    """The finished jobs of one event loop whose futures are to be resolved, in order."""
+    """Queue of the finished jobs of one event loop, whose futures are resolved a few at a time, in order."""
 
     __slots__ = ("_is_scheduled", "_lock", "_waiting")
 

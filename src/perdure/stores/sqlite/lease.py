@@ -85,7 +85,7 @@ def is_lease_valid(lease: Lease, connection: Connection) -> bool:
 
 
 def try_release_lease(lease: Lease, notes: AppendState, connection: Connection) -> bool:
-    """Release the lease of a session in one statement if nothing needs cleaning up; return False otherwise.
+    """Release the lease of a session in one statement; return False, and do nothing, if rows or posts need cleaning up.
 
     Rows to merge and stored posts need cleaning up; with them, nothing is done.
     """
@@ -97,7 +97,7 @@ def try_release_lease(lease: Lease, notes: AppendState, connection: Connection) 
 
 
 def prepare_release(lease: Lease, notes: AppendState, connection: Connection) -> Callable[[Connection], None]:
-    """Plan the release of a lease, outside of any transaction; return the function that carries it out."""
+    """Plan the release of a session's lease, outside of any transaction; return the function that carries it out."""
     values = (lease.session_id, row_merging.MERGED_ROW_BYTES)
     key = connection.execute(_LOOSE_KEY, values).get
     return partial(release_lease, lease, notes, None if key is None else plan_row_merge(connection, key))

@@ -71,7 +71,7 @@ class EncodedAppend(msgspec.Struct, frozen=True):
 
 
 class AppendState:
-    """State that a process keeps between appends: the last ids in each log, and the logs with rows to merge."""
+    """State that a process keeps between appends: last entry ids of each log, and the logs with small rows to merge."""
 
     def __init__(self) -> None:
         self.highest_ids: dict[str, tuple[int, str, int]] = {}
@@ -116,7 +116,7 @@ def encode_append_row(lease: Lease, entries: Sequence[Entry]) -> EncodedAppend:
 
 
 def append_entries(new: EncodedAppend, notes: AppendState, connection: Connection) -> None:
-    """Append encoded entries to a log, all or none. Raises `Conflict` or `Fenced`."""
+    """Append encoded entries to a session's log, all or none. Raises `Conflict` or `Fenced`."""
     lease, row = new.lease, new.row
     change = (row.last, new.entries[-1].at, row_size(row), lease.session_id, lease.fence, row.first - 1)
     found = connection.execute(_ADVANCE, change).get
@@ -224,7 +224,7 @@ def read_events(connection: Connection, entry_range: EntryRange, session_id: str
 
 
 def read_events_to_fold(connection: Connection, entry_range: EntryRange, session_id: str) -> "list[Event | EndedRuns]":
-    """Read the events of a range of entries, with ended runs in short where rows outline them."""
+    """Read the events of a range of entries; ended runs are condensed to messages and totals where rows allow it."""
     text_of = make_long_text_reader(connection)
     events: list[Event | EndedRuns] = []
     for row in read_rows(connection, entry_range):
@@ -290,7 +290,7 @@ def find_seq(connection: Connection, key: int, upto: int, entry_id: str) -> int 
 
 
 def release_long_texts(connection: Connection, rows: Sequence[PackRow]) -> None:
-    """Decrease the use counts of the long texts in deleted rows, and delete texts that are used nowhere else."""
+    """Decrease the use counts of the long texts of deleted rows, and delete long texts that no other row uses."""
     digests = [(digest,) for row in rows for digest in {hole.digest for hole in decode_cut_texts(row)}]
     connection.executemany("UPDATE blob SET uses = uses - 1 WHERE digest = ?", digests)
     connection.executemany("DELETE FROM blob WHERE digest = ? AND uses <= 0", digests)

@@ -53,7 +53,7 @@ class _StoredOutlines(msgspec.Struct, array_like=True):
 
 
 class CutText(msgspec.Struct, array_like=True, frozen=True):
-    """The place in a row's encoded events from which a long text was cut out, to be stored separately."""
+    """The position in a row's encoded events where a long text was cut out, and the digest by which it is stored."""
 
     place: int
     """In the body as it is stored, without the texts."""
@@ -112,9 +112,7 @@ def _common_beginning(one: str, other: str) -> str:
 
 
 def encode_row(entries: Sequence[Entry], ids: list[str]) -> tuple[PackRow, dict[bytes, bytes]]:
-    """Encode entries, with these ids, as a row; return it with the long texts that were cut out of it, compressed, by
-    digest.
-    """
+    """Encode entries, with these ids, as a row; return it with the long texts cut out of it, compressed, by digest."""
     events = [entry.event for entry in entries]
     body = encode_events(events)
     ats = [entry.at for entry in entries]
@@ -216,7 +214,7 @@ def decode_row_events(row: PackRow, first: int, last: int, text_of: ReadText, se
 def decode_row_to_fold(
     row: PackRow, first: int, last: int, text_of: ReadText, session_id: str
 ) -> Sequence[Event | EndedRuns]:
-    """Decode the events of a row from entry `first` to `last`, with ended runs in short where the row outlines them."""
+    """Decode the events of a row from entry `first` to `last`; ended runs are condensed if the row outlines them."""
     if first <= row.first and row.last <= last and not row.holes and row.version == VERSION:
         try:
             outlines = _stored_outlines(row.heads).outlines

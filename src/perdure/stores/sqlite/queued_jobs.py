@@ -1,4 +1,4 @@
-"""Queued database jobs with their futures, and running several of them in one SQLite transaction."""
+"""Database jobs in the queue of an SQLite store's writer, and running several of them in one transaction."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence

@@ -32,7 +32,7 @@ _NOTE: Final = "UPDATE session SET sealed = coalesce(?2, sealed), loose = ?3 WHE
 
 
 def row_size(row: PackRow) -> int:
-    """Return the size of a row for the decision to merge rows: its bytes plus a fixed cost."""
+    """Return the size by which the merging of small rows is decided: the bytes of a row plus a fixed cost."""
     return len(row.body) + ROW_COST
 
 
@@ -57,7 +57,7 @@ class RowMergePlan(NamedTuple):
 
 
 def prepare_merges(keys: Iterable[int], connection: Connection) -> Callable[[Connection], None]:
-    """Plan the row merges of several logs outside of any transaction; return the job that carries them out."""
+    """Plan the merging of small rows in several logs, outside of any transaction; return the job that does it."""
     return partial(_merge_logs, [plan_row_merge(connection, key) for key in keys])
 
 
@@ -80,7 +80,7 @@ def plan_row_merge(connection: Connection, key: int) -> RowMergePlan:
 
 
 def merge_log_rows(connection: Connection, key: int, plan: RowMergePlan | None = None) -> None:
-    """Merge the small rows of a log into large ones, by a plan.
+    """Merge the small rows of a log into large ones, as planned by `plan_row_merge`.
 
     Without a plan, or if another process has changed the file since, a new one is made.
 

@@ -1,4 +1,4 @@
-"""Outlines of ended runs in a row of the table `pack`: places of messages in its body, and a few sums.
+"""Outlines of ended runs in a row of the table `pack`: positions of their messages in the row, and a few totals.
 
 The outlines are at the end of the row's heads. With them the messages of hundreds of runs are cut out of the body and
 decoded in one call, and nothing else of these runs is decoded (see `perdure.core.ended_runs`).
@@ -70,7 +70,7 @@ _find_result = msgspec.msgpack.Decoder(_ResultInEvent).decode
 
 
 def encode_outlines(events: Sequence[Event], body: bytes) -> bytes:
-    """Encode outlines of the ended runs among the events of a body; empty if there are none, or if it is JSON."""
+    """Encode outlines of the ended runs among these events, of which `body` is the encoding; empty if it has none."""
     found = [] if body[:1] == _JSON_START else outline_ended_runs(events)
     if not found:
         return b""
@@ -125,7 +125,7 @@ def _compute_checksum(encoded: bytes, body: bytes) -> int:
 
 
 def decode_outlined_events(outlines: bytes, body: bytes, count: int) -> "list[Event | EndedRuns] | None":
-    """Decode the `count` events of a body, with ended runs in short; return `None` if that cannot be relied upon."""
+    """Decode the `count` events of a row's body, ended runs condensed; `None` if the outlines do not match the body."""
     try:
         signed = _decode_signed(outlines)
         encoded = bytes(signed.outlines)

@@ -152,7 +152,7 @@ def _make_search(path: str, vfs: str | None, submit: "SubmitJob") -> "LogSearch"
 
 
 class IndexingDelay:
-    """The waiting time between an append and its indexing, so that indexing runs in a quiet moment."""
+    """The delay between an append and its indexing for search, so that indexing runs in a quiet moment."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

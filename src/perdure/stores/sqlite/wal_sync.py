@@ -1,4 +1,4 @@
-"""Sync SQLite's write-ahead log to the disk, apart from the commits that are in it.
+"""Sync SQLite's write-ahead log to the disk, separately from the commits that were written to it.
 
 A commit takes microseconds and can be made where it is asked for. The wait for the disk needs a thread, unless the disk
 is so quick that handing the sync over would take as long. SQLite has no locks on the log, so another descriptor of it
@@ -30,7 +30,7 @@ TRUSTED_SYNCS: Final = 1000
 
 
 class SyncPace:
-    """Predicts whether the next sync will be quick, from how long the last ones took."""
+    """Predicts if the next disk sync will be quick, from how long the last ones took."""
 
     __slots__ = ("_quick_in_row", "_wanted")
 
@@ -56,7 +56,7 @@ class SyncPace:
 
 
 class WalSync:
-    """An open write-ahead log of SQLite's that can be synced, by which all commits in it survive a power failure.
+    """SQLite's write-ahead log, open for syncing to the disk; after a sync, all commits in it survive a power failure.
 
     The name of a new log must have been synced before: SQLite does so at its own first sync of it.
     """

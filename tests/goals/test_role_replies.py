@@ -5,7 +5,7 @@ import json
 import pytest
 
 from perdure.goals.goal import build_checklist
-from perdure.goals.verdict import parse_plan, parse_verdict
+from perdure.goals.role_replies import parse_plan, parse_verdict
 from tests.goals.roles import verdict
 
 ITEMS = build_checklist(["The hull is tight.", "The sail is up."])

@@ -1,9 +1,9 @@
-"""Shapes of the conversation that a model is sent: the newest messages, a sliding window, and combinations.
+"""History processors, which choose the messages sent to the model: newest messages, newest turns, combinations.
 
-A shape is a history processor (`Agent(history_processor=…)`): it gets the whole conversation and returns what is sent
-of it. The log is not changed. No shape sends a tool result without its call or the other way round, changes the order,
-or repeats a message; system text and summaries are always sent, first. Summarising is `Compaction`, which stores its
-summary in the log.
+A history processor (`Agent(history_processor=…)`) gets the whole conversation and returns what is sent of it. The log
+is not changed. None of these sends a tool result without its call or the other way round, changes the order, or repeats
+a message; system text and summaries are always sent, first. Summarising is `Compaction`, which stores its summary in
+the log.
 """
 
 from bisect import bisect_left
@@ -15,7 +15,7 @@ from perdure.core import argument_checks
 from perdure.core.message import Message
 from perdure.core.run_callbacks import HistoryProcessor
 
-from .history_index import HistoryIndex, HistoryIndexes, cut_history, find_pair, list_turn_opening
+from .history_index import HistoryIndex, HistoryIndexCache, cut_history, find_call_and_results, list_turn_opening
 
 BUFFER_MESSAGES: Final = 20
 WINDOW_TURNS: Final = 50
@@ -23,7 +23,7 @@ WINDOW_TOKENS: Final = 4_000
 
 
 class BufferMemory:
-    """Shape that sends the newest messages: at most `max_messages`, and about `max_tokens` if that is given.
+    """History processor that sends only the newest messages: at most `max_messages`, and about `max_tokens` if given.
 
     System text and summaries do not count. If the cut is within a turn, the user's message that opened the turn is one
     of those sent; a tool result is never sent without its call, so one pair is always sent. With `step`, messages are
@@ -38,7 +38,7 @@ class BufferMemory:
         self.max_messages = max_messages
         self.max_tokens = max_tokens
         self.step = step
-        self._indexes = HistoryIndexes(counts_tokens=max_tokens is not None)
+        self._indexes = HistoryIndexCache(counts_tokens=max_tokens is not None)
 
     def __call__(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the newest messages of a conversation."""
@@ -53,7 +53,7 @@ class BufferMemory:
 
 
 class WindowMemory:
-    """Shape that sends the newest turns: at most `max_turns`, and at most `max_tokens` of them.
+    """History processor that sends only the newest turns: at most `max_turns`, and at most `max_tokens` tokens.
 
     A turn is a message of the user with everything up to the next one. Turns are sent whole; only if the last one alone
     has more than `max_tokens`, the newest of its messages are sent after the user's. With `step`, turns are left out in
@@ -68,7 +68,7 @@ class WindowMemory:
         self.max_turns = max_turns
         self.max_tokens = max_tokens
         self.step = step
-        self._indexes = HistoryIndexes(counts_tokens=max_tokens is not None)
+        self._indexes = HistoryIndexCache(counts_tokens=max_tokens is not None)
 
     def __call__(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the newest turns of a conversation."""
@@ -84,10 +84,10 @@ class WindowMemory:
 
 
 class CompositeMemory:
-    """Shape that combines others: the first that finds earlier messages (`first`), or what all of them send (`merge`).
+    """History processor that combines others: the first that finds earlier messages (`first`), or all (`merge`).
 
-    With `first`, a shape is passed over if it sends nothing from before the current turn. With `merge`, each message is
-    sent once, in the order of the conversation; messages that a shape has made itself are first.
+    With `first`, a processor is passed over if it sends nothing from before the current turn. With `merge`, each
+    message is sent once, in the order of the conversation; messages that a processor has made itself are first.
     """
 
     def __init__(self, *shapes: HistoryProcessor, strategy: Literal["first", "merge"] = "first") -> None:
@@ -99,10 +99,10 @@ class CompositeMemory:
             )
         self.shapes = shapes
         self.strategy = strategy
-        self._indexes = HistoryIndexes(counts_tokens=False)
+        self._indexes = HistoryIndexCache(counts_tokens=False)
 
     async def __call__(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return what the shapes send of a conversation."""
+        """Return the messages of a conversation that the combined processors send."""
         index = self._indexes.get(messages)
         places = {id(message): place for place, message in enumerate(messages)}
         chosen: set[int] = set()
@@ -125,12 +125,12 @@ class CompositeMemory:
 def complete_selection(
     messages: Sequence[Message], index: HistoryIndex, chosen: set[int], made: Sequence[Message] = ()
 ) -> list[Message]:
-    """Return chosen messages in order, with system text, summaries, whole call/result pairs and the last message."""
+    """Return the chosen messages in order, with system text, summaries, whole call/result pairs and the last one."""
     if messages:
         chosen = {*chosen, len(messages) - 1}
     whole = set(index.fixed)
     for place in chosen:
-        whole.update(range(*find_pair(messages, place)))
+        whole.update(range(*find_call_and_results(messages, place)))
     fixed = [place for place in sorted(whole) if place in set(index.fixed)]
     others = sorted(whole - set(index.fixed))
     if not made:

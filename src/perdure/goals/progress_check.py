@@ -1,4 +1,4 @@
-"""Progress of a goal: more achieved than ever before, by facts that rewording cannot change."""
+"""Decide if an iteration of a goal made progress: more done, or a better score, than in any iteration before."""
 
 from collections.abc import Iterable
 from typing import Final

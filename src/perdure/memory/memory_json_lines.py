@@ -1,4 +1,4 @@
-"""Memories as lines of JSON, as they are exported and imported."""
+"""Export and import of memories as lines of JSON."""
 
 import hashlib
 from typing import Any
@@ -14,14 +14,14 @@ from .memory_record import MemoryRecord, MemoryScope, build_record
 
 
 class MemoryImportReport(Struct, frozen=True):
-    """Numbers of memories that an import has added, and that were there already."""
+    """The result of importing memories: how many were added, and how many existed already."""
 
     added: int
     known: int
 
 
 def parse_memory_line(line: bytes | str, number: int, *, trusted: bool) -> MemoryRecord:
-    """Parse a line of an export. Raises `ConfigError` with the number of the line if it is no memory.
+    """Parse a memory from a line of an export. Raises `ConfigError` with the line number if it is no memory.
 
     Unless it is trusted, it gets the label `imported`, and is not pinned.
     """
@@ -36,5 +36,5 @@ def parse_memory_line(line: bytes | str, number: int, *, trusted: bool) -> Memor
 
 
 def build_imported_id(known: str, scope: MemoryScope) -> str:
-    """Return the id of a memory whose own id another scope has; the same one when it is imported again."""
+    """Return a new id for an imported memory whose id is used in another scope; the same for each import."""
     return f"mem_{hashlib.sha256(msgspec.json.encode([known, scope.user, scope.project])).hexdigest()[:32]}"

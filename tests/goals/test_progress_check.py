@@ -6,7 +6,7 @@ from perdure import Usage
 from perdure.goals.goal import ChecklistItem
 from perdure.goals.goal_events import VerdictGiven
 from perdure.goals.goal_record import GoalIteration, measure_progress
-from perdure.goals.progress import is_progress
+from perdure.goals.progress_check import is_progress
 from perdure.grading import Grade
 from perdure.grading.grade import build_failed_grade
 

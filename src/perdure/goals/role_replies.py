@@ -1,4 +1,4 @@
-"""The verdict of a checker: found in its reply, compared with the checklist by the ids of the items, and repaired."""
+"""Parse the verdict in a checker's reply and the plan in a planner's; output validators that have them repaired."""
 
 from collections.abc import Sequence
 from typing import Any, Final, cast
@@ -23,7 +23,7 @@ MIN_ITEMS: Final = 2
 
 
 class ChecklistVerdict(Struct, frozen=True):
-    """The judgement of a checker: the checklist as it is now, and what is wrong with the form of its reply."""
+    """The judgement of a goal's checker: the checklist as it is now, and what is wrong with the form of its reply."""
 
     items: tuple[ChecklistItem, ...]
     done: bool = False
@@ -35,7 +35,7 @@ class ChecklistVerdict(Struct, frozen=True):
 
 
 def parse_verdict(text: str, items: Sequence[ChecklistItem]) -> ChecklistVerdict:
-    """Return the verdict in the reply of a checker about these items.
+    """Parse the verdict on these checklist items in the reply of a checker agent.
 
     Items are matched by their ids, and their titles are never changed. An item that the reply leaves out stays as it
     was. An item is done only if there is evidence for it, and it is nowhere called open. A reply with different
@@ -69,7 +69,7 @@ def parse_verdict(text: str, items: Sequence[ChecklistItem]) -> ChecklistVerdict
 
 
 def make_verdict_validator(items: Sequence[ChecklistItem]) -> OutputValidator:
-    """Make an output validator that lets a checker repair a verdict whose form is wrong, once."""
+    """Make an output validator that asks the checker agent once to repair a verdict whose form is wrong."""
 
     def accept(run: Run, reply: Message) -> Accepted | Retry:
         problem = parse_verdict(reply.text, items).problem
@@ -86,7 +86,7 @@ def make_verdict_validator(items: Sequence[ChecklistItem]) -> OutputValidator:
 
 
 def parse_plan(text: str) -> tuple[ChecklistItem, ...]:
-    """Return the checklist in the reply of a planner; empty if it has none."""
+    """Parse the checklist in the reply of a planner agent; empty if it has none."""
     values = list_json_values(text)
     listed: Any = values[0] if values else ()
     if isinstance(listed, dict):
@@ -98,7 +98,7 @@ def parse_plan(text: str) -> tuple[ChecklistItem, ...]:
 
 
 def validate_plan(run: Run, reply: Message) -> Accepted | Retry:
-    """Accept a plan with enough items, and let the planner repair another one, once."""
+    """Output validator: accept a plan with enough checklist items; else ask the planner agent once to repair it."""
     if len(parse_plan(reply.text)) >= MIN_ITEMS or _count_repairs(run) >= MOST_REPAIRS:
         return Accepted()
     return Retry(
