@@ -1,4 +1,4 @@
-"""A client of one MCP server for one identity: connects at first use, reconnects, and stops when idle.
+"""Client of one MCP server for one identity (a set of headers): connects on first use, reconnects, stops when idle.
 
 After a lost connection a read is tried once more; what may have an effect is never sent twice.
 """
@@ -44,34 +44,34 @@ logger = logging.getLogger("perdure")
 
 
 class McpError(ToolError):
-    """An MCP server cannot be reached, or answers a request with an error."""
+    """Raised when an MCP server cannot be reached, or answers a request with an error."""
 
 
 class FateUnknown(McpError):
-    """A request was sent, and there is no answer that says whether it was carried out."""
+    """Raised when a request was sent to an MCP server, and it is unknown whether the server carried it out."""
 
 
 class CallTimedOut(FateUnknown):
-    """A request took too long, and was cancelled at the server."""
+    """Raised when a request to an MCP server took too long, and was cancelled; it may have been carried out."""
 
 
 class UnusableAnswer(FateUnknown):
-    """A request was answered with something that is no valid result."""
+    """Raised when an MCP server answers a request with something that is not a valid result."""
 
 
 class NoConnection(NotStarted):
-    """No connection to a server could be made, so the request was not sent."""
+    """Raised when no connection to an MCP server could be made, so that the request was not sent."""
 
 
 class ServerLinks(Struct, frozen=True, eq=False, metaclass=LazyHintsClass):
-    """Functions that a client gets from outside: one that starts programs, and one that returns stored logins."""
+    """Functions that an `McpClient` calls: one starts the program of a server, the other finds its stored login."""
 
     start_process: "Callable[[McpServer], Awaitable[LineProcess]]"
     login: "Callable[[McpServer], httpx2.Auth | None] | None" = None
 
 
 class McpClient:
-    """An MCP server as one identity sees it. Lives on one event loop."""
+    """Client of one MCP server for one identity (a set of headers). Must be used on one event loop."""
 
     def __init__(
         self,
@@ -402,7 +402,7 @@ class McpClient:
 
 
 class CallTimeLimit:
-    """The time limit of one call: progress extends it, and it does not count while people are asked."""
+    """Time limit of one MCP tool call: progress reports extend it, and it pauses while a person answers a question."""
 
     def __init__(self, server: McpServer) -> None:
         self._server = server
@@ -479,7 +479,7 @@ def _shorten(error: BaseException) -> str:
 
 
 def require_sdk() -> None:
-    """Raise `ConfigError` unless the SDK is installed."""
+    """Raise `ConfigError` unless the official MCP SDK is installed."""
     import importlib.util
 
     if importlib.util.find_spec("mcp") is None:

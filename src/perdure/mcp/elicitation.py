@@ -1,4 +1,4 @@
-"""Questions of MCP servers to people: shown as a form in a display slot, and answered from any process."""
+"""Ask people the questions of MCP servers (elicitation): as a form in a display slot, answered from any process."""
 
 import asyncio
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _DECLINE: Final = "decline"
 
 
 class ServerForm(Askable[dict[str, Any]], frozen=True):
-    """A form with fields that an MCP server asks for. The server's name is a part of the question."""
+    """Question of an MCP server to people: a form with fields to fill in. The text names the server."""
 
     renderer = "form"
 
@@ -44,7 +44,7 @@ class ServerForm(Askable[dict[str, Any]], frozen=True):
 
 
 class ServerLink(Askable[bool], frozen=True):
-    """An address that an MCP server asks people to open by themselves; the answer is whether they have."""
+    """Question of an MCP server to people: open a URL, and then confirm that it was done."""
 
     renderer = "confirm"
 
@@ -67,7 +67,7 @@ class ServerLink(Askable[bool], frozen=True):
 
 
 class ToolCallAnswerer:
-    """Shows the questions of a server during one tool call to people, one at a time, and returns their answers."""
+    """Asks people the questions that an MCP server has during one tool call, one at a time, and returns the answers."""
 
     def __init__(self, server: str, context: "ToolContext[Any]") -> None:
         self._server = server
@@ -97,7 +97,7 @@ class ToolCallAnswerer:
 
 
 def build_question(server: str, params: "mcp_types.ElicitRequestParams") -> ServerForm | ServerLink | None:
-    """Return the question for people; `None` for a form that cannot be checked, or an address that is not https."""
+    """Build the question to people from a server's request; `None` if its form is invalid, or its URL is unsafe."""
     message = clean_text(params.message)[:_MAX_QUESTION]
     url = getattr(params, "url", None)
     if url is not None:
@@ -115,7 +115,7 @@ def build_question(server: str, params: "mcp_types.ElicitRequestParams") -> Serv
 
 
 def is_web_address(url: str) -> bool:
-    """Return True for an address that may be shown as a link: https, or http on this machine; nothing else.
+    """Return True if a URL is safe to show to people as a link: https, or http on this machine.
 
     An address with another scheme, such as `javascript:` or `file:`, or with characters that a shell would read, is
     refused.

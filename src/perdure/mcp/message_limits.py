@@ -1,4 +1,4 @@
-"""Limits on what an MCP server may list and send, and the errors for those that go beyond them."""
+"""Limits on what an MCP server may list and send: tools, pages, bytes, and messages per second."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -25,7 +25,7 @@ FLOOD_SECONDS: Final = 5.0
 
 
 class FloodMeter:
-    """Counts the messages of a server, and reports when there are too many within a short time."""
+    """Counter of the messages from an MCP server; it calls `on_flood` when too many arrive within a few seconds."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class FloodMeter:
 async def collect_pages(
     list_page: Callable[[str | None], Awaitable[Any]], field: str, most: int
 ) -> tuple[list[Any], bool]:
-    """Return the items of all pages, within the limits, and whether some were left out."""
+    """Fetch the pages of an MCP list; return at most `most` items, and True if there were too many pages to fetch."""
     found: list[Any] = []
     cursor: str | None = None
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""`Tool`s from the tools that MCP servers list: their effect, their permission, and what a call returns.
+"""Build `Tool`s that call the tools of an MCP server: their effect, permission and results.
 
 Hints of a server are claims. They make a tool stricter at once, and less strict only if the owner says so.
 """
@@ -32,13 +32,13 @@ ClientGetter = Callable[[ToolContext[Any], str], Awaitable[McpClient]]
 
 
 def is_offered(server: McpServer, tool: str) -> bool:
-    """Return True if the owner of a server lets the model see a tool, by the server's own name for it."""
+    """Return True if the settings of an MCP server (`include`, `exclude`) let the model see this tool."""
     included = not server.include or any(fnmatchcase(tool, each) for each in server.include)
     return included and not any(fnmatchcase(tool, each) for each in server.exclude)
 
 
 def build_target(server: str, tool: str) -> str:
-    """Return what permission rules call a tool: `server.tool`. A dot in the name of a server is written `%2E`.
+    """Return the name of an MCP tool in permission rules: `server.tool`. A dot in a server's name becomes `%2E`.
 
     So a rule for the server `a` is none for the server `a.b`, and no two tools have the same target.
     """
@@ -46,7 +46,7 @@ def build_target(server: str, tool: str) -> str:
 
 
 def choose_effect(server: McpServer, tool: ListedTool) -> Effect:
-    """Return the effect of a tool: as the owner sets it, or by its hints if its hints are trusted.
+    """Return the effect of an MCP tool (such as `read`): from the server's settings, or from its hints if trusted.
 
     A hint that contradicts the owner makes the tool stricter.
     """
@@ -65,7 +65,7 @@ def choose_effect(server: McpServer, tool: ListedTool) -> Effect:
 
 
 def build_tool(server: McpServer, listed: ListedTool, get_client: ClientGetter) -> Tool[..., Any]:
-    """Make a tool of one that a server lists."""
+    """Build the `Tool` that calls a tool of an MCP server."""
     effect = choose_effect(server, listed)
     target = build_target(server.name, listed.name)
 
@@ -115,7 +115,7 @@ def _build_unknown_result(context: ToolContext[Any], problem: FateUnknown, effec
 
 
 def build_resource_tools(server: McpServer, get_client: ClientGetter) -> list[Tool[..., Any]]:
-    """Make the tools with which the model lists and reads the resources of a server."""
+    """Build the two tools by which a model lists and reads the resources of an MCP server."""
 
     async def list_resources(_: dict[str, Any], context: ToolContext[Any]) -> Any:
         found = await (await get_client(context, server.name)).list_resources()

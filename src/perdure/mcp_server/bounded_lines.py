@@ -1,4 +1,4 @@
-"""Lines of standard input, read on a thread, each up to a size limit.
+"""Read lines of standard input on a thread, each up to a size limit, for an MCP server on stdio.
 
 The thread is a daemon: one that waits for a line that never arrives does not keep the process from ending.
 """
@@ -13,7 +13,7 @@ _MAX_WAITING: Final = 64
 
 
 class BoundedLines:
-    """Asynchronous iterator over lines of text. A line that is too long is replaced by one that is no valid message."""
+    """Asynchronous iterator over the lines of a file. A line that is too long is replaced by an invalid message."""
 
     def __init__(self, file: BinaryIO, max_bytes: int) -> None:
         self._file = file
@@ -58,7 +58,7 @@ class BoundedLines:
 
 
 def take_standard_input() -> tuple[BinaryIO, "StandardInput"]:
-    """Open standard input for the server alone; tools, and what they start, read an empty one."""
+    """Reserve standard input for the MCP server: return a private copy; tools and their processes read an empty one."""
     private = os.dup(0)
     empty = os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
@@ -67,7 +67,7 @@ def take_standard_input() -> tuple[BinaryIO, "StandardInput"]:
 
 
 class StandardInput:
-    """The original standard input, to be restored."""
+    """Original standard input of the process, which `restore` puts back when the MCP server ends."""
 
     def __init__(self, private: int) -> None:
         self._private = private

@@ -1,4 +1,4 @@
-"""Checks in front of an MCP server over HTTP: every request passes all of them, whatever its path and method.
+"""Checks on every HTTP request to an MCP server, whatever its path: host, token, limits and size.
 
 A page in a browser can send requests to this machine, and a name can resolve to it. So being local proves nothing: the
 `Host` has to be one of ours, the `Origin` none or allowed, and there has to be a token. The client is who the token
@@ -47,7 +47,7 @@ class _Refused(Exception):
 
 
 class HttpGuard:
-    """ASGI app that passes on only requests with a known host and a token, within the limits of their client."""
+    """ASGI app in front of an MCP server: it passes on requests with a known host and a token, within the limits."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Serve agents and tools to MCP clients: `serve_stdio`, `serve_http`, and `build_app` for other ASGI servers."""
+"""Serve agents and tools over MCP: `serve_stdio`, `serve_http`, and `build_app` for other ASGI servers."""
 
 import ipaddress
 from collections.abc import Callable, Collection, Mapping
@@ -34,7 +34,7 @@ async def serve_stdio(
     store: "Store | str | None" = None,
     limits: ClientLimits | None = None,
 ) -> None:
-    """Serve agents or tools to the program that has started this process, until it closes standard input.
+    """Serve agents or tools over MCP to the program that started this process, until it closes standard input.
 
     Standard output has only messages of the protocol: what tools print goes to standard error.
 
@@ -79,7 +79,7 @@ def build_app(
     store: "Store | str | None" = None,
     limits: ClientLimits | None = None,
 ) -> "McpApp":
-    """Build an ASGI app that serves agents or tools over streamable HTTP.
+    """Build an ASGI app that serves agents or tools over MCP (streamable HTTP).
 
     Args:
         served: An agent, a toolbox, or a list of tools and agents.
@@ -127,7 +127,7 @@ async def serve_http(
     on_started: Callable[[str], None] | None = None,
     **options: Any,
 ) -> None:
-    """Serve agents or tools over streamable HTTP until this call is cancelled; then calls in progress are cancelled.
+    """Serve agents or tools over MCP (streamable HTTP) until this call is cancelled, which ends calls in progress too.
 
     Every request needs a token, also on this machine: any program, and any web page in a browser here, could send one.
 

@@ -1,4 +1,4 @@
-"""Tools and agents that MCP clients can call, and the calls: each in a session of its client.
+"""Tools and agents that an MCP server offers, and the calls of its clients, each recorded in a session of the client.
 
 Nothing here knows the protocol. A tool call goes through `session.call`: it is validated, needs the permission of the
 agent, and is stored like any other. A task for an agent is a run in a session that the client can continue.
@@ -64,7 +64,7 @@ TASK_SCHEMA: Final[Mapping[str, Any]] = {
 
 
 class OfferedTool(Struct, frozen=True, kw_only=True, eq=False):
-    """A tool as clients see it, and the agent that it belongs to."""
+    """Tool that an MCP server offers to its clients, and the agent that it belongs to."""
 
     name: str
     description: str
@@ -92,7 +92,7 @@ class OfferedTool(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class CallOutcome(Struct, frozen=True):
-    """The result of a client's call."""
+    """Result of a tool call by an MCP client, and the session that recorded the call."""
 
     result: ToolResult
     session_id: str
@@ -124,7 +124,7 @@ class _ClientState:
 
 
 class ToolServer:
-    """Lists the tools that clients can call, and carries out their calls in sessions of their own."""
+    """Lists the tools that MCP clients can call, and carries out the calls, in sessions of each client."""
 
     def __init__(
         self,

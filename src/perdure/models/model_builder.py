@@ -1,4 +1,4 @@
-"""Build a model from its name: find the provider, base URL, key and profile, and wrap the result.
+"""Build a model from its name: find its provider, base URL, key and profile, and add retries.
 
 All configuration errors are raised here, when the model is opened, and say what to set.
 """
@@ -93,7 +93,7 @@ def _open_in_process(provider: Provider, model: str, options: ModelOptions) -> M
 def open_url_model(
     base_url: str, model: str, wire: WireName | None, options: ModelOptions, provider: str = ""
 ) -> Model:
-    """Open a model at any base URL; `wire` names the API format to use there, if the caller has chosen one."""
+    """Open a model at any base URL; `wire` names the API format to use there, if the caller chose one."""
     if not model.strip():
         raise ConfigError(f"{base_url!r}: name a model, as in open_model('https://host/v1#model')")
     url = normalize_base_url(base_url)
@@ -139,7 +139,7 @@ def _load_profile(url: str, model: str, wire: WireName | None) -> SavedProfile |
 def build_model(
     provider: Provider, model: str, url: str, auth: Auth, options: ModelOptions, *, asked: WireName | None = None
 ) -> Model:
-    """Build the HTTP model, wrapped with retries, think tags and, if its profile asks for it, JSON tool mode.
+    """Build a model reached over HTTP, wrapped with retries, think tags and, if its profile says so, JSON tool mode.
 
     `asked` is the API format that the caller has chosen, which a saved profile does not change.
     """

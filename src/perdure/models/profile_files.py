@@ -37,7 +37,7 @@ class SavedProfile(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def get_profiles_folder() -> str:
-    """Return the path of the folder with the profile files."""
+    """Return the path of the folder with the profile files of models."""
     if named := os.environ.get(FOLDER_VARIABLE):
         return os.path.expanduser(named)
     settings = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")

@@ -1,4 +1,4 @@
-"""Catalogue of built-in providers, and lookup by name.
+"""Catalogue of the built-in model providers, and lookup by name.
 
 Each provider is a row. Capabilities of models are in `model_families.py`; differences between providers of a wire are
 in the wire's own table, under the name given here as `dialect`.
@@ -433,7 +433,7 @@ def find_provider(name: str) -> Provider | None:
 
 
 def raise_unknown_provider(name: str, spec: str, others: list[str]) -> NoReturn:
-    """Raise `ConfigError` for an unknown provider name, with the providers that may be meant."""
+    """Raise `ConfigError` for an unknown provider name, with suggestions of providers that may be meant."""
     place = "" if name == spec else f" (in {spec!r})"
     raise ConfigError(
         f"unknown model provider {name!r}{place}; {_format_suggestion(name, spec, others)} `perdure models` lists all "

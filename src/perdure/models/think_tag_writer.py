@@ -19,7 +19,7 @@ _OPEN, _CLOSE = "<think>", "</think>\n\n"
 
 
 class ThinkTagWriter:
-    """Converter of one reply's events: each finished block of thinking is repeated as text in think tags."""
+    """Converter of one reply's events that repeats each finished block of thinking as text in think tags."""
 
     def __init__(self) -> None:
         self._thought: list[str] = []
@@ -54,7 +54,7 @@ class ThinkTagWriter:
 
 
 def with_think_tags(model: Model) -> Model:
-    """Wrap a model so that replies repeat the thinking as `<think>` text, if `Settings.reasoning_in_text` is set."""
+    """Wrap a model: its replies repeat the thinking as `<think>` text, if `Settings.reasoning_in_text` is set."""
 
     async def aloud(request: Request) -> AsyncIterator[ModelEvent]:
         tags = ThinkTagWriter()

@@ -1,4 +1,4 @@
-"""Time limits of all HTTP requests and responses of an event loop, with a single timer.
+"""Enforce the timeouts of all HTTP requests and responses of an event loop with a single timer.
 
 A timer for each request and another for its response would take as long as several events of the response. One timer
 checks all of them instead, at least every second and whenever one of them is due.
@@ -14,7 +14,7 @@ MAX_CHECK_SECONDS = 1.0
 
 
 class TimeLimited(Protocol):
-    """Protocol for an operation with a time limit, which a `TimeoutWatch` checks."""
+    """Protocol for an HTTP operation with a time limit, which a `TimeoutWatch` enforces."""
 
     def check_time(self, now: float) -> float:
         """End the operation if it has taken too long; return the seconds within which it has to be checked again."""
@@ -22,7 +22,7 @@ class TimeLimited(Protocol):
 
 
 class TimeoutWatch:
-    """Checks the operations of one event loop that have a time limit, with one timer for all of them."""
+    """Enforces the time limits of the HTTP operations of one event loop, with one timer for all of them."""
 
     __slots__ = ("_interval", "_loop", "_operations", "_timer", "time")
 
@@ -62,7 +62,7 @@ class TimeoutWatch:
 
 
 class FirstByteTimeout:
-    """Context manager that cancels its block, as `asyncio.timeout` does, if that takes longer than `seconds`.
+    """Context manager that cancels its block, the wait for a response, after `seconds`, as `asyncio.timeout` does.
 
     Raises `TimeoutError` then.
     """

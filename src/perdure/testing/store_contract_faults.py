@@ -1,4 +1,4 @@
-"""Checks of `check_store`: stored entries survive a crash, and a full disk leaves no half-written entry."""
+"""Tests in `check_store`: stored entries survive a crash, and a full disk leaves no half-written entry."""
 
 import random
 from base64 import b64encode

@@ -1,4 +1,4 @@
-"""Checks of `check_store`: a fork begins with the entries of its parent, and both continue independently."""
+"""Tests in `check_store`: a fork begins with the entries of its parent, and both continue independently."""
 
 from perdure.core.error import ConfigError, Conflict, SessionBusy, SessionExists, SessionNotFound
 from perdure.core.event import Custom, Entry, SessionConfigured

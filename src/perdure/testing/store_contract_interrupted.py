@@ -1,4 +1,4 @@
-"""Checks of `check_store`: the list of sessions whose last run can continue."""
+"""Tests in `check_store`: a store lists the sessions whose last run was interrupted and can continue."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Store contract checks: session ids are kept, and lists show titles and no deleted session.
+"""Tests in `check_store`: session ids are kept as given, and lists show titles and no deleted session.
 
 They are a part of `check_store`.
 """

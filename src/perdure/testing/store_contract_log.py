@@ -1,4 +1,4 @@
-"""Checks of `check_store`: entries are stored unchanged, in order, and not twice."""
+"""Tests in `check_store`: log entries are stored unchanged, in order, and not twice."""
 
 import asyncio
 from typing import cast

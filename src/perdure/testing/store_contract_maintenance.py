@@ -1,4 +1,4 @@
-"""Checks of `check_store`: reported sizes are right, and vacuum and backup lose nothing."""
+"""Tests in `check_store`: the reported sizes are right, and vacuum and backup lose nothing."""
 
 import tempfile
 from pathlib import Path

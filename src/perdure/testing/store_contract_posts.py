@@ -1,4 +1,4 @@
-"""Checks of `check_store`: posts (durable messages to a session) wait in order until an entry consumes them."""
+"""Tests in `check_store`: posts (durable messages to a session) wait in order until an entry consumes them."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Checks of `check_store`: a redacted entry is replaced in the log, in the session's title and in all forks."""
+"""Tests in `check_store`: a redacted entry is replaced in the log, in the session's title and in all forks."""
 
 from perdure.core.error import Conflict, Fenced
 from perdure.core.event import Entry, MessageAdded

@@ -1,4 +1,4 @@
-"""Checks of `check_store`: search finds all stored text, and never text that was deleted or redacted."""
+"""Tests in `check_store`: search finds all stored text, and never text that was deleted or redacted."""
 
 from collections.abc import Awaitable
 from typing import Any

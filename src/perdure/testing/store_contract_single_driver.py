@@ -1,4 +1,4 @@
-"""Checks of `check_store`: one driver (the process that runs a session) at a time, and a replaced one cannot write."""
+"""Tests in `check_store`: only one process at a time runs a session, and a replaced one cannot write to it."""
 
 import asyncio
 

@@ -316,7 +316,7 @@ class AnthropicDecoder:
 
 
 def build_citation(told: dict[str, Any], start: int, end: int) -> Citation:
-    """Build a citation from the provider's JSON (`told`), for the reply's text between `start` and `end`."""
+    """Build a `Citation` from Anthropic's JSON, for the text of the reply from `start` to `end`."""
     title = as_text(told.get("title")) or as_text(told.get("document_title"))
     place = as_text(told.get("url")) or as_text(told.get("source")) or as_text(told.get("file_id")) or title
     if not place and type(told.get("document_index")) is int:

@@ -26,7 +26,7 @@ _FREE_CHOICES = frozenset({None, "auto", "none"})
 
 
 class ThinkingPlan(Struct, frozen=True):
-    """Output limit and thinking parameters of one request."""
+    """Output limit and thinking parameters that are sent with one request to an Anthropic model."""
 
     max_tokens: int
     """Output limit, thinking included."""
@@ -42,7 +42,7 @@ class ThinkingPlan(Struct, frozen=True):
 
 
 def plan_thinking(request: Request, profile: Profile, features: AnthropicModelFeatures) -> ThinkingPlan:
-    """Return the output limit and the thinking parameters for a request to this model."""
+    """Choose the output limit and the thinking parameters for a request to an Anthropic model."""
     settings = request.settings
     most = _get_output_limit(settings, profile)
     if features.thinking == "none" or not (wanted := _get_thinking_request(settings)):

@@ -1,4 +1,4 @@
-"""Decode the response of a Converse call into events. No I/O.
+"""Decode the response of a Converse API call (Bedrock) into model events. No I/O.
 
 A stream sends a message block by block; blocks of text and thinking may lack a start event. A block of a tool that the
 provider runs is collected and emitted whole, so that it can be sent back to its author. A response that is not streamed
@@ -281,7 +281,7 @@ class BedrockDecoder:
 
 
 def build_citation(told: dict[str, Any], start: int, end: int) -> Citation:
-    """Build a citation from the JSON object that Bedrock sent, for the reply's text from `start` to `end`."""
+    """Build a `Citation` from Bedrock's JSON, for the text of the reply from `start` to `end`."""
     title = as_text(told.get("title"))
     web = as_dict(as_dict(told.get("location")).get("web"))
     source = as_text(web.get("url")) or as_text(told.get("source")) or title

@@ -1,4 +1,4 @@
-"""Encode a request as the body of a Converse call. No I/O.
+"""Encode a model request as the body of a Converse API call (Bedrock). No I/O.
 
 The messages are cached in the memo as bytes, one item each. Roles must alternate, so adjacent messages of one role are
 joined: as bytes, since the memo does not know the neighbours of a message.

@@ -1,4 +1,4 @@
-"""Encode messages as lists of content blocks of the Converse API. No I/O.
+"""Encode messages as lists of content blocks of the Converse API (Bedrock). No I/O.
 
 Every message becomes one item that depends on nothing else; `encode` joins adjacent messages of the user.
 """
@@ -68,7 +68,7 @@ def build_message_encoder(
     echo: bool,
     citations: bool = False,
 ) -> Callable[[Message], Sequence[Item]]:
-    """Return a function that encodes messages as messages of the Converse API.
+    """Return a function that encodes one message of a conversation for the Converse API (Bedrock).
 
     Unless `echo`, the model's earlier thinking is left out.
 
@@ -239,7 +239,7 @@ def _encode_document(document: Document, profile: Profile) -> Block | None:
 
 
 def sanitize_document_name(document: Document) -> str:
-    """Return a document's name with the characters replaced that the Converse API refuses, cut to its limit.
+    """Return a name for a document that the Converse API accepts: other characters replaced, and cut to its limit.
 
     `encode` makes the names unique.
     """

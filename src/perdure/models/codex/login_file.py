@@ -86,7 +86,7 @@ def parse_login_tokens(tokens: Mapping[str, Any], refreshed_at: float | None) ->
 
 
 def write_login(path: str, answer: Mapping[str, Any], now: float) -> None:
-    """Write new tokens to the login file, atomically and readable for its owner only; other fields are kept."""
+    """Write new tokens to the Codex CLI's login file, keeping its other fields; atomic, readable only by its owner."""
     kept = _read_login_file(path)
     renewed = {name: answer[name] for name in _TOKENS if as_text(answer.get(name))}
     kept["tokens"] = {**as_dict(kept.get("tokens")), **renewed}

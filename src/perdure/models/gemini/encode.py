@@ -1,4 +1,4 @@
-"""Encode a request as the body of a `generateContent` call. No I/O."""
+"""Encode a model request as the body of a Gemini `generateContent` call. No I/O."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -27,7 +27,7 @@ _SEED_MODULUS = 2**31
 
 
 def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
-    """Return the path and body to post for a request to a Gemini model."""
+    """Encode a model request as the path and body of a Gemini `generateContent` call."""
     echo = request.settings.echo_reasoning is not False
     name = (request.session_id, echo) if request.session_id else None
     messages = insert_user_turns(request.messages)

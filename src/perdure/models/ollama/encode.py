@@ -1,4 +1,4 @@
-"""Encode a request as the body of an Ollama chat call. No I/O."""
+"""Encode a model request as the body of an Ollama chat call. No I/O."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Parse the annotations and lists of sources of a chat completions response as citations. No I/O.
+"""Parse the annotations and source lists of a chat completions response as citations. No I/O.
 
 OpenAI and OpenRouter annotate passages of the text. Perplexity and xAI list the addresses of their sources, which the
 text refers to by number.
@@ -14,7 +14,7 @@ ANNOTATION_FIELD = "annotations"
 
 
 def parse_annotation(annotation: Mapping[str, Any], offset: int = 0) -> Citation:
-    """Parse one annotation of a reply as a `Citation`.
+    """Parse one annotation of a chat completions reply as a `Citation`.
 
     `url_citation` and `file_citation` cite a source; `file` is a document that was read.
 

@@ -1,4 +1,4 @@
-"""Encode a request as the body of a chat completions call. No I/O.
+"""Encode a model request as the body of a chat completions call. No I/O.
 
 Messages are encoded one by one and cached in the memo, and so are the tools and the other fields. So the cost of a
 request does not grow with the length of the conversation.

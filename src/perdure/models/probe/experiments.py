@@ -58,7 +58,7 @@ class _ColourAnswer(Struct):
 
 
 async def send_until_accepted(asker: ProbeClient, draft: ProfileDraft) -> ProbeReply:
-    """Send a test request in plainer and plainer forms until the endpoint accepts one. Return the last reply.
+    """Send a test request in simpler and simpler forms until the endpoint accepts one. Return the last reply.
 
     The forms differ in streaming, reported usage and dialect. An error other than a refused request ends the search.
     """
@@ -102,7 +102,7 @@ def _record_first_reply(draft: ProfileDraft, fields: Mapping[str, Any], heard: P
 
 
 def record_thinking_fields(draft: ProfileDraft, heard: ProbeReply) -> None:
-    """Record the response fields in which this reply showed thinking."""
+    """Record in the draft in which response fields this reply contained thinking."""
     draft.thinking_fields |= {name.decode() for name in _THINKING.findall(heard.body)}
     if "<think>" in heard.message.text:
         draft.thinking_fields.add("<think> in the text")
@@ -112,7 +112,7 @@ def record_thinking_fields(draft: ProfileDraft, heard: ProbeReply) -> None:
 
 
 async def probe_tools(asker: ProbeClient, draft: ProfileDraft) -> None:
-    """Test native tool calls, voluntary and forced. A model that never makes voluntary calls gets JSON tool mode."""
+    """Test if the model calls tools, by itself and when forced; if never by itself, JSON tool mode is recorded."""
     native = replace(draft.profile, tools="native")
     heard = await asker.send_request("tool calls", native, user(_CALL), tools=(LOOKUP,))
     record_thinking_fields(draft, heard)
@@ -148,7 +148,7 @@ async def probe_parallel_calls(asker: ProbeClient, draft: ProfileDraft) -> None:
 
 
 async def probe_strict_tools(asker: ProbeClient, draft: ProfileDraft) -> None:
-    """Test strict tool schemas. Skipped for an endpoint that rejects JSON Schema keywords."""
+    """Test if the endpoint accepts strict tool schemas; skipped if it rejects JSON Schema keywords."""
     if draft.profile.schema != "plain":
         draft.record_finding("strict tools", "not tested, as some schemas are rejected", strict_tools=False)
         return
@@ -177,7 +177,7 @@ def _is_valid_call(call: ToolCall) -> bool:
 
 
 async def probe_structured_output(asker: ProbeClient, draft: ProfileDraft) -> None:
-    """Test structured output. The prompt asks for a sentence, so a JSON reply proves that the schema is enforced."""
+    """Test if an output schema is enforced: the prompt asks for a sentence, so a JSON reply proves it."""
     held = replace(draft.profile, output="schema")
     heard = await asker.send_request("output with a schema", held, user(_PROSE), output=COLOUR)
     if heard.is_accepted and _parse_colour(heard) in {"red", "green", "blue"}:
@@ -204,7 +204,7 @@ def _parse_colour(heard: ProbeReply) -> str | None:
 
 
 async def look_up_published_window(asker: ProbeClient, draft: ProfileDraft) -> None:
-    """Look up the context window that the endpoint publishes."""
+    """Look up the context window of the model that the endpoint publishes, and record it in the draft."""
     tokens = None
     if isinstance(asker.transport, SupportsGet):
         tokens = await fetch_context_window(asker.base_url, draft.profile.model, asker.auth, asker.transport)
@@ -213,7 +213,7 @@ async def look_up_published_window(asker: ProbeClient, draft: ProfileDraft) -> N
 
 
 async def probe_window_by_overflow(asker: ProbeClient, draft: ProfileDraft) -> None:
-    """Find out the context window with a request that is much too long. Costly if the request is accepted."""
+    """Find out the model's context window by a request that is much too long. Costly if the request is accepted."""
     if draft.profile.context_tokens is not None:
         return
     heard = await asker.send_request("a request that is too long", draft.profile, user("hi " * _LONG_WORDS))
@@ -236,7 +236,7 @@ async def probe_images(asker: ProbeClient, draft: ProfileDraft) -> None:
 
 
 async def probe_developer_role(asker: ProbeClient, draft: ProfileDraft) -> None:
-    """Test the `developer` role. The result is only reported: requests use `system`, which every endpoint accepts."""
+    """Test if the endpoint accepts the `developer` role; only reported, because requests use `system`."""
 
     def change(body: dict[str, Any]) -> None:
         body["messages"][0]["role"] = "developer"

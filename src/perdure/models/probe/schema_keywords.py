@@ -45,7 +45,7 @@ def build_tool_with_keywords(*keywords: str) -> ToolSpec:
 
 
 async def probe_schema_keywords(asker: ProbeClient, draft: ProfileDraft) -> None:
-    """Test which JSON Schema keywords are rejected, and record a schema dialect that avoids them."""
+    """Test which JSON Schema keywords the endpoint rejects, and record a schema dialect without them."""
     plain = replace(draft.profile, schema="plain")
     heard = await asker.send_request(
         "schema keywords", plain, user(_PROMPT), tools=(build_tool_with_keywords(*KEYWORDS),)
@@ -79,7 +79,7 @@ def choose_schema_dialect(refused: list[str]) -> str:
 
 
 def find_used_keywords(schema: Any) -> set[str]:
-    """Return which of the tested keywords a schema uses."""
+    """Return which of the JSON Schema keywords that a probe tests are used in a schema."""
     if isinstance(schema, (list, tuple)):
         return _find_used_keywords_in(cast("Sequence[Any]", schema))
     if not isinstance(schema, Mapping):

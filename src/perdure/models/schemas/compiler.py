@@ -1,4 +1,4 @@
-"""Compile one schema to the JSON Schema dialect of one provider.
+"""Compile a JSON Schema to the JSON Schema dialect of one provider.
 
 Every value that is valid for the schema is valid for the result, as far as the provider's dialect can express it;
 unsupported keywords are described in the description. The work is bounded: by depth, by how often a definition is
@@ -35,11 +35,11 @@ _SINGLES = (
 
 
 class TooManySchemaNodes(Exception):
-    """Raised when a compiled schema has too many nodes; handled within the package."""
+    """Raised when a compiled schema has too many nodes; never leaves the package `schemas`."""
 
 
 class SchemaCompiler:
-    """Compiler of one schema to one dialect. `inexact` collects the constraints that the dialect cannot express."""
+    """Compiler of one schema to one provider's dialect. `inexact` lists constraints that the dialect cannot express."""
 
     __slots__ = ("_definitions", "_depth", "_left", "_pending", "_unfolded", "dialect", "document", "inexact")
 

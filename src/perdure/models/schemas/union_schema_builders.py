@@ -1,4 +1,4 @@
-"""Build union, nullable, any-value and truncated schemas in the JSON Schema dialect of one provider."""
+"""Build union, nullable, any-value and depth-limited schemas in the JSON Schema dialect of one provider."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -64,7 +64,7 @@ def build_any_value_schema(schema: Mapping[str, Any], notes: Sequence[str], dial
 
 
 def build_truncated_schema(schema: dict[str, Any], dialect: SchemaDialect) -> dict[str, Any]:
-    """Build a schema with the type of `schema` but without its contents, for use at the maximum depth."""
+    """Build a schema with the type of `schema` but without its contents, to stop at a provider's maximum depth."""
     text = build_description_field(schema, ["what is in it is not described here"])
     if dialect.must_be_closed:
         needs = {"required": list[str]()} if dialect.all_required else {}
