@@ -16,7 +16,7 @@ from perdure.core.error import ConfigError, NotStarted, PerdureError, ToolError
 from perdure.core.misspelt_options import LazyHintsClass
 from perdure.core.store import run_to_completion
 
-from .listed_tool import ListedTool, ToolListing, clean_text, read_listing
+from .listed_tool import ListedTool, ToolListing, build_tool_listing, clean_text
 from .message_limits import MAX_ITEMS, MAX_TOOLS, FloodMeter, collect_pages
 from .request_record import CONNECTION_CLOSED, RequestRecord
 from .server_settings import McpServer, hide_secrets
@@ -201,7 +201,7 @@ class McpClient:
         most = MAX_TOOLS + 1
         found, is_cut = await collect_pages(lambda cursor: client.list_tools(cursor=cursor), "tools", most)
         listed = [each.model_dump(by_alias=True, mode="json", exclude_none=True) for each in found]
-        listing = read_listing(self.server.name, listed, is_cut=is_cut)
+        listing = build_tool_listing(self.server.name, listed, is_cut=is_cut)
         for problem in listing.problems:
             logger.warning("MCP server %r: %s", self.server.name, problem)
         return listing
@@ -364,7 +364,7 @@ class McpClient:
                 return processes[0]
 
             return open_stdio_streams(start, end, flood)
-        from .http_streams import open_http_streams
+        from .http_client import open_http_streams
 
         login = None if self._links.login is None else self._links.login(self.server)
         is_sse = self.server.transport == "sse"

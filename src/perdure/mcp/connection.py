@@ -19,7 +19,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from perdure._version import __version__
 from perdure.core.store import run_to_completion
 
-from .http_streams import current_record
+from .http_client import current_record
 from .request_record import RequestRecord
 
 T = TypeVar("T")
@@ -186,7 +186,7 @@ class McpConnection:
                 async with asyncio.timeout(self._start_seconds):
                     await stack.enter_async_context(client)
                     # The SDK would check results with regular expressions of the server, which can take for ever; and
-                    # would list the tools for it. `result_parts` checks them in bounded time.
+                    # would list the tools for it. `result_conversion` checks them in bounded time.
                     vars(client.session)["validate_tool_result"] = _accept_result
                 self._ready.set_result(client)
                 stack.push_async_callback(self._end_requests, self._watch_lists(client))

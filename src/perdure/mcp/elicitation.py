@@ -19,7 +19,7 @@ _MAX_QUESTION: Final = 2_000
 _DECLINE: Final = "decline"
 
 
-class ServerForm(Askable[dict[str, Any]], frozen=True):
+class ElicitationForm(Askable[dict[str, Any]], frozen=True):
     """Question of an MCP server to people: a form with fields to fill in. The text names the server."""
 
     renderer = "form"
@@ -43,7 +43,7 @@ class ServerForm(Askable[dict[str, Any]], frozen=True):
         return self.schema
 
 
-class ServerLink(Askable[bool], frozen=True):
+class ElicitationLink(Askable[bool], frozen=True):
     """Question of an MCP server to people: open a URL, and then confirm that it was done."""
 
     renderer = "confirm"
@@ -66,7 +66,7 @@ class ServerLink(Askable[bool], frozen=True):
         return {"type": "boolean"}
 
 
-class ToolCallAnswerer:
+class CallElicitationAnswerer:
     """Asks people the questions that an MCP server has during one tool call, one at a time, and returns the answers."""
 
     def __init__(self, server: str, context: "ToolContext[Any]") -> None:
@@ -83,7 +83,7 @@ class ToolCallAnswerer:
         """Ask people, and return their answer; `cancel` if there is none, `decline` for what cannot be asked."""
         import mcp_types
 
-        asked = build_question(self._server, params)
+        asked = build_elicitation_question(self._server, params)
         if asked is None:
             return mcp_types.ElicitResult(action=_DECLINE)
         async with self._asking:
@@ -91,19 +91,21 @@ class ToolCallAnswerer:
                 answer: Any = await self._context.ask(asked)
             except NotAnswered:
                 return mcp_types.ElicitResult(action="cancel")
-        if isinstance(asked, ServerLink):
+        if isinstance(asked, ElicitationLink):
             return mcp_types.ElicitResult(action="accept" if answer is True else _DECLINE)
         return mcp_types.ElicitResult(action="accept", content=answer)
 
 
-def build_question(server: str, params: "mcp_types.ElicitRequestParams") -> ServerForm | ServerLink | None:
+def build_elicitation_question(
+    server: str, params: "mcp_types.ElicitRequestParams"
+) -> ElicitationForm | ElicitationLink | None:
     """Build the question to people from a server's request; `None` if its form is invalid, or its URL is unsafe."""
     message = clean_text(params.message)[:_MAX_QUESTION]
     url = getattr(params, "url", None)
     if url is not None:
-        if not isinstance(url, str) or not is_web_address(url):
+        if not isinstance(url, str) or not is_safe_link(url):
             return None
-        return ServerLink(f"The MCP server {server!r} asks you to open {url} in a browser: {message}")
+        return ElicitationLink(f"The MCP server {server!r} asks you to open {url} in a browser: {message}")
     schema: Any = getattr(params, "requested_schema", None)
     try:
         checked = check_json_schema(cast("dict[str, Any]", schema)) if isinstance(schema, dict) else None
@@ -111,10 +113,10 @@ def build_question(server: str, params: "mcp_types.ElicitRequestParams") -> Serv
         return None
     if checked is None or checked.get("type", "object") != "object":
         return None
-    return ServerForm(f"The MCP server {server!r} asks: {message}", {"type": "object", **checked})
+    return ElicitationForm(f"The MCP server {server!r} asks: {message}", {"type": "object", **checked})
 
 
-def is_web_address(url: str) -> bool:
+def is_safe_link(url: str) -> bool:
     """Return True if a URL is safe to show to people as a link: https, or http on this machine.
 
     An address with another scheme, such as `javascript:` or `file:`, or with characters that a shell would read, is

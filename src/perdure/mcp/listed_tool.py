@@ -71,7 +71,7 @@ class ToolListing(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-def read_listing(server: str, listed: Iterable[Mapping[str, Any]], *, is_cut: bool = False) -> ToolListing:
+def build_tool_listing(server: str, listed: Iterable[Mapping[str, Any]], *, is_cut: bool = False) -> ToolListing:
     """Build a `ToolListing` from a server's list of tools (JSON), without invalid, too large and duplicate tools."""
     found: dict[str, ListedTool] = {}
     problems: list[str] = ["it lists more pages than are read"] if is_cut else []

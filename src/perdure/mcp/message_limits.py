@@ -54,9 +54,9 @@ class FloodMeter:
 
 
 async def collect_pages(
-    list_page: Callable[[str | None], Awaitable[Any]], field: str, most: int
+    list_page: Callable[[str | None], Awaitable[Any]], field: str, max_items: int
 ) -> tuple[list[Any], bool]:
-    """Fetch the pages of an MCP list; return at most `most` items, and True if there were too many pages to fetch."""
+    """Fetch the pages of an MCP list; return at most `max_items` items, and True if pages were left out."""
     found: list[Any] = []
     cursor: str | None = None
     seen: set[str] = set()
@@ -64,8 +64,8 @@ async def collect_pages(
         page = await list_page(cursor)
         found += getattr(page, field)
         cursor = page.next_cursor
-        if len(found) >= most or cursor is None:
-            return found[:most], False
+        if len(found) >= max_items or cursor is None:
+            return found[:max_items], False
         if cursor in seen:
             return found, True
         seen.add(cursor)

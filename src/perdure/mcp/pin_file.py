@@ -85,7 +85,7 @@ class PinFile:
 
     def find_changes(self, server: McpServer, tools: Sequence[ListedTool]) -> list[ToolChange]:
         """Return what differs from what was agreed to; a server that was never seen is pinned as it is."""
-        identity = identify_server(server)
+        identity = build_server_identity(server)
         pin = self.load_pins().get(server.name) or self._pin_first_listing(server, tools)
         if pin.identity != identity:
             return [ToolChange(server.name, "", "reached_differently", _diff(pin.identity, identity))]
@@ -103,7 +103,7 @@ class PinFile:
 
         A server that is reached differently begins anew: what was agreed to before does not count.
         """
-        identity = identify_server(server)
+        identity = build_server_identity(server)
         agreed = _pin_tools([each for each in tools if names is None or each.name in names])
         with self._change_pins() as pins:
             before = pins.get(server.name)
@@ -118,7 +118,7 @@ class PinFile:
     def _pin_first_listing(self, server: McpServer, tools: Sequence[ListedTool]) -> ServerPin:
         """Pin a server as it is, unless another process has done so meanwhile; return its pin."""
         with self._change_pins() as pins:
-            return pins.setdefault(server.name, ServerPin(identify_server(server), _pin_tools(tools)))
+            return pins.setdefault(server.name, ServerPin(build_server_identity(server), _pin_tools(tools)))
 
     @contextlib.contextmanager
     def _change_pins(self) -> Generator[dict[str, ServerPin]]:
@@ -174,7 +174,7 @@ def _pin_tools(tools: Sequence[ListedTool]) -> dict[str, ToolPin]:
     return {each.name: ToolPin(hash_tool(each), each.pinned_texts) for each in tools}
 
 
-def identify_server(server: McpServer) -> dict[str, Any]:
+def build_server_identity(server: McpServer) -> dict[str, Any]:
     """Return the settings of a server that its pin covers: the URL, or the command, its program and what alters it.
 
     Of other environment variables only the names are a part of it, and of headers nothing: their values may be secrets,

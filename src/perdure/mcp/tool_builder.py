@@ -16,9 +16,9 @@ from perdure.core.tool import Effect, Tool, ToolContext
 from perdure.core.unsuccessful_results import MAY_HAVE_HAPPENED
 
 from .client import CallTimedOut, FateUnknown, McpClient
-from .elicitation import ToolCallAnswerer
+from .elicitation import CallElicitationAnswerer
 from .listed_tool import ListedTool, build_offered_name, clean_text
-from .result_parts import build_output, convert_resource
+from .result_conversion import convert_resource, convert_tool_result
 from .server_settings import McpServer
 
 ACTION: Final = "mcp_call"
@@ -37,7 +37,7 @@ def is_offered(server: McpServer, tool: str) -> bool:
     return included and not any(fnmatchcase(tool, each) for each in server.exclude)
 
 
-def build_target(server: str, tool: str) -> str:
+def build_permission_target(server: str, tool: str) -> str:
     """Return the name of an MCP tool in permission rules: `server.tool`. A dot in a server's name becomes `%2E`.
 
     So a rule for the server `a` is none for the server `a.b`, and no two tools have the same target.
@@ -67,7 +67,7 @@ def choose_effect(server: McpServer, tool: ListedTool) -> Effect:
 def build_tool(server: McpServer, listed: ListedTool, get_client: ClientGetter) -> Tool[..., Any]:
     """Build the `Tool` that calls a tool of an MCP server."""
     effect = choose_effect(server, listed)
-    target = build_target(server.name, listed.name)
+    target = build_permission_target(server.name, listed.name)
 
     async def call(arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         client = await get_client(context, server.name)
@@ -83,12 +83,12 @@ def build_tool(server: McpServer, listed: ListedTool, get_client: ClientGetter) 
                 is_read=effect == "read",
                 expected=listed,
                 on_progress=report,
-                answerer=ToolCallAnswerer(server.name, context),
+                answerer=CallElicitationAnswerer(server.name, context),
                 meta={IDEMPOTENCY_KEY: context.idempotency_key} if effect == "idempotent" else None,
             )
         except FateUnknown as problem:
             return _build_unknown_result(context, problem, effect)
-        return build_output(listed, result)
+        return convert_tool_result(listed, result)
 
     return Tool(
         name=listed.offered_name,
@@ -147,7 +147,7 @@ def _build_read_tool(
         effect="read",
         permission=server.permission and not server.trust_hints,
         action=ACTION,
-        target=lambda _: build_target(server.name, name),
+        target=lambda _: build_permission_target(server.name, name),
         source=f"mcp:{server.name}",
         labels=(UNTRUSTED_LABEL,),
         sends=True,

@@ -37,7 +37,7 @@ class TooManyCalls(UsageError):
     """Raised when a client of an MCP server has reached one of its limits."""
 
 
-class RateLimit:
+class RateLimiter:
     """Rate limit as a token bucket: `per_minute` uses at once, then refilled at that rate."""
 
     def __init__(self, per_minute: int, clock: Clock) -> None:
@@ -58,11 +58,11 @@ class RateLimit:
         return 0.0
 
 
-class ClientUsage:
+class ClientUsageLimiter:
     """Counter of one client's calls or requests; raises `TooManyCalls` above its rate, or with too many in progress."""
 
     def __init__(self, per_minute: int, at_once: int, clock: Clock, what: str) -> None:
-        self._rate = RateLimit(per_minute, clock)
+        self._rate = RateLimiter(per_minute, clock)
         self._at_once = at_once
         self._what = what
         self.in_progress = 0

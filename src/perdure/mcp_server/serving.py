@@ -52,14 +52,14 @@ async def serve_stdio(
     _require_sdk()
     from mcp.server.stdio import stdio_server
 
-    from .bounded_lines import BoundedLines, take_standard_input
+    from .bounded_line_reader import BoundedLineReader, reserve_standard_input
     from .protocol_server import build_protocol_server
 
     tools = ToolServer(agents, limits=limits, keeps_conversations=False)
     server = build_protocol_server(tools, name=name, local_client=STDIO_CLIENT, instructions=instructions)
-    file, standard_input = take_standard_input()
+    file, standard_input = reserve_standard_input()
     try:
-        lines: Any = BoundedLines(file, limits.max_body_bytes)
+        lines: Any = BoundedLineReader(file, limits.max_body_bytes)
         async with tools.open(), stdio_server(stdin=lines) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
     finally:

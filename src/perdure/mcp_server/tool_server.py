@@ -26,7 +26,7 @@ from perdure.runtime.agent import Agent
 from perdure.runtime.session import Session
 from perdure.runtime.subagents.subagent_result import build_subagent_result
 
-from .client_limits import ClientLimits, ClientUsage
+from .client_limits import ClientLimits, ClientUsageLimiter
 from .output_schema import find_output_schema
 from .served_agent import ServedAgent
 from .waiting_runs import OpenQuestions, WaitingRun, WaitingRuns
@@ -113,7 +113,7 @@ class _ClientState:
     """Use and sessions of one client."""
 
     def __init__(self, limits: ClientLimits, clock: Clock) -> None:
-        self.usage = ClientUsage(limits.calls_per_minute, limits.calls_at_once, clock, "calls")
+        self.usage = ClientUsageLimiter(limits.calls_per_minute, limits.calls_at_once, clock, "calls")
         self.sessions: dict[str, _CallSession] = {}
         """For each agent whose tools are called, the session of the calls."""
         self.locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)

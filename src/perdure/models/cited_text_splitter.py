@@ -20,7 +20,7 @@ class CitedPassage(Struct, frozen=True):
     citations: tuple[Citation, ...]
 
 
-def divide_cited_text(parts: Sequence[Part]) -> Iterator[Part | CitedPassage]:
+def split_cited_text(parts: Sequence[Part]) -> Iterator[Part | CitedPassage]:
     """Yield a message's parts, its texts split into passages with and without citations; citation parts are left out.
 
     Citations without a span, and those of another provider, which have no details, are left out.

@@ -82,11 +82,11 @@ def add_think_tags(message: Message) -> Message:
     return replace(message, parts=tuple(parts))
 
 
-def shift_citation(citation: Citation, by: int) -> Citation:
-    """Return a citation moved by this many characters, because text was inserted before its passage."""
-    if citation.start is None or citation.end is None or not by:
+def shift_citation(citation: Citation, characters: int) -> Citation:
+    """Return a citation moved by `characters`, because text was inserted before its passage."""
+    if citation.start is None or citation.end is None or not characters:
         return citation
-    return replace(citation, start=max(citation.start + by, 0), end=max(citation.end + by, 0))
+    return replace(citation, start=max(citation.start + characters, 0), end=max(citation.end + characters, 0))
 
 
 def remove_think_tags(message: Message) -> Message:

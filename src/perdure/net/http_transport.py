@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from .transport import Deadlines, Response
 
 if TYPE_CHECKING:
+    from .connection_pool import HttpConnectionPool, ReceivedResponse
     from .egress_policy import EgressPolicy, LookUp
-    from .pool import HttpConnectionPool, ReceivedResponse
 
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 """Maximum size of a response, decompressed."""
@@ -62,7 +62,7 @@ class HttpTransport:
 
     async def open_pool(self) -> "HttpConnectionPool":
         """Create the connection pool of the running event loop."""
-        from .pool import HttpConnectionPool
+        from .connection_pool import HttpConnectionPool
 
         loop = asyncio.get_running_loop()
         pool = HttpConnectionPool(self._deadlines, self._most_bytes, self._egress, self._look_up)

@@ -13,7 +13,7 @@ MAX_CHECK_SECONDS = 1.0
 """Longest interval between two checks."""
 
 
-class TimeLimited(Protocol):
+class TimeLimitedOperation(Protocol):
     """Protocol for an HTTP operation with a time limit, which a `TimeoutWatch` enforces."""
 
     def check_time(self, now: float) -> float:
@@ -30,19 +30,19 @@ class TimeoutWatch:
         """Make a watch for operations of which none has less time than `shortest_seconds`."""
         self._loop = loop
         self._interval = min(shortest_seconds, MAX_CHECK_SECONDS)
-        self._operations: dict[TimeLimited, None] = {}
+        self._operations: dict[TimeLimitedOperation, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         """The timer, which goes on for one interval after the last operation: the next one usually comes soon."""
         self.time = loop.time
         """The clock of the time limits."""
 
-    def add(self, operation: TimeLimited) -> None:
+    def add(self, operation: TimeLimitedOperation) -> None:
         """Check an operation at intervals until it is removed."""
         self._operations[operation] = None
         if self._timer is None:
             self._timer = self._loop.call_later(self._interval, self._check_all)
 
-    def remove(self, operation: TimeLimited) -> None:
+    def remove(self, operation: TimeLimitedOperation) -> None:
         """Stop checking an operation."""
         self._operations.pop(operation, None)
 

@@ -27,7 +27,7 @@ from .store_contract_setup import (
     MakeStore,
     OpenBackup,
     StoreCheck,
-    StoreTrial,
+    StoreUnderTest,
 )
 
 __all__ = ["HOSTILE_TEXTS", "UNENCODABLE", "check_store"]
@@ -69,7 +69,7 @@ async def check_store(
     left_out: dict[str, str] = {}
     for chapter in _CHECKS:
         title = chapter.__name__.strip("_")
-        trial = StoreTrial(make, title, full_disk, restored)
+        trial = StoreUnderTest(make, title, full_disk, restored)
         try:
             await chapter(trial)
         except CheckSkipped as reason:

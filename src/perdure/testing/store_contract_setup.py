@@ -51,7 +51,7 @@ class CheckSkipped(Exception):
     """Raised by a test of `check_store` that does not apply to the store under test; the message is the reason."""
 
 
-class StoreTrial:
+class StoreUnderTest:
     """The store that one test of `check_store` uses, and a prefix for session ids that no other test uses."""
 
     def __init__(self, make: MakeStore, title: str, full_disk: FullDisk | None, restored: OpenBackup | None) -> None:
@@ -91,7 +91,7 @@ class StoreTrial:
         return store
 
 
-StoreCheck: TypeAlias = Callable[[StoreTrial], Awaitable[None]]
+StoreCheck: TypeAlias = Callable[[StoreUnderTest], Awaitable[None]]
 
 
 def build_user_entries(first: int, *texts: str) -> list[Entry]:

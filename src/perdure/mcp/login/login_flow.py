@@ -19,7 +19,7 @@ from perdure.net.egress_policy import EgressPolicy
 from .login_file import LoginFile, StoredLogin
 from .loopback_redirect import LoopbackRedirect
 from .oauth_http import LoginFailed, OAuthHttp, build_login_policy
-from .oauth_metadata import AuthorizationServer, discover
+from .oauth_metadata import AuthorizationServer, discover_authorization_server
 
 LOGIN_SECONDS: Final = 300.0
 """Time that a person has to log in."""
@@ -70,7 +70,7 @@ async def log_in(
         raise ConfigError(f"MCP server {server.name!r} is a program on this machine: there is nothing to log in to")
     http = OAuthHttp(policy or build_login_policy(server))
     try:
-        found = await discover(server, http)
+        found = await discover_authorization_server(server, http)
         found = found if not scope else msgspec.structs.replace(found, scope=scope)
         async with LoopbackRedirect(port) as redirect:
             if client_id:

@@ -31,7 +31,7 @@ class AuthorizationServer(Struct, frozen=True, kw_only=True):
     """The scopes that the server asks for, separated by spaces."""
 
 
-async def discover(server: McpServer, http: OAuthHttp) -> AuthorizationServer:
+async def discover_authorization_server(server: McpServer, http: OAuthHttp) -> AuthorizationServer:
     """Find the OAuth authorization server of an MCP server. Raises `LoginFailed` if there is no safe one."""
     _, challenge = await http.get_challenge(server.url)
     parameters = dict(_PARAMETER.findall(challenge))

@@ -24,7 +24,7 @@ from perdure.core.message import (
     Video,
 )
 from perdure.models import attachment
-from perdure.models.cited_text_splitter import CitedPassage, divide_cited_text
+from perdure.models.cited_text_splitter import CitedPassage, split_cited_text
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
 from perdure.models.tool_call_id_translation import CallIdTranslator
@@ -61,7 +61,7 @@ def build_message_encoder(
         ids.enter(message)
         if message.role == "assistant":
             own = profile.is_author(message.provider, message.model)
-            parts = divide_cited_text(message.parts) if message.provider == profile.provider else message.parts
+            parts = split_cited_text(message.parts) if message.provider == profile.provider else message.parts
             content = _encode_assistant_parts(parts, ids, own=own, echo=echo, signed=signed)
             return [{"role": "assistant", "content": content}] if content else []
         content = [

@@ -280,13 +280,13 @@ class BedrockDecoder:
         self._finish_text(events)
 
 
-def build_citation(told: dict[str, Any], start: int, end: int) -> Citation:
+def build_citation(citation_json: dict[str, Any], start: int, end: int) -> Citation:
     """Build a `Citation` from Bedrock's JSON, for the text of the reply from `start` to `end`."""
-    title = as_text(told.get("title"))
-    web = as_dict(as_dict(told.get("location")).get("web"))
-    source = as_text(web.get("url")) or as_text(told.get("source")) or title
-    quote = "".join([as_text(each.get("text")) for each in as_dicts(told.get("sourceContent"))])
-    return Citation(source, title, quote, start, end, told)
+    title = as_text(citation_json.get("title"))
+    web = as_dict(as_dict(citation_json.get("location")).get("web"))
+    source = as_text(web.get("url")) or as_text(citation_json.get("source")) or title
+    quote = "".join([as_text(each.get("text")) for each in as_dicts(citation_json.get("sourceContent"))])
+    return Citation(source, title, quote, start, end, citation_json)
 
 
 def _append_thinking_delta(told: dict[str, Any], index: int, events: list[ModelEvent]) -> None:

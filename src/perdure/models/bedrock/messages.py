@@ -21,7 +21,7 @@ from perdure.core.message import (
 )
 from perdure.models import attachment
 from perdure.models.anthropic.messages import EMPTY_MESSAGE_TEXT, ensure_json_object, sanitize_tool_name
-from perdure.models.cited_text_splitter import CitedPassage, divide_cited_text
+from perdure.models.cited_text_splitter import CitedPassage, split_cited_text
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
 from perdure.models.tool_call_id_translation import CallIdTranslator
@@ -80,7 +80,7 @@ def build_message_encoder(
         ids.enter(message)
         if message.role == "assistant":
             own = profile.is_author(message.provider, message.model)
-            parts = divide_cited_text(message.parts) if message.provider == profile.provider else message.parts
+            parts = split_cited_text(message.parts) if message.provider == profile.provider else message.parts
             content = _encode_assistant_parts(parts, ids, own=own, echo=echo)
             return [{"role": "assistant", "content": content}] if content else []
         content = [block for part in message.parts for block in _encode_user_part(part, profile, features, ids)]

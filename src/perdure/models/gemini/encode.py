@@ -9,7 +9,7 @@ import msgspec
 from perdure.core.error import ConfigError
 from perdure.core.jsonable import replace_surrogates
 from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
-from perdure.models.assistant_turns import CONTINUE_MESSAGE
+from perdure.models.assistant_turn_separator import CONTINUE_MESSAGE
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.profile import Profile
 from perdure.models.schemas import compile_schema

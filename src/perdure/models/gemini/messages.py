@@ -25,7 +25,7 @@ from perdure.core.message import (
     Video,
     parts_to_text,
 )
-from perdure.models.assistant_turns import CONTINUE_MESSAGE
+from perdure.models.assistant_turn_separator import CONTINUE_MESSAGE
 from perdure.models.attachment import describe_unsupported_media
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile

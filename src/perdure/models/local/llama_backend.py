@@ -173,13 +173,13 @@ _forked = False
 """True in a child process of one that has used llama.cpp."""
 
 
-def get_shared_backend(setup: BackendOptions) -> LlamaBackend:
+def get_shared_backend(options: BackendOptions) -> LlamaBackend:
     """Return this process's llama.cpp backend with these options; it is created at the first call."""
     with _lock:
         _register_process_hooks()
-        if setup not in _backends:
-            _backends[setup] = LlamaBackend(setup)
-        return _backends[setup]
+        if options not in _backends:
+            _backends[options] = LlamaBackend(options)
+        return _backends[options]
 
 
 def _register_process_hooks() -> None:

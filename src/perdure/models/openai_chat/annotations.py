@@ -31,13 +31,13 @@ def parse_annotation(annotation: Mapping[str, Any], offset: int = 0) -> Citation
     return Citation(source, title, quote, details=dict(annotation))
 
 
-def parse_source_lists(addresses: Any, results: Any) -> Iterator[Citation]:
+def parse_source_lists(urls: Any, results: Any) -> Iterator[Citation]:
     """Yield a citation for each URL in a response's list of sources and in its search results.
 
     Title and quote are those of the search result.
     """
     found = {url: each for each in as_dicts(results) if (url := as_text(each.get("url")))}
-    listed = [each for each in as_list(addresses) if isinstance(each, str)]
+    listed = [each for each in as_list(urls) if isinstance(each, str)]
     for url in dict.fromkeys([*listed, *found]):
         told = found.get(url, {})
         yield Citation(url, as_text(told.get("title")), as_text(told.get("snippet")), details=told)

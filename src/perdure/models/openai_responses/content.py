@@ -38,11 +38,11 @@ def encode_content(parts: Iterable[Part], profile: Profile, dialect: ResponsesDi
     return shown
 
 
-def join_text_items(shown: Sequence[Item]) -> str | None:
+def join_text_items(items: Sequence[Item]) -> str | None:
     """Join text content items into one string; None if there are items other than text."""
-    if any(each["type"] != "input_text" for each in shown):
+    if any(each["type"] != "input_text" for each in items):
         return None
-    return "\n".join([str(each["text"]) for each in shown])
+    return "\n".join([str(each["text"]) for each in items])
 
 
 def _encode_media(media: Media, profile: Profile, dialect: ResponsesDialect) -> Item:

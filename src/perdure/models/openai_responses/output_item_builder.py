@@ -168,16 +168,16 @@ def get_reasoning_text(item: Mapping[str, Any]) -> str:
 
 
 def build_reply_finished(
-    items: Sequence[OutputItemBuilder], answer: Mapping[str, Any], profile: Profile
+    items: Sequence[OutputItemBuilder], response: Mapping[str, Any], profile: Profile
 ) -> ReplyFinished:
     """Build the `ReplyFinished` event of a Responses API reply, with the message made of its output items."""
-    stop = _get_stop_reason(items, answer)
+    stop = _get_stop_reason(items, response)
     if stop is None and any(item.is_call and item.input is None for item in items):
         raise ReplyCutOff(f"{profile.provider} ended its answer in the middle of a call; ask again")
     parts = _build_parts(items, profile)
     if stop is None:
         stop = StopReason.TOOL_USE if any(type(part) is ToolCall for part in parts) else StopReason.STOP
-    usage, told = parse_usage(answer.get("usage")), _collect_metadata(items, answer, profile)
+    usage, told = parse_usage(response.get("usage")), _collect_metadata(items, response, profile)
     if len(items) == 1 and items[0].is_plain_text:  # the deltas have all of the message
         return ReplyFinished(stop, usage, profile.model, profile.provider, metadata=told)
     return ReplyFinished(stop, usage, profile.model, profile.provider, Message("assistant", parts), told)

@@ -12,7 +12,7 @@ from perdure.core.schema_definitions import is_json_array, is_json_object
 from .dialect_table import SchemaDialect
 from .merge import merge_schemas
 from .references import SchemaDocument
-from .schema_upgrade import infer_types, upgrade_schema_draft
+from .schema_upgrade import get_possible_types, upgrade_schema_draft
 from .top_union import merge_top_union
 from .typed_schema_builder import TypedSchemaBuilder, build_title_field
 from .union_schema_builders import build_any_value_schema, build_truncated_schema, build_union_schema, make_nullable
@@ -216,7 +216,7 @@ class SchemaCompiler:
     def _compile_by_type(
         self, schema: dict[str, Any], notes: list[str], depth: int, inside: ReferencePath
     ) -> dict[str, Any]:
-        types = infer_types({"enum": [schema["const"]], **schema} if "const" in schema else schema)
+        types = get_possible_types({"enum": [schema["const"]], **schema} if "const" in schema else schema)
         kinds = [each for each in types if each != "null"]
         if not types:
             return self._build_any_value(schema, notes)

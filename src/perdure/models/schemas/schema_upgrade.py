@@ -49,7 +49,7 @@ def get_declared_types(schema: dict[str, Any]) -> list[str]:
     return [each for each in dict.fromkeys(known) if each in TYPES]
 
 
-def infer_types(schema: dict[str, Any]) -> list[str]:
+def get_possible_types(schema: dict[str, Any]) -> list[str]:
     """Return the types that a schema allows, from `type` or else from other keywords; empty if any type is possible."""
     types = get_declared_types(schema)
     values = schema.get("enum")

@@ -7,7 +7,7 @@ from perdure.core.schema_definitions import is_json_array
 
 from .dialect_table import SchemaDialect
 from .merge import is_same_json
-from .schema_upgrade import infer_types, upgrade_schema_draft
+from .schema_upgrade import get_possible_types, upgrade_schema_draft
 from .typed_schema_builder import build_title_field
 from .unsupported_keyword_notes import build_description_field, describe_keyword
 
@@ -69,7 +69,7 @@ def build_truncated_schema(schema: dict[str, Any], dialect: SchemaDialect) -> di
     if dialect.must_be_closed:
         needs = {"required": list[str]()} if dialect.all_required else {}
         return {"type": "object", "properties": {}, **needs, "additionalProperties": False, **text}
-    types = infer_types(upgrade_schema_draft(schema))
+    types = get_possible_types(upgrade_schema_draft(schema))
     if not types and not dialect.type_required:
         return text
     kind = types[0] if types else "object"

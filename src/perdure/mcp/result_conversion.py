@@ -20,7 +20,7 @@ MAX_MEDIA_BYTES: Final = 8 * 1024 * 1024
 _MAX_URI: Final = 2_000
 
 
-def build_output(tool: ListedTool, result: "mcp_types.CallToolResult") -> ToolOutput:
+def convert_tool_result(tool: ListedTool, result: "mcp_types.CallToolResult") -> ToolOutput:
     """Convert the result of an MCP tool to a `ToolOutput`: its texts and media, or else its structured content as JSON.
 
     Structured content that does not match the tool's own schema is an error. A user interface gets it as data.
