@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from perdure.mcp.client import CallTimeLimit
-from perdure.mcp.elicitation import ServerForm, ServerLink, build_question, is_web_address
+from perdure.mcp.elicitation import ElicitationForm, ElicitationLink, build_elicitation_question, is_safe_link
 from perdure.mcp.server_settings import McpServer
 
 mcp_types = pytest.importorskip("mcp_types")
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.packages("mcp")
 
 @pytest.mark.parametrize("url", ["https://example.com/login?a=b", "http://127.0.0.1:8000/x", "http://localhost/x"])
 def test_an_address_of_the_web_may_be_shown(url):
-    assert is_web_address(url)
+    assert is_safe_link(url)
 
 
 @pytest.mark.parametrize(
@@ -34,15 +34,15 @@ def test_an_address_of_the_web_may_be_shown(url):
     ],
 )
 def test_other_addresses_are_declined(url):
-    assert not is_web_address(url)
+    assert not is_safe_link(url)
 
 
 def test_a_form_names_its_server():
     params = mcp_types.ElicitRequestFormParams(
         message="Your\u202e name?", requested_schema={"type": "object", "properties": {"name": {"type": "string"}}}
     )
-    asked = build_question("git", params)
-    assert isinstance(asked, ServerForm)
+    asked = build_elicitation_question("git", params)
+    assert isinstance(asked, ElicitationForm)
     assert asked.text == "The MCP server 'git' asks: Your name?"
     assert asked.output["properties"] == {"name": {"type": "string"}}
     assert asked.input["schema"] == asked.output
@@ -50,8 +50,8 @@ def test_a_form_names_its_server():
 
 def test_an_address_is_shown_in_full():
     params = mcp_types.ElicitRequestURLParams(message="Log in", url="https://example.com/a", elicitation_id="1")
-    asked = build_question("git", params)
-    assert isinstance(asked, ServerLink)
+    asked = build_elicitation_question("git", params)
+    assert isinstance(asked, ElicitationLink)
     assert "https://example.com/a" in asked.text
     assert asked.output == {"type": "boolean"}
     assert asked.input["question"] == asked.text
@@ -62,7 +62,7 @@ def test_an_address_is_shown_in_full():
 )
 def test_a_form_that_cannot_be_checked_is_declined(schema):
     params = mcp_types.ElicitRequestFormParams.model_construct(message="x", requested_schema=schema)
-    assert build_question("git", params) is None
+    assert build_elicitation_question("git", params) is None
 
 
 async def test_an_answer_after_the_end_of_the_call_harms_nothing():

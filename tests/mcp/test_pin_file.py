@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from perdure.core.error import ConfigError
-from perdure.mcp.listed_tool import read_listing
-from perdure.mcp.pin_file import PinFile, identify_server
+from perdure.mcp.listed_tool import build_tool_listing
+from perdure.mcp.pin_file import PinFile, build_server_identity
 from perdure.mcp.server_settings import McpServer
 
 SERVER = McpServer(name="s", command=sys.executable, args=("-c", "pass"))
@@ -23,7 +23,7 @@ TOOL = {
 
 
 def tools(**changes):
-    return read_listing("s", [{**TOOL, **changes}]).tools
+    return build_tool_listing("s", [{**TOOL, **changes}]).tools
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_tool_that_is_new_is_off_until_it_is_approved(pins):
 
 
 def test_an_approval_of_one_tool_leaves_others_off(pins):
-    changed = read_listing("s", [{**TOOL, "title": "x"}, {**TOOL, "name": "u"}]).tools
+    changed = build_tool_listing("s", [{**TOOL, "title": "x"}, {**TOOL, "name": "u"}]).tools
     pins.approve(SERVER, changed, ["u"])
     assert [each.tool for each in pins.find_changes(SERVER, changed)] == ["t"]
 
@@ -100,15 +100,15 @@ def test_a_program_that_was_replaced_is_noticed(tmp_path):
     program = tmp_path / "server"
     program.write_text("one")
     server = McpServer(name="s", command=str(program))
-    before = identify_server(server)
+    before = build_server_identity(server)
     program.write_text("two and more")
-    assert identify_server(server) != before
+    assert build_server_identity(server) != before
 
 
 def test_the_values_of_secrets_are_in_no_pin(pins):
     server = replace(SERVER, env={"TOKEN": "hunter2"})
-    assert "hunter2" not in str(identify_server(server))
-    assert identify_server(server) == identify_server(replace(server, env={"TOKEN": "other"}))
+    assert "hunter2" not in str(build_server_identity(server))
+    assert build_server_identity(server) == build_server_identity(replace(server, env={"TOKEN": "other"}))
 
 
 def test_the_file_is_for_its_owner_alone(pins):

@@ -2,13 +2,19 @@
 
 import pytest
 
-from perdure.mcp.listed_tool import read_listing
+from perdure.mcp.listed_tool import build_tool_listing
 from perdure.mcp.server_settings import McpServer
-from perdure.mcp.tool_builder import build_resource_tools, build_target, build_tool, choose_effect, is_offered
+from perdure.mcp.tool_builder import (
+    build_permission_target,
+    build_resource_tools,
+    build_tool,
+    choose_effect,
+    is_offered,
+)
 
 
 def listed(**hints):
-    return read_listing("s", [{"name": "t", "inputSchema": {"type": "object"}, "annotations": hints}]).tools[0]
+    return build_tool_listing("s", [{"name": "t", "inputSchema": {"type": "object"}, "annotations": hints}]).tools[0]
 
 
 def server(**settings):
@@ -59,7 +65,7 @@ def test_rules_see_the_server_and_the_tool():
 
 
 def test_no_two_tools_have_the_same_target():
-    assert build_target("a", "b.c") != build_target("a.b", "c")
+    assert build_permission_target("a", "b.c") != build_permission_target("a.b", "c")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from perdure.core.message import Citation, Part, Text, Thinking
-from perdure.models.cited_text_splitter import CitedPassage, divide_cited_text
+from perdure.models.cited_text_splitter import CitedPassage, split_cited_text
 
 
 def cite(start: int | None, end: int | None, name: str = "a") -> Citation:
@@ -33,14 +33,14 @@ def test_a_text_is_divided_where_its_citations_begin_and_end(citations, passages
         Text("One two three"),
         *[cite(start, end, f"{place}") for place, (start, end) in enumerate(citations)],
     ]
-    found: list[Any] = list(divide_cited_text(parts))
+    found: list[Any] = list(split_cited_text(parts))
     assert [(each.text, len(getattr(each, "citations", ()))) for each in found] == passages
     assert "".join(each.text for each in found) == "One two three"
 
 
 def test_spans_count_from_the_start_of_the_first_text():
     parts: list[Part] = [Text("One. "), cite(0, 4), Thinking("Hm"), Text("Two."), cite(5, 9, "b")]
-    assert list(divide_cited_text(parts)) == [
+    assert list(split_cited_text(parts)) == [
         CitedPassage("One. ", (cite(0, 4),)),
         Thinking("Hm"),
         CitedPassage("Two.", (cite(5, 9, "b"),)),
@@ -48,8 +48,8 @@ def test_spans_count_from_the_start_of_the_first_text():
 
 
 def test_a_blank_passage_joins_the_next_one_if_there_is_none_before_it():
-    assert list(divide_cited_text([Text(" \nOne"), cite(2, 5)])) == [CitedPassage(" \nOne", (cite(2, 5),))]
+    assert list(split_cited_text([Text(" \nOne"), cite(2, 5)])) == [CitedPassage(" \nOne", (cite(2, 5),))]
 
 
 def test_a_citation_that_has_nothing_to_send_back_is_left_out():
-    assert list(divide_cited_text([Text("One"), Citation("a", start=0, end=3)])) == [Text("One")]
+    assert list(split_cited_text([Text("One"), Citation("a", start=0, end=3)])) == [Text("One")]

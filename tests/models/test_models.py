@@ -10,7 +10,7 @@ from perdure import models
 from perdure.core.error import ConfigError
 from perdure.core.model import model_info
 from perdure.models import open_model, providers, register
-from perdure.models.demo import DemoModel
+from perdure.models.demo_model import DemoModel
 from perdure.testing import ScriptedModel
 
 
@@ -117,7 +117,7 @@ def test_what_cannot_be_registered_is_refused(provider, factory):
 
 def test_a_provider_is_imported_when_a_model_of_it_is_opened():
     code = (
-        "import sys, perdure.models as m; loaded = lambda: 'perdure.models.demo' in sys.modules; "
+        "import sys, perdure.models as m; loaded = lambda: 'perdure.models.demo_model' in sys.modules; "
         "print(loaded()); m.open_model('demo'); print(loaded())"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)

@@ -7,7 +7,7 @@ import pytest
 from perdure import Agent, McpServer, McpServers, Permissions, allow, tool
 from perdure.core.message import Status
 from perdure.extensions import coding
-from perdure.mcp.elicitation import is_web_address
+from perdure.mcp.elicitation import is_safe_link
 from perdure.mcp.listed_tool import build_offered_name
 from perdure.testing import ScriptedModel, call
 from tests.mcp.servers import SCRIPT, read_lines, scripted
@@ -39,7 +39,7 @@ async def run(server, *calls, pins=None, **options):
     ],
 )
 async def test_cve_2025_6514_an_address_of_a_server_is_not_opened_nor_shown_as_a_link(url):
-    assert not is_web_address(url)
+    assert not is_safe_link(url)
     _, _, (result,) = await run(scripted("asks_badly", permission=False), call("s__act"))
     assert result.text == '{"action": "decline"}'
 

@@ -1,4 +1,4 @@
-"""A client of one MCP server for one identity: connects at first use, reconnects, and stops when idle.
+"""Client of one MCP server for one identity (a set of headers): connects on first use, reconnects, stops when idle.
 
 After a lost connection a read is tried once more; what may have an effect is never sent twice.
 """
@@ -16,7 +16,7 @@ from perdure.core.error import ConfigError, NotStarted, PerdureError, ToolError
 from perdure.core.misspelt_options import LazyHintsClass
 from perdure.core.store import run_to_completion
 
-from .listed_tool import ListedTool, ToolListing, clean_text, read_listing
+from .listed_tool import ListedTool, ToolListing, build_tool_listing, clean_text
 from .message_limits import MAX_ITEMS, MAX_TOOLS, FloodMeter, collect_pages
 from .request_record import CONNECTION_CLOSED, RequestRecord
 from .server_settings import McpServer, hide_secrets
@@ -44,34 +44,34 @@ logger = logging.getLogger("perdure")
 
 
 class McpError(ToolError):
-    """An MCP server cannot be reached, or answers a request with an error."""
+    """Raised when an MCP server cannot be reached, or answers a request with an error."""
 
 
 class FateUnknown(McpError):
-    """A request was sent, and there is no answer that says whether it was carried out."""
+    """Raised when a request was sent to an MCP server, and it is unknown whether the server carried it out."""
 
 
 class CallTimedOut(FateUnknown):
-    """A request took too long, and was cancelled at the server."""
+    """Raised when a request to an MCP server took too long, and was cancelled; it may have been carried out."""
 
 
 class UnusableAnswer(FateUnknown):
-    """A request was answered with something that is no valid result."""
+    """Raised when an MCP server answers a request with something that is not a valid result."""
 
 
 class NoConnection(NotStarted):
-    """No connection to a server could be made, so the request was not sent."""
+    """Raised when no connection to an MCP server could be made, so that the request was not sent."""
 
 
 class ServerLinks(Struct, frozen=True, eq=False, metaclass=LazyHintsClass):
-    """Functions that a client gets from outside: one that starts programs, and one that returns stored logins."""
+    """Functions that an `McpClient` calls: one starts the program of a server, the other finds its stored login."""
 
     start_process: "Callable[[McpServer], Awaitable[LineProcess]]"
     login: "Callable[[McpServer], httpx2.Auth | None] | None" = None
 
 
 class McpClient:
-    """An MCP server as one identity sees it. Lives on one event loop."""
+    """Client of one MCP server for one identity (a set of headers). Must be used on one event loop."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class McpClient:
         most = MAX_TOOLS + 1
         found, is_cut = await collect_pages(lambda cursor: client.list_tools(cursor=cursor), "tools", most)
         listed = [each.model_dump(by_alias=True, mode="json", exclude_none=True) for each in found]
-        listing = read_listing(self.server.name, listed, is_cut=is_cut)
+        listing = build_tool_listing(self.server.name, listed, is_cut=is_cut)
         for problem in listing.problems:
             logger.warning("MCP server %r: %s", self.server.name, problem)
         return listing
@@ -364,7 +364,7 @@ class McpClient:
                 return processes[0]
 
             return open_stdio_streams(start, end, flood)
-        from .http_streams import open_http_streams
+        from .http_client import open_http_streams
 
         login = None if self._links.login is None else self._links.login(self.server)
         is_sse = self.server.transport == "sse"
@@ -402,7 +402,7 @@ class McpClient:
 
 
 class CallTimeLimit:
-    """The time limit of one call: progress extends it, and it does not count while people are asked."""
+    """Time limit of one MCP tool call: progress reports extend it, and it pauses while a person answers a question."""
 
     def __init__(self, server: McpServer) -> None:
         self._server = server
@@ -479,7 +479,7 @@ def _shorten(error: BaseException) -> str:
 
 
 def require_sdk() -> None:
-    """Raise `ConfigError` unless the SDK is installed."""
+    """Raise `ConfigError` unless the official MCP SDK is installed."""
     import importlib.util
 
     if importlib.util.find_spec("mcp") is None:

@@ -1,4 +1,4 @@
-"""The clients of several MCP servers, one for each server and identity."""
+"""Pool of MCP clients: one client for each server and identity (set of headers)."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ _Identity = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class McpClientPool:
-    """Clients by server and identity: two users with different headers never share a connection."""
+    """Pool of MCP clients by server and identity: users with different headers never share a connection."""
 
     def __init__(self, servers: Iterable[McpServer], links: ServerLinks) -> None:
         self._links = links

@@ -1,4 +1,4 @@
-"""A connection to an MCP server, owned by one task: callers hand their requests to it through a queue.
+"""Connection to an MCP server, owned by one task, which makes the requests that callers put into its queue.
 
 The SDK's client is entered, used for each request and left in tasks of this module alone, so no cancel scope crosses
 tasks. A caller that is cancelled cancels the task of its own request, which tells the server.
@@ -19,7 +19,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from perdure._version import __version__
 from perdure.core.store import run_to_completion
 
-from .http_streams import current_record
+from .http_client import current_record
 from .request_record import RequestRecord
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ logger = logging.getLogger("perdure")
 
 
 class McpUnreachable(Exception):
-    """The connection could not be made, or was lost."""
+    """Raised when the connection to an MCP server could not be made, or was lost."""
 
     def __init__(self, reason: str, *, was_sent: bool = False) -> None:
         super().__init__(reason)
@@ -45,7 +45,7 @@ class McpUnreachable(Exception):
 
 
 class ElicitationAnswerer(Protocol):
-    """Protocol of an object that shows questions of a server to people, for one tool call."""
+    """Protocol for an object that asks people the questions an MCP server has during one tool call."""
 
     @property
     def run_id(self) -> str:
@@ -102,7 +102,7 @@ class _Request(Generic[T]):
 
 
 class McpConnection:
-    """A connection to an MCP server. Lives on one event loop; ends with `close`, or when the server is gone."""
+    """Connection to an MCP server, on one event loop. It ends with `close`, or when the server is gone."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class McpConnection:
                 async with asyncio.timeout(self._start_seconds):
                     await stack.enter_async_context(client)
                     # The SDK would check results with regular expressions of the server, which can take for ever; and
-                    # would list the tools for it. `result_parts` checks them in bounded time.
+                    # would list the tools for it. `result_conversion` checks them in bounded time.
                     vars(client.session)["validate_tool_result"] = _accept_result
                 self._ready.set_result(client)
                 stack.push_async_callback(self._end_requests, self._watch_lists(client))
@@ -307,7 +307,7 @@ async def _accept_result(name: str, result: mcp_types.CallToolResult) -> None:
 
 
 def describe_connection_error(error: BaseException) -> str:
-    """Return one line about why a connection could not be made, or was lost."""
+    """Return one line of text: why a connection to an MCP server could not be made, or was lost."""
     first: BaseException = error
     while isinstance(first, BaseExceptionGroup):
         first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]

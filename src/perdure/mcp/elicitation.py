@@ -1,4 +1,4 @@
-"""Questions of MCP servers to people: shown as a form in a display slot, and answered from any process."""
+"""Ask people the questions of MCP servers (elicitation): as a form in a display slot, answered from any process."""
 
 import asyncio
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ _MAX_QUESTION: Final = 2_000
 _DECLINE: Final = "decline"
 
 
-class ServerForm(Askable[dict[str, Any]], frozen=True):
-    """A form with fields that an MCP server asks for. The server's name is a part of the question."""
+class ElicitationForm(Askable[dict[str, Any]], frozen=True):
+    """Question of an MCP server to people: a form with fields to fill in. The text names the server."""
 
     renderer = "form"
 
@@ -43,8 +43,8 @@ class ServerForm(Askable[dict[str, Any]], frozen=True):
         return self.schema
 
 
-class ServerLink(Askable[bool], frozen=True):
-    """An address that an MCP server asks people to open by themselves; the answer is whether they have."""
+class ElicitationLink(Askable[bool], frozen=True):
+    """Question of an MCP server to people: open a URL, and then confirm that it was done."""
 
     renderer = "confirm"
 
@@ -66,8 +66,8 @@ class ServerLink(Askable[bool], frozen=True):
         return {"type": "boolean"}
 
 
-class ToolCallAnswerer:
-    """Shows the questions of a server during one tool call to people, one at a time, and returns their answers."""
+class CallElicitationAnswerer:
+    """Asks people the questions that an MCP server has during one tool call, one at a time, and returns the answers."""
 
     def __init__(self, server: str, context: "ToolContext[Any]") -> None:
         self._server = server
@@ -83,7 +83,7 @@ class ToolCallAnswerer:
         """Ask people, and return their answer; `cancel` if there is none, `decline` for what cannot be asked."""
         import mcp_types
 
-        asked = build_question(self._server, params)
+        asked = build_elicitation_question(self._server, params)
         if asked is None:
             return mcp_types.ElicitResult(action=_DECLINE)
         async with self._asking:
@@ -91,19 +91,21 @@ class ToolCallAnswerer:
                 answer: Any = await self._context.ask(asked)
             except NotAnswered:
                 return mcp_types.ElicitResult(action="cancel")
-        if isinstance(asked, ServerLink):
+        if isinstance(asked, ElicitationLink):
             return mcp_types.ElicitResult(action="accept" if answer is True else _DECLINE)
         return mcp_types.ElicitResult(action="accept", content=answer)
 
 
-def build_question(server: str, params: "mcp_types.ElicitRequestParams") -> ServerForm | ServerLink | None:
-    """Return the question for people; `None` for a form that cannot be checked, or an address that is not https."""
+def build_elicitation_question(
+    server: str, params: "mcp_types.ElicitRequestParams"
+) -> ElicitationForm | ElicitationLink | None:
+    """Build the question to people from a server's request; `None` if its form is invalid, or its URL is unsafe."""
     message = clean_text(params.message)[:_MAX_QUESTION]
     url = getattr(params, "url", None)
     if url is not None:
-        if not isinstance(url, str) or not is_web_address(url):
+        if not isinstance(url, str) or not is_safe_link(url):
             return None
-        return ServerLink(f"The MCP server {server!r} asks you to open {url} in a browser: {message}")
+        return ElicitationLink(f"The MCP server {server!r} asks you to open {url} in a browser: {message}")
     schema: Any = getattr(params, "requested_schema", None)
     try:
         checked = check_json_schema(cast("dict[str, Any]", schema)) if isinstance(schema, dict) else None
@@ -111,11 +113,11 @@ def build_question(server: str, params: "mcp_types.ElicitRequestParams") -> Serv
         return None
     if checked is None or checked.get("type", "object") != "object":
         return None
-    return ServerForm(f"The MCP server {server!r} asks: {message}", {"type": "object", **checked})
+    return ElicitationForm(f"The MCP server {server!r} asks: {message}", {"type": "object", **checked})
 
 
-def is_web_address(url: str) -> bool:
-    """Return True for an address that may be shown as a link: https, or http on this machine; nothing else.
+def is_safe_link(url: str) -> bool:
+    """Return True if a URL is safe to show to people as a link: https, or http on this machine.
 
     An address with another scheme, such as `javascript:` or `file:`, or with characters that a shell would read, is
     refused.

@@ -1,4 +1,4 @@
-"""A tool as an MCP server lists it, checked against the limits, with the hash by which a change is noticed."""
+"""Tools as an MCP server lists them, checked against the size limits, and the names by which the model calls them."""
 
 import hashlib
 import re
@@ -21,7 +21,7 @@ _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorld
 
 
 class ListedTool(Struct, frozen=True, kw_only=True):
-    """A tool of an MCP server: its own name and texts, and the name by which the model calls it."""
+    """Tool as an MCP server lists it: its name at the server, texts and schemas, and its name for the model."""
 
     server: str
     name: str
@@ -65,14 +65,14 @@ class ListedTool(Struct, frozen=True, kw_only=True):
 
 
 class ToolListing(Struct, frozen=True):
-    """The tools of a server that can be used, and messages about those that cannot."""
+    """Tools of an MCP server that can be used, and a message about each one that cannot."""
 
     tools: tuple[ListedTool, ...] = ()
     problems: tuple[str, ...] = ()
 
 
-def read_listing(server: str, listed: Iterable[Mapping[str, Any]], *, is_cut: bool = False) -> ToolListing:
-    """Check the tools that a server lists, given as JSON; leave out what is invalid, too large or listed twice."""
+def build_tool_listing(server: str, listed: Iterable[Mapping[str, Any]], *, is_cut: bool = False) -> ToolListing:
+    """Build a `ToolListing` from a server's list of tools (JSON), without invalid, too large and duplicate tools."""
     found: dict[str, ListedTool] = {}
     problems: list[str] = ["it lists more pages than are read"] if is_cut else []
     for count, each in enumerate(listed):
@@ -128,7 +128,7 @@ def _check_size(kind: str, schema: object) -> dict[str, Any]:
 
 
 def build_offered_name(server: str, tool: str) -> str:
-    """Return `server__tool`, in letters that every provider accepts; a name that could be misread ends with a hash.
+    """Return `server__tool` in characters that every provider accepts, with a hash if the name would be ambiguous.
 
     So no two tools get the same name, of one server or of several, however similar they look.
     """
@@ -143,7 +143,7 @@ def build_offered_name(server: str, tool: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Return a text without control, format and bidirectional characters, other than newlines and tabs."""
+    """Return a text without control, format and bidirectional characters; newlines and tabs are kept."""
     if text.isascii() and text.isprintable():
         return text
     return "".join([each for each in text if each in "\n\t" or unicodedata.category(each)[0] != "C"])

@@ -1,4 +1,4 @@
-"""Limits on what an MCP server may list and send, and the errors for those that go beyond them."""
+"""Limits on what an MCP server may list and send: tools, pages, bytes, and messages per second."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -25,7 +25,7 @@ FLOOD_SECONDS: Final = 5.0
 
 
 class FloodMeter:
-    """Counts the messages of a server, and reports when there are too many within a short time."""
+    """Counter of the messages from an MCP server; it calls `on_flood` when too many arrive within a few seconds."""
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class FloodMeter:
 
 
 async def collect_pages(
-    list_page: Callable[[str | None], Awaitable[Any]], field: str, most: int
+    list_page: Callable[[str | None], Awaitable[Any]], field: str, max_items: int
 ) -> tuple[list[Any], bool]:
-    """Return the items of all pages, within the limits, and whether some were left out."""
+    """Fetch the pages of an MCP list; return at most `max_items` items, and True if pages were left out."""
     found: list[Any] = []
     cursor: str | None = None
     seen: set[str] = set()
@@ -64,8 +64,8 @@ async def collect_pages(
         page = await list_page(cursor)
         found += getattr(page, field)
         cursor = page.next_cursor
-        if len(found) >= most or cursor is None:
-            return found[:most], False
+        if len(found) >= max_items or cursor is None:
+            return found[:max_items], False
         if cursor in seen:
             return found, True
         seen.add(cursor)

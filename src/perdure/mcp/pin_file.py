@@ -1,4 +1,4 @@
-"""Pins: what a person has agreed to of each MCP server and its tools. What has changed since is switched off.
+"""Pins of MCP servers: the tools as a person approved them; a tool that has changed since is switched off.
 
 The first listing of a server is pinned as it is. Later, a tool whose texts, schemas or hints differ, and a tool that is
 new, stay off until they are approved; a server that is reached in another way is off as a whole.
@@ -31,21 +31,21 @@ _LOADER_VARIABLES: Final = ("LD_", "DYLD_", "NODE_", "PYTHON", "PATH", "BASH_ENV
 
 
 class ToolPin(Struct, frozen=True):
-    """The hash of a tool, and the texts behind it, to show what has changed."""
+    """Tool of an MCP server as it was approved: the hash, and the texts that were hashed, to show what has changed."""
 
     digest: str
     texts: dict[str, Any]
 
 
 class ServerPin(Struct, frozen=True):
-    """Approved state of a server: its command or URL, and its tools by their own names."""
+    """MCP server as it was approved: its command or URL, and its tools by their names at the server."""
 
     identity: dict[str, Any]
     tools: dict[str, ToolPin] = {}
 
 
 class ToolChange(Struct, frozen=True):
-    """A tool, or a whole server, that is switched off until it is approved, with what is different."""
+    """Tool of an MCP server, or the server itself, that is off until a person approves it, with the differences."""
 
     server: str
     tool: str
@@ -56,7 +56,7 @@ class ToolChange(Struct, frozen=True):
 
 
 class PinFile:
-    """The pins of servers, in a file that only its owner can read; without a path, for this process alone."""
+    """File with the pins (approved states) of MCP servers; without a path, pins last as long as this process."""
 
     def __init__(self, path: "str | os.PathLike[str] | None" = None) -> None:
         self.path: str | None = None if path is None else os.path.abspath(os.path.expanduser(os.fspath(path)))
@@ -85,7 +85,7 @@ class PinFile:
 
     def find_changes(self, server: McpServer, tools: Sequence[ListedTool]) -> list[ToolChange]:
         """Return what differs from what was agreed to; a server that was never seen is pinned as it is."""
-        identity = identify_server(server)
+        identity = build_server_identity(server)
         pin = self.load_pins().get(server.name) or self._pin_first_listing(server, tools)
         if pin.identity != identity:
             return [ToolChange(server.name, "", "reached_differently", _diff(pin.identity, identity))]
@@ -103,7 +103,7 @@ class PinFile:
 
         A server that is reached differently begins anew: what was agreed to before does not count.
         """
-        identity = identify_server(server)
+        identity = build_server_identity(server)
         agreed = _pin_tools([each for each in tools if names is None or each.name in names])
         with self._change_pins() as pins:
             before = pins.get(server.name)
@@ -118,7 +118,7 @@ class PinFile:
     def _pin_first_listing(self, server: McpServer, tools: Sequence[ListedTool]) -> ServerPin:
         """Pin a server as it is, unless another process has done so meanwhile; return its pin."""
         with self._change_pins() as pins:
-            return pins.setdefault(server.name, ServerPin(identify_server(server), _pin_tools(tools)))
+            return pins.setdefault(server.name, ServerPin(build_server_identity(server), _pin_tools(tools)))
 
     @contextlib.contextmanager
     def _change_pins(self) -> Generator[dict[str, ServerPin]]:
@@ -174,8 +174,8 @@ def _pin_tools(tools: Sequence[ListedTool]) -> dict[str, ToolPin]:
     return {each.name: ToolPin(hash_tool(each), each.pinned_texts) for each in tools}
 
 
-def identify_server(server: McpServer) -> dict[str, Any]:
-    """Return how a server is reached: its URL; or its command, the program behind it, and what changes its code.
+def build_server_identity(server: McpServer) -> dict[str, Any]:
+    """Return the settings of a server that its pin covers: the URL, or the command, its program and what alters it.
 
     Of other environment variables only the names are a part of it, and of headers nothing: their values may be secrets,
     and are replaced from time to time.
@@ -214,7 +214,7 @@ def _hash_program(path: str) -> str:
 
 
 def hash_tool(tool: ListedTool) -> str:
-    """Return the SHA-256 of what a person agrees to of a tool."""
+    """Return the SHA-256 of all texts, schemas and hints of an MCP tool that a person approves."""
     return hashlib.sha256(msgspec.json.encode(tool.pinned_texts, order="deterministic")).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Record of one request to an MCP server: the answer that it got, and whether it may have been carried out."""
+"""Record of one request to an MCP server: the answer, and whether the server may have carried out the request."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ _OK, _REDIRECT, _HTTP_ERROR, _UNAUTHORIZED = 200, 300, 400, 401
 
 
 class RequestRecord(Struct):
-    """Notes of the HTTP transport about a request. Over pipes, it stays as it is made."""
+    """Record that the HTTP transport fills in for one request to an MCP server; unchanged for servers on stdio."""
 
     was_sent: bool = True
     """False if the request never left this machine."""

@@ -1,4 +1,4 @@
-"""The settings of a Model Context Protocol server: its command, or its URL.
+"""The settings of an MCP (Model Context Protocol) server: the command that starts it, or its URL.
 
 Values may contain secrets, which is why neither its `repr` nor an error shows its environment and headers.
 """
@@ -146,7 +146,7 @@ def _check_texts_by_name(name: str, pairs: Any, names: re.Pattern[str]) -> None:
 
 
 def hide_secrets(text: str, values: Iterable[str]) -> str:
-    """Return a text in which these values of an environment or of headers cannot be read, also without their scheme."""
+    """Mask these environment or header values in a text; of `Bearer abc`, a bare `abc` is masked too."""
     for value in sorted(values, key=len, reverse=True):
         for secret in (value, value.rpartition(" ")[2]):
             if len(secret) >= _MIN_SECRET_LENGTH:

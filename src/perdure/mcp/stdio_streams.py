@@ -1,4 +1,4 @@
-"""The streams of the MCP SDK over the pipes of a server program: a message is a line of JSON, of limited length.
+"""Exchange messages with the program of an MCP server over its pipes: a message is a line of JSON, of limited length.
 
 There is no task between the pipes and the SDK: a message is read when the SDK asks for the next one.
 """
@@ -20,7 +20,7 @@ logger = logging.getLogger("perdure")
 
 
 class LineProcess(Protocol):
-    """Protocol of a running program that reads and writes lines."""
+    """Protocol for the running program of an MCP server, which reads and writes lines."""
 
     @property
     def error_text(self) -> str:
@@ -41,7 +41,7 @@ class LineProcess(Protocol):
 
 
 class LineReadStream:
-    """Reads the messages of a server program, for the SDK."""
+    """Stream from which the MCP SDK reads the messages of a server program."""
 
     def __init__(self, process: LineProcess, flood: FloodMeter, on_end: Callable[[str], None]) -> None:
         self._process = process
@@ -112,7 +112,7 @@ def _read_message(line: bytes) -> SessionMessage:
 
 
 class LineWriteStream:
-    """Writes messages to a server program, for the SDK."""
+    """Stream to which the MCP SDK writes messages for a server program."""
 
     def __init__(self, process: LineProcess) -> None:
         self._process = process
@@ -145,7 +145,7 @@ class LineWriteStream:
 async def open_stdio_streams(
     start: Callable[[], Awaitable[LineProcess]], on_end: Callable[[str], None], flood: FloodMeter
 ) -> AsyncGenerator[tuple[LineReadStream, LineWriteStream]]:
-    """Start a server program, and exchange messages with it until the block ends; then it is ended."""
+    """Start the program of an MCP server, and yield the SDK's streams to it; the program is ended with the block."""
     process = await start()
     try:
         yield LineReadStream(process, flood, on_end), LineWriteStream(process)

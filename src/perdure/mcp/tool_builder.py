@@ -1,4 +1,4 @@
-"""`Tool`s from the tools that MCP servers list: their effect, their permission, and what a call returns.
+"""Build `Tool`s that call the tools of an MCP server: their effect, permission and results.
 
 Hints of a server are claims. They make a tool stricter at once, and less strict only if the owner says so.
 """
@@ -16,9 +16,9 @@ from perdure.core.tool import Effect, Tool, ToolContext
 from perdure.core.unsuccessful_results import MAY_HAVE_HAPPENED
 
 from .client import CallTimedOut, FateUnknown, McpClient
-from .elicitation import ToolCallAnswerer
+from .elicitation import CallElicitationAnswerer
 from .listed_tool import ListedTool, build_offered_name, clean_text
-from .result_parts import build_output, convert_resource
+from .result_conversion import convert_resource, convert_tool_result
 from .server_settings import McpServer
 
 ACTION: Final = "mcp_call"
@@ -32,13 +32,13 @@ ClientGetter = Callable[[ToolContext[Any], str], Awaitable[McpClient]]
 
 
 def is_offered(server: McpServer, tool: str) -> bool:
-    """Return True if the owner of a server lets the model see a tool, by the server's own name for it."""
+    """Return True if the settings of an MCP server (`include`, `exclude`) let the model see this tool."""
     included = not server.include or any(fnmatchcase(tool, each) for each in server.include)
     return included and not any(fnmatchcase(tool, each) for each in server.exclude)
 
 
-def build_target(server: str, tool: str) -> str:
-    """Return what permission rules call a tool: `server.tool`. A dot in the name of a server is written `%2E`.
+def build_permission_target(server: str, tool: str) -> str:
+    """Return the name of an MCP tool in permission rules: `server.tool`. A dot in a server's name becomes `%2E`.
 
     So a rule for the server `a` is none for the server `a.b`, and no two tools have the same target.
     """
@@ -46,7 +46,7 @@ def build_target(server: str, tool: str) -> str:
 
 
 def choose_effect(server: McpServer, tool: ListedTool) -> Effect:
-    """Return the effect of a tool: as the owner sets it, or by its hints if its hints are trusted.
+    """Return the effect of an MCP tool (such as `read`): from the server's settings, or from its hints if trusted.
 
     A hint that contradicts the owner makes the tool stricter.
     """
@@ -65,9 +65,9 @@ def choose_effect(server: McpServer, tool: ListedTool) -> Effect:
 
 
 def build_tool(server: McpServer, listed: ListedTool, get_client: ClientGetter) -> Tool[..., Any]:
-    """Make a tool of one that a server lists."""
+    """Build the `Tool` that calls a tool of an MCP server."""
     effect = choose_effect(server, listed)
-    target = build_target(server.name, listed.name)
+    target = build_permission_target(server.name, listed.name)
 
     async def call(arguments: dict[str, Any], context: ToolContext[Any]) -> Any:
         client = await get_client(context, server.name)
@@ -83,12 +83,12 @@ def build_tool(server: McpServer, listed: ListedTool, get_client: ClientGetter) 
                 is_read=effect == "read",
                 expected=listed,
                 on_progress=report,
-                answerer=ToolCallAnswerer(server.name, context),
+                answerer=CallElicitationAnswerer(server.name, context),
                 meta={IDEMPOTENCY_KEY: context.idempotency_key} if effect == "idempotent" else None,
             )
         except FateUnknown as problem:
             return _build_unknown_result(context, problem, effect)
-        return build_output(listed, result)
+        return convert_tool_result(listed, result)
 
     return Tool(
         name=listed.offered_name,
@@ -115,7 +115,7 @@ def _build_unknown_result(context: ToolContext[Any], problem: FateUnknown, effec
 
 
 def build_resource_tools(server: McpServer, get_client: ClientGetter) -> list[Tool[..., Any]]:
-    """Make the tools with which the model lists and reads the resources of a server."""
+    """Build the two tools by which a model lists and reads the resources of an MCP server."""
 
     async def list_resources(_: dict[str, Any], context: ToolContext[Any]) -> Any:
         found = await (await get_client(context, server.name)).list_resources()
@@ -147,7 +147,7 @@ def _build_read_tool(
         effect="read",
         permission=server.permission and not server.trust_hints,
         action=ACTION,
-        target=lambda _: build_target(server.name, name),
+        target=lambda _: build_permission_target(server.name, name),
         source=f"mcp:{server.name}",
         labels=(UNTRUSTED_LABEL,),
         sends=True,

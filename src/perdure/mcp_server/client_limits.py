@@ -1,4 +1,4 @@
-"""Limits for each client of an MCP server: calls per minute, and calls at the same time."""
+"""Limits for each client of an MCP server: calls and HTTP requests per minute, and at the same time."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ SECONDS_PER_MINUTE = 60.0
 
 
 class ClientLimits(Struct, frozen=True, kw_only=True):
-    """Limits of each client, by the name of its token."""
+    """Limits that apply to each client of an MCP server: calls, HTTP requests, sessions, and the size of a message."""
 
     calls_per_minute: int = 600
     """Tool calls within a minute; more are refused with an error that says when to try again."""
@@ -34,11 +34,11 @@ class ClientLimits(Struct, frozen=True, kw_only=True):
 
 
 class TooManyCalls(UsageError):
-    """A client has reached one of its limits."""
+    """Raised when a client of an MCP server has reached one of its limits."""
 
 
-class RateLimit:
-    """Token bucket: `per_minute` uses in a burst, and refilled at that rate."""
+class RateLimiter:
+    """Rate limit as a token bucket: `per_minute` uses at once, then refilled at that rate."""
 
     def __init__(self, per_minute: int, clock: Clock) -> None:
         self._per_minute = per_minute
@@ -58,11 +58,11 @@ class RateLimit:
         return 0.0
 
 
-class ClientUsage:
-    """Current use of one client: a rate, and a number of things in progress."""
+class ClientUsageLimiter:
+    """Counter of one client's calls or requests; raises `TooManyCalls` above its rate, or with too many in progress."""
 
     def __init__(self, per_minute: int, at_once: int, clock: Clock, what: str) -> None:
-        self._rate = RateLimit(per_minute, clock)
+        self._rate = RateLimiter(per_minute, clock)
         self._at_once = at_once
         self._what = what
         self.in_progress = 0

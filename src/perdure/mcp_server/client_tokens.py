@@ -1,4 +1,4 @@
-"""Bearer tokens of the clients of an MCP server, each with the name of its client.
+"""Bearer tokens by which an MCP server over HTTP recognizes its clients.
 
 Only digests of the tokens are kept, and they are compared in constant time. The name of a token is the identity of its
 client: sessions and limits belong to it, whatever the client says about itself.
@@ -20,7 +20,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]+")
 
 
 class ClientTokens:
-    """Bearer tokens by the name of their client. A client whose token is revoked is cut off at once."""
+    """Bearer tokens of the clients of an MCP server, by client name. A revoked token stops working at once."""
 
     def __init__(self, tokens: Mapping[str, str]) -> None:
         """Keep the digests of tokens.

@@ -1,4 +1,4 @@
-"""The ASGI app of an MCP server: the guard, and behind it the SDK's transport for both generations of the protocol."""
+"""ASGI app of an MCP server: `HttpGuard` checks each request, then the SDK's HTTP transport handles it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection

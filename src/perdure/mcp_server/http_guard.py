@@ -1,4 +1,4 @@
-"""Checks in front of an MCP server over HTTP: every request passes all of them, whatever its path and method.
+"""Checks on every HTTP request to an MCP server, whatever its path: host, token, limits and size.
 
 A page in a browser can send requests to this machine, and a name can resolve to it. So being local proves nothing: the
 `Host` has to be one of ours, the `Origin` none or allowed, and there has to be a token. The client is who the token
@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 
-from .client_limits import ClientLimits, ClientUsage, TooManyCalls
+from .client_limits import ClientLimits, ClientUsageLimiter, TooManyCalls
 from .client_tokens import ClientTokens
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -47,7 +47,7 @@ class _Refused(Exception):
 
 
 class HttpGuard:
-    """ASGI app that passes on only requests with a known host and a token, within the limits of their client."""
+    """ASGI app in front of an MCP server: it passes on requests with a known host and a token, within the limits."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class HttpGuard:
         self._limits = limits or ClientLimits()
         self._mark_client = mark_client
         self._clock = clock
-        self._usage: dict[str, ClientUsage] = {}
+        self._usage: dict[str, ClientUsageLimiter] = {}
         self._open: dict[str, set[asyncio.Task[None]]] = {}
         """The requests in progress, by client."""
         self._is_closed = False
@@ -97,7 +97,7 @@ class HttpGuard:
             usage = self._usage.get(client)
             if usage is None:
                 limits = self._limits
-                usage = ClientUsage(limits.requests_per_minute, limits.requests_at_once, self._clock, "requests")
+                usage = ClientUsageLimiter(limits.requests_per_minute, limits.requests_at_once, self._clock, "requests")
                 self._usage[client] = usage
             with usage.use():
                 self._mark_client(scope, client)

@@ -1,4 +1,4 @@
-"""The HTTP server under the app: a listening socket, and uvicorn, a dependency of the SDK."""
+"""Serve the ASGI app of an MCP server over HTTP: open the listening socket, and run uvicorn."""
 
 import asyncio
 import socket as sockets
@@ -78,7 +78,7 @@ async def run_http_server(
     key_file: str = "",
     on_started: Callable[[], None],
 ) -> None:
-    """Serve an app until this is cancelled; then end its requests, and wait until they have ended."""
+    """Serve the ASGI app of an MCP server until this call is cancelled; then end its requests, and wait for them."""
     config = uvicorn.Config(
         app,
         http=_TimedConnection,

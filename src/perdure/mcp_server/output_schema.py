@@ -1,4 +1,4 @@
-"""Structured results of tools: the JSON Schema of what a function returns, and its value from the text of a result."""
+"""Structured results of served tools: their JSON Schema, from a return type, and the JSON value in a result."""
 
 from collections.abc import Mapping
 from typing import Any, get_type_hints
@@ -13,7 +13,7 @@ from perdure.core.validation_problems import Invalid
 
 
 def find_output_schema(tool: Tool[..., Any]) -> dict[str, Any] | None:
-    """Return the JSON Schema of a tool's results, from the return type of its function; `None` unless it has fields.
+    """Return the JSON Schema of a tool's results, from its function's return type; `None` for types without fields.
 
     Dataclasses, msgspec structs, pydantic models and `TypedDict`s have fields. Text, lists and a `ToolOutput` have not.
     """
@@ -31,7 +31,7 @@ def find_output_schema(tool: Tool[..., Any]) -> dict[str, Any] | None:
 
 
 def parse_structured_result(result: ToolResult, schema: Mapping[str, Any]) -> Any:
-    """Return the JSON value of a result. Raises `Invalid` or `msgspec.DecodeError` if it is none of this schema."""
+    """Parse the JSON in a tool's result. Raises `Invalid` or `msgspec.DecodeError` if it does not match the schema."""
     value: Any = msgspec.json.decode(result.text)
     check_value(value, dict(schema))
     return value

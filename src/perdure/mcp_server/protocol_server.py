@@ -1,4 +1,4 @@
-"""The SDK's protocol server for a `ToolServer`: lists its tools, and translates calls and results.
+"""Connect a `ToolServer` to the MCP SDK: list its tools, pass calls on to it, and convert the results.
 
 The SDK implements both generations of the protocol, with and without a handshake.
 """
@@ -33,7 +33,7 @@ Context = ServerRequestContext[Any, Any]
 
 
 def build_protocol_server(tools: ToolServer, *, name: str, local_client: str, instructions: str = "") -> Server[Any]:
-    """Build the SDK's server.
+    """Build the MCP SDK's server object, which lists and calls the tools of a `ToolServer`.
 
     `local_client` is the name of the client on stdio, which has no token; empty if every client has one.
     """
@@ -71,7 +71,7 @@ def build_protocol_server(tools: ToolServer, *, name: str, local_client: str, in
 
 
 def build_call_result(outcome: CallOutcome, offered: OfferedTool) -> types.CallToolResult:
-    """Translate the result of a call, with the value of its output schema as structured content."""
+    """Convert the outcome of a call to a result of the MCP SDK; with an output schema, also to structured content."""
     result = outcome.result
     content = [_translate_part(part) for part in result.content]
     structured, is_error = None, result.is_error

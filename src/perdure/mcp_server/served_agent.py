@@ -1,4 +1,4 @@
-"""`ServedAgent`: how an agent is offered to MCP clients, and the agents behind what is served."""
+"""`ServedAgent`: how an MCP server offers an agent to its clients; and the list of agents that it serves."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ _MAX_NAME_LENGTH: Final = 64
 
 
 class ServedAgent(Struct, frozen=True, kw_only=True, eq=False):
-    """An agent as MCP clients see it: the name and description of its tool, and the type of its answer."""
+    """Agent that an MCP server offers: the name and description of its tool, and the type of its answer."""
 
     agent: Agent[Any]
     """The agent; its permissions, limits, vault and store apply to every call."""
@@ -89,7 +89,7 @@ class _NoModel:
 def list_served_agents(
     served: Served, *, permission: "Gate | None" = None, store: "Store | str | None" = None, name: str = "tools"
 ) -> list[ServedAgent]:
-    """Return the agents behind what is served; tools without an agent get one of their own.
+    """Return a `ServedAgent` for each agent that is served, and one for all tools that are served without an agent.
 
     `permission` and `store` are for those tools. Raises `ConfigError` for anything else, and for a name that is there
     twice.

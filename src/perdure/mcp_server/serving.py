@@ -1,4 +1,4 @@
-"""Serve agents and tools to MCP clients: `serve_stdio`, `serve_http`, and `build_app` for other ASGI servers."""
+"""Serve agents and tools over MCP: `serve_stdio`, `serve_http`, and `build_app` for other ASGI servers."""
 
 import ipaddress
 from collections.abc import Callable, Collection, Mapping
@@ -34,7 +34,7 @@ async def serve_stdio(
     store: "Store | str | None" = None,
     limits: ClientLimits | None = None,
 ) -> None:
-    """Serve agents or tools to the program that has started this process, until it closes standard input.
+    """Serve agents or tools over MCP to the program that started this process, until it closes standard input.
 
     Standard output has only messages of the protocol: what tools print goes to standard error.
 
@@ -52,14 +52,14 @@ async def serve_stdio(
     _require_sdk()
     from mcp.server.stdio import stdio_server
 
-    from .bounded_lines import BoundedLines, take_standard_input
+    from .bounded_line_reader import BoundedLineReader, reserve_standard_input
     from .protocol_server import build_protocol_server
 
     tools = ToolServer(agents, limits=limits, keeps_conversations=False)
     server = build_protocol_server(tools, name=name, local_client=STDIO_CLIENT, instructions=instructions)
-    file, standard_input = take_standard_input()
+    file, standard_input = reserve_standard_input()
     try:
-        lines: Any = BoundedLines(file, limits.max_body_bytes)
+        lines: Any = BoundedLineReader(file, limits.max_body_bytes)
         async with tools.open(), stdio_server(stdin=lines) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
     finally:
@@ -79,7 +79,7 @@ def build_app(
     store: "Store | str | None" = None,
     limits: ClientLimits | None = None,
 ) -> "McpApp":
-    """Build an ASGI app that serves agents or tools over streamable HTTP.
+    """Build an ASGI app that serves agents or tools over MCP (streamable HTTP).
 
     Args:
         served: An agent, a toolbox, or a list of tools and agents.
@@ -127,7 +127,7 @@ async def serve_http(
     on_started: Callable[[str], None] | None = None,
     **options: Any,
 ) -> None:
-    """Serve agents or tools over streamable HTTP until this call is cancelled; then calls in progress are cancelled.
+    """Serve agents or tools over MCP (streamable HTTP) until this call is cancelled, which ends calls in progress too.
 
     Every request needs a token, also on this machine: any program, and any web page in a browser here, could send one.
 

@@ -1,4 +1,4 @@
-"""Tools and agents that MCP clients can call, and the calls: each in a session of its client.
+"""Tools and agents that an MCP server offers, and the calls of its clients, each recorded in a session of the client.
 
 Nothing here knows the protocol. A tool call goes through `session.call`: it is validated, needs the permission of the
 agent, and is stored like any other. A task for an agent is a run in a session that the client can continue.
@@ -26,7 +26,7 @@ from perdure.runtime.agent import Agent
 from perdure.runtime.session import Session
 from perdure.runtime.subagents.subagent_result import build_subagent_result
 
-from .client_limits import ClientLimits, ClientUsage
+from .client_limits import ClientLimits, ClientUsageLimiter
 from .output_schema import find_output_schema
 from .served_agent import ServedAgent
 from .waiting_runs import OpenQuestions, WaitingRun, WaitingRuns
@@ -64,7 +64,7 @@ TASK_SCHEMA: Final[Mapping[str, Any]] = {
 
 
 class OfferedTool(Struct, frozen=True, kw_only=True, eq=False):
-    """A tool as clients see it, and the agent that it belongs to."""
+    """Tool that an MCP server offers to its clients, and the agent that it belongs to."""
 
     name: str
     description: str
@@ -92,7 +92,7 @@ class OfferedTool(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class CallOutcome(Struct, frozen=True):
-    """The result of a client's call."""
+    """Result of a tool call by an MCP client, and the session that recorded the call."""
 
     result: ToolResult
     session_id: str
@@ -113,7 +113,7 @@ class _ClientState:
     """Use and sessions of one client."""
 
     def __init__(self, limits: ClientLimits, clock: Clock) -> None:
-        self.usage = ClientUsage(limits.calls_per_minute, limits.calls_at_once, clock, "calls")
+        self.usage = ClientUsageLimiter(limits.calls_per_minute, limits.calls_at_once, clock, "calls")
         self.sessions: dict[str, _CallSession] = {}
         """For each agent whose tools are called, the session of the calls."""
         self.locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -124,7 +124,7 @@ class _ClientState:
 
 
 class ToolServer:
-    """Lists the tools that clients can call, and carries out their calls in sessions of their own."""
+    """Lists the tools that MCP clients can call, and carries out the calls, in sessions of each client."""
 
     def __init__(
         self,

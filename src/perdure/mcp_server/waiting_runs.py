@@ -1,4 +1,4 @@
-"""Runs that wait for a person in the middle of a tool call, after their client was sent an answer.
+"""Runs paused in a tool call until a person answers; the MCP client already got the reply that they wait.
 
 A tool that asks before it begins lets its run wait in the log, and the run ends for now. One that asks later can only
 go on in this process: the run continues here, and the client fetches its result later.
@@ -16,7 +16,7 @@ _STOP_SECONDS: Final = 10.0
 
 
 class OpenQuestions:
-    """The questions of a run that have no answer yet."""
+    """Questions to people, asked in one run, that have no answer yet."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, QuestionAsked] = {}
@@ -40,7 +40,7 @@ class OpenQuestions:
 
 
 class WaitingRun:
-    """A run in progress, and its open questions."""
+    """Run that an MCP client started and that is still in progress, with its unanswered questions to people."""
 
     def __init__(self, run: "asyncio.Future[Any]", questions: OpenQuestions) -> None:
         self.run = run
@@ -81,7 +81,7 @@ class WaitingRun:
 
 
 class WaitingRuns:
-    """The waiting runs of one client, by session."""
+    """Runs of one MCP client that are paused until a person answers, by session id."""
 
     def __init__(self, most: int) -> None:
         self._most = most

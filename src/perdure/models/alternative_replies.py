@@ -1,4 +1,4 @@
-"""Collect the alternative replies in a provider's response: its candidates after the first. No I/O.
+"""Collect the alternative replies in a provider's response (all candidates but the first). No I/O.
 
 They become metadata of the message: each as a dict with its `text`, its `tool_calls` and the `finish_reason`.
 """

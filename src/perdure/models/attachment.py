@@ -1,4 +1,4 @@
-"""Prepare images and files for a model: decode, detect the type, or describe those that it cannot read. No I/O.
+"""Prepare images and files for a model: decode them, detect their type, or describe them if it cannot read them.
 
 Media that a model does not support is replaced by a note, never dropped silently.
 """

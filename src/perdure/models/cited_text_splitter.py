@@ -1,4 +1,4 @@
-"""Split the text of a reply into passages with their citations.
+"""Split the text of a reply into passages, each with the citations that belong to it.
 
 It is for providers whose citations belong to a text block.
 
@@ -14,13 +14,13 @@ from perdure.core.message import Citation, Part, Text
 
 
 class CitedPassage(Struct, frozen=True):
-    """A passage of a reply's text, and the citations that it is based on."""
+    """A passage of a reply's text, with the citations that belong to it."""
 
     text: str
     citations: tuple[Citation, ...]
 
 
-def divide_cited_text(parts: Sequence[Part]) -> Iterator[Part | CitedPassage]:
+def split_cited_text(parts: Sequence[Part]) -> Iterator[Part | CitedPassage]:
     """Yield a message's parts, its texts split into passages with and without citations; citation parts are left out.
 
     Citations without a span, and those of another provider, which have no details, are left out.

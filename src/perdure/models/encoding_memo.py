@@ -1,4 +1,4 @@
-"""Cache of encoded requests, so that no message of a conversation is encoded or checked twice.
+"""Cache of encoded requests, so that each message of a conversation is encoded and checked only once.
 
 A transcript only grows. The encoded pieces are kept beside their messages, for as many conversations as fit. A message
 that is not the same object as before is encoded again, and so are all messages after it.
@@ -48,7 +48,7 @@ class ItemOrderRules(Protocol):
 
 
 class ProviderRuleError(BadRequest):
-    """Raised before sending, when a request would break a rule of its provider."""
+    """Raised before a request is sent, if the request would break a rule of the provider."""
 
 
 class _EncodedConversation:
@@ -70,7 +70,7 @@ class _EncodedConversation:
 
 
 class EncodingMemo:
-    """Cache of the encoded messages of an endpoint's conversations, limited in size."""
+    """Cache of encoded messages, by conversation, so that a message is encoded only once; limited in size."""
 
     def __init__(self, most_bytes: int = MAX_MEMO_BYTES) -> None:
         self._max_bytes = most_bytes

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 
 def merge_tool_definitions(ours: Sequence[Mapping[str, Any]], theirs: Any) -> list[Any]:
-    """Return the agent's tool definitions and then the caller's, which replace those of the same name.
+    """Return the agent's tool definitions, then the caller's; of two with the same name, the caller's is kept.
 
     One of the caller's replaces one of ours that has the same name: so a tool whose definition is the provider's, such
     as Anthropic's `memory`, can be run by a tool of the agent.

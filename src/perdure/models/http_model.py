@@ -58,7 +58,7 @@ _OVERLOADED = frozenset({503, 529})
 
 
 class HttpModel:
-    """Model that is reached over HTTP. It encodes requests, waits for rate limits, and decodes responses."""
+    """Model that is reached over HTTP: it encodes requests, keeps to rate limits, and decodes responses."""
 
     def __init__(
         self,

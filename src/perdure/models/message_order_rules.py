@@ -1,6 +1,4 @@
-"""Rules about the order of messages for Anthropic and Bedrock, and their check.
-
-Roles alternate, and results come right after their tool calls.
+"""Check the order of messages in requests to Anthropic and Bedrock: roles alternate, results follow their calls.
 
 Used by the lints of these two wires, whose messages consist of blocks. The content of a block is checked by
 the wire itself.
@@ -34,7 +32,7 @@ class MessageOrderState(Struct, frozen=True):
 
 
 class MessageOrderRules:
-    """Rules about the order of messages that consist of blocks; `EncodingMemo` checks them as it encodes."""
+    """Rules of Anthropic and Bedrock about the order of messages, checked while a request is encoded."""
 
     def __init__(
         self,
@@ -82,7 +80,7 @@ class MessageOrderRules:
 
 
 def build_order_error(index: int, problem: str) -> ProviderRuleError:
-    """Return the exception that says which rule the message at this index breaks."""
+    """Return the exception that says which rule about the order of messages the message at `index` breaks."""
     return ProviderRuleError(f"messages[{index}]: {problem}. The request was not sent")
 
 

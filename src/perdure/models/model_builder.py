@@ -1,4 +1,4 @@
-"""Build a model from its name: find the provider, base URL, key and profile, and wrap the result.
+"""Build a model from its name: find its provider, base URL, key and profile, and add retries.
 
 All configuration errors are raised here, when the model is opened, and say what to set.
 """
@@ -74,7 +74,7 @@ def open_catalog_model(provider: Provider, model: str, options: ModelOptions, wi
         return _open_in_process(provider, model, options)
     url, auth = resolve_url_and_auth(provider, name, options)
     adapted = _adapt_to_model(_adapt_to_url(provider, url), name)
-    return build_model(adapted, name, url, auth, options, asked=wire)
+    return build_model(adapted, name, url, auth, options, chosen_wire=wire)
 
 
 def _open_in_process(provider: Provider, model: str, options: ModelOptions) -> Model:
@@ -82,7 +82,7 @@ def _open_in_process(provider: Provider, model: str, options: ModelOptions) -> M
     if options != ModelOptions():
         raise ConfigError(f"{provider.name!r} runs in this process, and takes no options besides its name")
     if provider.wire == "demo":
-        from .demo import DemoModel
+        from .demo_model import DemoModel
 
         return DemoModel(model or provider.default_model)
     from .local import open_local
@@ -93,7 +93,7 @@ def _open_in_process(provider: Provider, model: str, options: ModelOptions) -> M
 def open_url_model(
     base_url: str, model: str, wire: WireName | None, options: ModelOptions, provider: str = ""
 ) -> Model:
-    """Open a model at any base URL; `wire` names the API format to use there, if the caller has chosen one."""
+    """Open a model at any base URL; `wire` names the API format to use there, if the caller chose one."""
     if not model.strip():
         raise ConfigError(f"{base_url!r}: name a model, as in open_model('https://host/v1#model')")
     url = normalize_base_url(base_url)
@@ -112,7 +112,7 @@ def open_url_model(
     )
     variables = (kept.key_variable,) if kept and kept.key_variable else ()
     auth = ApiKey(variables, header=key_header_for(spoken), given=options.api_key)
-    return build_model(row, model, url, auth, options, asked=wire)
+    return build_model(row, model, url, auth, options, chosen_wire=wire)
 
 
 def _find_provider_at(url: str, wire: WireName | None) -> Provider | None:
@@ -137,15 +137,15 @@ def _load_profile(url: str, model: str, wire: WireName | None) -> SavedProfile |
 
 
 def build_model(
-    provider: Provider, model: str, url: str, auth: Auth, options: ModelOptions, *, asked: WireName | None = None
+    provider: Provider, model: str, url: str, auth: Auth, options: ModelOptions, *, chosen_wire: WireName | None = None
 ) -> Model:
-    """Build the HTTP model, wrapped with retries, think tags and, if its profile asks for it, JSON tool mode.
+    """Build a model reached over HTTP, wrapped with retries, think tags and, if its profile says so, JSON tool mode.
 
-    `asked` is the API format that the caller has chosen, which a saved profile does not change.
+    `chosen_wire` is the API format that the caller has chosen, which a saved profile does not change.
     """
     from .http_model import HttpModel
 
-    kept = _load_profile(url, model, asked)
+    kept = _load_profile(url, model, chosen_wire)
     profile = _build_profile(provider, model, url, {**(kept.profile if kept else {}), **options.profile})
     wire = kept.wire if kept else provider.wire
     base = get_wire_base_url(url, wire)

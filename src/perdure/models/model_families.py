@@ -15,7 +15,7 @@ _M = 1024 * 1024
 
 
 class ModelFamily(Struct, frozen=True, kw_only=True):
-    """Group of models with the same context window, output limit and media."""
+    """Group of models with the same context window, output limit and supported media."""
 
     pattern: str
     """Regular expression, searched for in the normalized name (`normalize_model_name`)."""
@@ -171,7 +171,7 @@ _SUFFIX = re.compile(r"@.*$|:(?:free|nitro|floor|extended|thinking|online|exacto
 
 
 def normalize_model_name(model: str) -> str:
-    """Return a model's name without its provider, and with its version written in one way.
+    """Return a model's name without its provider, and with its version in one spelling.
 
     `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, `anthropic/claude-sonnet-4.5` and `claude-sonnet-4-5@20250929` are
     the same family.

@@ -37,7 +37,7 @@ class SavedProfile(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def get_profiles_folder() -> str:
-    """Return the path of the folder with the profile files."""
+    """Return the path of the folder with the profile files of models."""
     if named := os.environ.get(FOLDER_VARIABLE):
         return os.path.expanduser(named)
     settings = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
@@ -57,13 +57,13 @@ def load_profile(base_url: str, model: str) -> SavedProfile | None:
     return None
 
 
-def save_profile(kept: SavedProfile) -> str:
+def save_profile(profile: SavedProfile) -> str:
     """Write a profile to its file atomically, replacing an older one. Return its path."""
-    path = os.path.join(get_profiles_folder(), _build_file_name(kept))
+    path = os.path.join(get_profiles_folder(), _build_file_name(profile))
     unfinished = f"{path}.{os.getpid()}"
     os.makedirs(get_profiles_folder(), mode=0o700, exist_ok=True)
     with open(unfinished, "wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(kept), indent=2) + b"\n")
+        file.write(msgspec.json.format(msgspec.json.encode(profile), indent=2) + b"\n")
     os.replace(unfinished, path)
     return path
 

@@ -17,7 +17,7 @@ from .provider_catalog import PROVIDERS, Provider
 
 
 class ProviderStatus(Struct, frozen=True, kw_only=True):
-    """Provider, with its availability on this machine and the reason."""
+    """Availability of one provider on this machine, and the reason."""
 
     name: str
     title: str

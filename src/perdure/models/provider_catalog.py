@@ -1,4 +1,4 @@
-"""Catalogue of built-in providers, and lookup by name.
+"""Catalogue of the built-in model providers, and lookup by name.
 
 Each provider is a row. Capabilities of models are in `model_families.py`; differences between providers of a wire are
 in the wire's own table, under the name given here as `dialect`.
@@ -432,12 +432,13 @@ def find_provider(name: str) -> Provider | None:
     return _get_providers_by_name().get(name.lower())
 
 
-def raise_unknown_provider(name: str, spec: str, others: list[str]) -> NoReturn:
-    """Raise `ConfigError` for an unknown provider name, with the providers that may be meant."""
+def raise_unknown_provider(name: str, spec: str, registered: list[str]) -> NoReturn:
+    """Raise `ConfigError` for an unknown provider name, with suggestions of providers that may be meant."""
     place = "" if name == spec else f" (in {spec!r})"
+    suggestion = _format_suggestion(name, spec, registered)
     raise ConfigError(
-        f"unknown model provider {name!r}{place}; {_format_suggestion(name, spec, others)} `perdure models` lists all "
-        f"providers, perdure.models.register adds one, and openai_compatible(base_url, model) needs none"
+        f"unknown model provider {name!r}{place}; {suggestion} `perdure models` lists all providers, "
+        f"perdure.models.register adds one, and openai_compatible(base_url, model) needs none"
     )
 
 

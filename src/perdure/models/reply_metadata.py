@@ -19,12 +19,12 @@ def drop_empty_fields(**fields: Any) -> dict[str, Any]:
 
 
 def get_served_model(served: Any, requested: str) -> str:
-    """Return the name of the model that answered if it is another than the requested one; else an empty string."""
+    """Return the name of the model that answered, if it is not the requested one; else an empty string."""
     return served if isinstance(served, str) and served.rpartition("/")[2] != requested.rpartition("/")[2] else ""
 
 
 def has_content_filter_hit(filters: Any) -> bool:
-    """Return True if the results of content filters contain a finding: anything filtered, detected or blocked."""
+    """Return True if a provider's content filter results contain anything filtered, detected or blocked."""
     named = as_dict(filters).items()
     is_found = any((name in _FINDINGS and value is True) or has_content_filter_hit(value) for name, value in named)
     return is_found or any(map(has_content_filter_hit, as_list(filters)))

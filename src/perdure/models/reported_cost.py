@@ -32,7 +32,7 @@ def parse_reported_cost(usage: Mapping[str, Any]) -> float | None:
 
 
 def parse_cost(cost: Any) -> float | None:
-    """Return a cost in US dollars from a number, a text or an object with a total; `None` if it is none of them."""
+    """Return a cost in US dollars from a number, a text or an object with a total; `None` for anything else."""
     if isinstance(cost, dict):
         cost = next((total for name in _TOTALS if (total := as_dict(cost).get(name)) is not None), None)
     if isinstance(cost, str):

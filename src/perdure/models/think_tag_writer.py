@@ -19,7 +19,7 @@ _OPEN, _CLOSE = "<think>", "</think>\n\n"
 
 
 class ThinkTagWriter:
-    """Converter of one reply's events: each finished block of thinking is repeated as text in think tags."""
+    """Converter of one reply's events that repeats each finished block of thinking as text in think tags."""
 
     def __init__(self) -> None:
         self._thought: list[str] = []
@@ -54,7 +54,7 @@ class ThinkTagWriter:
 
 
 def with_think_tags(model: Model) -> Model:
-    """Wrap a model so that replies repeat the thinking as `<think>` text, if `Settings.reasoning_in_text` is set."""
+    """Wrap a model: its replies repeat the thinking as `<think>` text, if `Settings.reasoning_in_text` is set."""
 
     async def aloud(request: Request) -> AsyncIterator[ModelEvent]:
         tags = ThinkTagWriter()
@@ -82,11 +82,11 @@ def add_think_tags(message: Message) -> Message:
     return replace(message, parts=tuple(parts))
 
 
-def shift_citation(citation: Citation, by: int) -> Citation:
-    """Return a citation moved by this many characters, because text was inserted before its passage."""
-    if citation.start is None or citation.end is None or not by:
+def shift_citation(citation: Citation, characters: int) -> Citation:
+    """Return a citation moved by `characters`, because text was inserted before its passage."""
+    if citation.start is None or citation.end is None or not characters:
         return citation
-    return replace(citation, start=max(citation.start + by, 0), end=max(citation.end + by, 0))
+    return replace(citation, start=max(citation.start + characters, 0), end=max(citation.end + characters, 0))
 
 
 def remove_think_tags(message: Message) -> Message:

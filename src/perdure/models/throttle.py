@@ -1,4 +1,4 @@
-"""Rate limits of one API key, shared by all sessions of a process.
+"""Rate limiter of one API key, shared by all sessions of a process.
 
 A request takes a slot before it is sent, and releases it when its response is over. If no slot is free it waits in a
 queue, first in, first out, across all event loops and threads. When the provider asks for a pause, the whole queue

@@ -17,7 +17,7 @@ _ROUNDING_SECONDS = 1e-6
 
 
 class WaitReason(NamedTuple):
-    """Reason why a request has to wait, and for how long."""
+    """Reason why the rate limits make a request wait, and for how long."""
 
     seconds: float | None
     """Seconds to wait; `None` if it depends on another request."""
@@ -25,7 +25,7 @@ class WaitReason(NamedTuple):
 
 
 class RequestSlot:
-    """Permission to send one request, given back when its response is over."""
+    """Permission of a `Throttle` to send one request; it is released when the response has ended."""
 
     __slots__ = ("accepted", "counted", "epoch", "tokens")
 
@@ -41,7 +41,7 @@ class RequestSlot:
 
 
 class TokenBucket:
-    """Token bucket that refills evenly, up to one minute's allowance. It may be overdrawn; debt is refilled first."""
+    """Token bucket of a rate limit: refills evenly, up to one minute's allowance, and may be overdrawn."""
 
     __slots__ = ("_at", "_level", "most")
 
@@ -64,7 +64,7 @@ class TokenBucket:
 
 
 class ThrottleState:
-    """Rate limits of one API key, how much of them is used, and the current pause."""
+    """Rate limits of one API key, how much of them is in use, and the pause that the provider asked for."""
 
     def __init__(self) -> None:
         self.concurrency: int | None = None

@@ -1,4 +1,4 @@
-"""Find the project and the location of Vertex AI in the environment, and the file of Google's default credentials."""
+"""Find the project and location for Vertex AI in the environment, and the file of Google's default credentials."""
 
 # ruff: noqa: PTH111, PTH118, PTH123 - pathlib would cost every start milliseconds
 import os

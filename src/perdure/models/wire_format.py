@@ -1,4 +1,4 @@
-"""Wire: the API format of a group of providers (encodes requests, decodes responses). No I/O.
+"""The `Wire` protocol: an API format, which encodes requests to a group of providers and decodes their responses.
 
     encode      a request -> the bytes to be posted; messages in an order that would be refused are never sent
     decoder     the bytes of the response, as they arrive -> events
@@ -20,7 +20,7 @@ from .profile import Profile
 
 
 class EncodedRequest(Struct, frozen=True):
-    """HTTP request to post: path, body and headers."""
+    """Encoded model request, ready to be posted over HTTP: path, body and headers."""
 
     path: str
     """Path below the base URL; it begins with a slash, and may have a query."""

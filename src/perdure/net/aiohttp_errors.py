@@ -1,4 +1,4 @@
-"""Convert aiohttp exceptions to `NetError`, with messages that name the host and what to do."""
+"""Convert aiohttp exceptions to `NetError`, with messages that name the host and suggest what to do."""
 
 import errno
 
@@ -69,7 +69,7 @@ _REQUEST_ERRORS: tuple[tuple[type[Exception], type[NetError], str], ...] = (
 
 
 def convert_request_error(error: Exception, host: str, deadlines: Deadlines) -> NetError:
-    """Return the `NetError` for an exception of aiohttp before the response started."""
+    """Return the `NetError` for an aiohttp exception that was raised before the response started."""
     root = _get_root_cause(error)
     if isinstance(root, http_exceptions.BadHttpMessage) and not isinstance(root, http_exceptions.BadStatusLine):
         return convert_read_error(error, host)
@@ -78,7 +78,7 @@ def convert_request_error(error: Exception, host: str, deadlines: Deadlines) -> 
 
 
 def convert_read_error(error: Exception, host: str) -> NetError:
-    """Return the `NetError` for an exception of aiohttp while the response was read."""
+    """Return the `NetError` for an aiohttp exception that was raised while the response was read."""
     if isinstance(_get_root_cause(error), http_exceptions.ContentEncodingError):
         return InvalidResponse(
             f"the answer of {host!r} is not compressed as its header says ({_get_short_reason(error)})"
@@ -87,7 +87,7 @@ def convert_read_error(error: Exception, host: str) -> NetError:
 
 
 def is_connection_dropped(error: aiohttp.ServerDisconnectedError | aiohttp.ClientOSError) -> bool:
-    """Return True if the exception means that the server closed the connection."""
+    """Return True if an aiohttp exception means that the server closed the connection."""
     return isinstance(error, aiohttp.ServerDisconnectedError) or error.errno in _DROPPED
 
 

@@ -1,4 +1,4 @@
-"""Collect the body of a response up to a size limit, and decompress it on the way.
+"""Collect the body of an HTTP response up to a size limit, decompressing it as it arrives.
 
 Compressed data is inflated in steps that stop at the limit, so a small response that would become huge (a decompression
 bomb) costs no more than the limit.
@@ -14,7 +14,7 @@ _ZLIB_METHOD = 8
 
 
 class BoundedBody:
-    """Accumulator of the body of one response: decompresses it, and stops at a number of bytes."""
+    """Accumulator of the body of one HTTP response: decompresses it, and stops at a size limit."""
 
     def __init__(self, max_bytes: int, content_encoding: str = "") -> None:
         """Prepare for a body with this `Content-Encoding`. Raises `InvalidResponse` unless it is gzip or deflate."""

@@ -1,4 +1,4 @@
-"""Resolve host names for requests under an egress policy, and check every address, before a connection is made."""
+"""Resolve host names for requests under an egress policy, and check each address before a connection is made."""
 
 import asyncio
 import socket
@@ -10,7 +10,7 @@ from .egress_policy import EgressPolicy, LookUp
 
 
 class CheckedResolver(AbstractResolver):
-    """Resolver of aiohttp that raises `EgressDenied` unless all addresses of a host are allowed.
+    """DNS resolver for aiohttp that raises `EgressDenied` unless all addresses of a host are allowed.
 
     One denied address is enough: a host with both kinds would otherwise be reached by chance.
     """
@@ -36,7 +36,7 @@ class CheckedResolver(AbstractResolver):
 
 
 def check_socket_address(policy: EgressPolicy, address: Any) -> None:
-    """Raise `EgressDenied` unless a socket may be connected to an address, as `getaddrinfo` describes it.
+    """Raise `EgressDenied` unless the policy allows a connection to this address, an entry from `getaddrinfo`.
 
     This is the last check, on the very address that the kernel gets.
     """
@@ -44,7 +44,7 @@ def check_socket_address(policy: EgressPolicy, address: Any) -> None:
 
 
 async def look_up_host(host: str, port: int) -> list[str]:
-    """Return the addresses of a host as the operating system resolves its name."""
+    """Return the IP addresses of a host name, as the operating system resolves it."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     return [str(address[0]) for *_, address in found]

@@ -1,4 +1,4 @@
-"""HTTP client for URLs that a model, a page or a server can steer: every request is under an egress policy.
+"""HTTP client for URLs chosen by a model, a web page or a server: an egress policy is applied to every request.
 
 Redirects are followed one by one, each checked like the first URL. Nothing secret goes along to another origin, and the
 whole exchange has one deadline and one size limit.
@@ -29,7 +29,7 @@ _KEPT_HEADERS: Final = frozenset({"accept", "accept-encoding", "accept-language"
 
 
 class FetchedResponse(Struct, frozen=True):
-    """A whole response, up to the size limit."""
+    """HTTP response that an `EgressClient` has fetched: status, headers, redirects, and the body up to a size limit."""
 
     url: UrlTarget
     """The URL that it came from: after redirects, the last one."""
@@ -47,9 +47,10 @@ class FetchedResponse(Struct, frozen=True):
 
 
 class EgressClient:
-    """HTTP client for URLs that others can steer, under an egress policy. One object serves any number of event loops.
+    """HTTP client for URLs that a model or a web page chose: each request and redirect must pass an egress policy.
 
-    Proxies and passwords of the environment are not used, and cookies are not kept.
+    One object serves any number of event loops. Proxies and passwords of the environment are not used, and cookies are
+    not kept.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The egress policy: which URLs and addresses a request may go to that a model, a page or a server can steer.
+"""The egress policy: the URLs and IP addresses that may be requested on behalf of a model, a web page or a server.
 
 A URL is checked before anything is looked up: its scheme, host and port. Each address that the host name resolves to is
 checked before a connection is made, and again where its socket is opened. So an attacker who changes the DNS answer in
@@ -33,7 +33,7 @@ _BELOW: Final = "*."
 
 
 class EgressPolicy(Struct, frozen=True, kw_only=True, metaclass=OptionClass):
-    """Rules for the requests of tools: hosts, ports, private networks and redirects.
+    """Rules for the HTTP requests of tools: allowed hosts, ports, private networks and redirects.
 
     By default a request can go to any public host, over http or https, on ports 80 and 443. Link-local addresses and
     those of cloud metadata services are denied whatever else is allowed.

@@ -1,4 +1,4 @@
-"""An HTTP proxy on loopback that applies an egress policy to every connection of a program that is not ours.
+"""HTTP proxy on loopback that applies an egress policy to the connections of another program, such as a browser.
 
 A browser opens connections by itself: for images, scripts, frames, sockets. Started with this proxy as its only way
 out, each of them is checked like a request of `EgressClient`: the host and port, then every address of the host, and
@@ -55,7 +55,7 @@ _INTERIM_STATUS: Final = re.compile(rb"HTTP/1\.[01] 1\d\d ")
 
 
 class ProxyLimits(Struct, frozen=True, kw_only=True, metaclass=OptionClass):
-    """Limits of an egress proxy, for each connection."""
+    """Limits of an `EgressProxy`: time and bytes of each connection, and the number of connections."""
 
     connect_seconds: float = 15.0
     """The time to read a request, to look up its host and to connect."""
@@ -78,7 +78,7 @@ class ProxyLimits(Struct, frozen=True, kw_only=True, metaclass=OptionClass):
 
 
 class EgressDenial(Struct, frozen=True):
-    """A connection that an egress proxy has refused to make."""
+    """Record of a connection that an `EgressProxy` refused to make: host, port and reason."""
 
     host: str
     port: int
@@ -110,7 +110,7 @@ class _ProxyRequest(Struct, frozen=True):
 
 
 class EgressProxy:
-    """HTTP proxy on loopback, for CONNECT and plain requests, under an egress policy. Lives on one event loop.
+    """HTTP proxy on loopback that allows CONNECT and plain requests only as an egress policy does. Uses one event loop.
 
     Use it with `async with`, or call `start` and `aclose`. `policy.proxy` is not supported: the proxy connects itself.
     """

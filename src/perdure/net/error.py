@@ -1,4 +1,4 @@
-"""Exceptions of the network layer: unreachable, cut off, too slow, too large, malformed.
+"""Exceptions of HTTP requests: host unreachable, response cut off, too slow, too large or malformed, egress denied.
 
 NetError
 ├ HostUnreachable     no response: nothing was received
@@ -13,7 +13,7 @@ from perdure.core.error import PerdureError
 
 
 class NetError(PerdureError):
-    """Base class of the exceptions of the network layer."""
+    """Base class of the exceptions for failed HTTP requests."""
 
     exit_code = 69
 
@@ -31,7 +31,7 @@ class ResponseCutOff(NetError):
 
 
 class DeadlineExceeded(NetError):
-    """Raised when a timeout passed: no connection, no response, or no content for too long."""
+    """Raised when an HTTP request exceeds a timeout: no connection, no response, or no content for too long."""
 
     retryable = True
 
@@ -41,7 +41,7 @@ class ResponseTooLarge(NetError):
 
 
 class InvalidResponse(NetError):
-    """Raised when an HTTP response is malformed, or the server's TLS certificate is not trusted."""
+    """Raised when an HTTP response is malformed, or the TLS certificate of its server is not trusted."""
 
 
 class EgressDenied(NetError):

@@ -1,4 +1,4 @@
-"""HTTP transport with connections that are kept alive and reused.
+"""HTTP transport of models, which keeps connections alive and reuses them.
 
 Connections belong to an event loop. Each loop gets its own pool, which is closed together with the loop, so callers do
 not have to close it and get no warnings.
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from .transport import Deadlines, Response
 
 if TYPE_CHECKING:
+    from .connection_pool import HttpConnectionPool, ReceivedResponse
     from .egress_policy import EgressPolicy, LookUp
-    from .pool import HttpConnectionPool, ReceivedResponse
 
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 """Maximum size of a response, decompressed."""
 
 
 class HttpTransport:
-    """Transport that sends requests over HTTP. One object serves any number of event loops and threads.
+    """Transport that sends HTTP requests and streams the responses, on any number of event loops and threads.
 
     Proxies are taken from the environment (`HTTPS_PROXY`, `NO_PROXY`, …), and so are certificates (`SSL_CERT_FILE`,
     `SSL_CERT_DIR`). Redirects are returned as responses and not followed. A request whose reused connection turns out
@@ -62,7 +62,7 @@ class HttpTransport:
 
     async def open_pool(self) -> "HttpConnectionPool":
         """Create the connection pool of the running event loop."""
-        from .pool import HttpConnectionPool
+        from .connection_pool import HttpConnectionPool
 
         loop = asyncio.get_running_loop()
         pool = HttpConnectionPool(self._deadlines, self._most_bytes, self._egress, self._look_up)
@@ -130,7 +130,7 @@ _shared: HttpTransport | None = None
 
 
 def get_shared_transport() -> HttpTransport:
-    """Return the transport that all models of the process share unless they are given another."""
+    """Return the HTTP transport that all models of the process share, unless a model was given another one."""
     global _shared  # noqa: PLW0603 - one per process, created on first use
     if _shared is None:
         _shared = HttpTransport()

@@ -1,4 +1,4 @@
-"""Tell public IP addresses from all others, also those of version 4 inside those of version 6.
+"""Check if an IP address is public or a cloud metadata address, also for IPv4 addresses inside IPv6 addresses.
 
 A public address belongs to the internet. All others (private, loopback, link-local, shared, reserved, multicast, for
 documentation) lead to this machine, to the network that it is in, or nowhere. The tables are those of IANA, written out
@@ -74,12 +74,12 @@ _METADATA: Final = frozenset(
 
 
 def unmap_address(address: IpAddress) -> IpAddress:
-    """Return the IPv4 address of an IPv4-mapped IPv6 address, which is the same to the kernel; all others unchanged."""
+    """Return the IPv4 address of an IPv4-mapped IPv6 address, which the kernel treats as equal; others unchanged."""
     return address if isinstance(address, IPv4Address) else address.ipv4_mapped or address
 
 
 def is_public_address(address: IpAddress) -> bool:
-    """Return True if an address belongs to the internet, and to no machine or network around this one.
+    """Return True if an IP address belongs to the public internet, not to a private, local or reserved network.
 
     An address of NAT64 is judged by the IPv4 address in it, since networks without IPv4 use it for ordinary hosts.
     Tunnels (6to4, Teredo, ISATAP) are never public.
@@ -99,7 +99,7 @@ def is_public_address(address: IpAddress) -> bool:
 
 
 def is_metadata_address(address: IpAddress) -> bool:
-    """Return True if an address is that of a cloud metadata service, or link-local, in whatever form it is written."""
+    """Return True if an IP address, however it is written, is link-local or that of a cloud metadata service."""
     for each in (address, *list_embedded_ipv4(address)):
         if each in _METADATA or each in (_LINK_LOCAL_V4 if isinstance(each, IPv4Address) else _LINK_LOCAL_V6):
             return True

@@ -1,4 +1,4 @@
-"""HTTP taps: observers of the raw traffic of a transport, for tracing and debugging.
+"""HTTP taps: observers that are shown the raw HTTP traffic of a transport, for tracing and debugging.
 
     transport = tapped(HttpTransport(), tap)
 
@@ -35,7 +35,7 @@ _LOGIN = re.compile(r"(?<=://)[^/@?#]*@")
 
 
 class TappedRequest(Struct, frozen=True):
-    """HTTP request as shown to a tap, with secrets masked."""
+    """HTTP request as it is shown to a `Tap` (an observer of traffic), with secrets masked."""
 
     number: int
     """Number of the request in this process: several may run at once."""
@@ -62,7 +62,7 @@ class Tap(Protocol):
 
 
 def tapped(transport: Transport, *taps: Tap) -> Transport:
-    """Wrap a transport so that its requests and responses are shown to these observers (taps)."""
+    """Wrap an HTTP transport so that its requests and responses are shown to these observers (taps)."""
     return _TappedTransport(transport, taps)
 
 
@@ -71,7 +71,7 @@ _current_taps: ContextVar[tuple[Tap, ...]] = ContextVar("perdure_taps", default=
 
 @contextmanager
 def tap_models(*taps: Tap) -> Generator[None]:
-    """Show the requests of all models to these observers (taps), while the context lasts.
+    """Context manager: show the HTTP traffic of all models to these observers (taps) while the block runs.
 
     It applies to models that are asked in this task, and in tasks that it starts. Logins are not shown.
     """
@@ -83,18 +83,18 @@ def tap_models(*taps: Tap) -> Generator[None]:
 
 
 def apply_current_taps(transport: Transport) -> Transport:
-    """Wrap a transport with the taps of the current `tap_models` contexts, if there are any."""
+    """Wrap an HTTP transport with the taps of the current `tap_models` blocks, if there are any."""
     taps = _current_taps.get()
     return tapped(transport, *taps) if taps else transport
 
 
 def mask_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers with the values of secret ones, such as keys and cookies, masked."""
+    """Return HTTP headers with the values of secret ones, such as keys and cookies, masked."""
     return {name: MASK if _is_secret_name.search(name) else text for name, text in headers.items()}
 
 
 def mask_sent_secrets(text: str, headers: Mapping[str, str]) -> str:
-    """Mask the secret values of these request headers in a text: some providers repeat the key in an error."""
+    """Mask the secret values of these request headers in a text: some providers repeat the key in an error message."""
     for name, value in headers.items():
         if _is_secret_name.search(name):
             for secret in (value, value.rpartition(" ")[2]):  # `Bearer …`
@@ -104,7 +104,7 @@ def mask_sent_secrets(text: str, headers: Mapping[str, str]) -> str:
 
 
 def mask_url(url: str) -> str:
-    """Return a URL with its login and secret query parameters masked: some providers take their key there."""
+    """Return a URL with its login and its secret query parameters masked; some providers expect the key there."""
     return _PARAMETER.sub(_mask_parameter, _LOGIN.sub(f"{MASK}@", url))
 
 

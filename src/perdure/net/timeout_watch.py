@@ -1,4 +1,4 @@
-"""Time limits of all HTTP requests and responses of an event loop, with a single timer.
+"""Enforce the timeouts of all HTTP requests and responses of an event loop with a single timer.
 
 A timer for each request and another for its response would take as long as several events of the response. One timer
 checks all of them instead, at least every second and whenever one of them is due.
@@ -13,8 +13,8 @@ MAX_CHECK_SECONDS = 1.0
 """Longest interval between two checks."""
 
 
-class TimeLimited(Protocol):
-    """Protocol for an operation with a time limit, which a `TimeoutWatch` checks."""
+class TimeLimitedOperation(Protocol):
+    """Protocol for an HTTP operation with a time limit, which a `TimeoutWatch` enforces."""
 
     def check_time(self, now: float) -> float:
         """End the operation if it has taken too long; return the seconds within which it has to be checked again."""
@@ -22,7 +22,7 @@ class TimeLimited(Protocol):
 
 
 class TimeoutWatch:
-    """Checks the operations of one event loop that have a time limit, with one timer for all of them."""
+    """Enforces the time limits of the HTTP operations of one event loop, with one timer for all of them."""
 
     __slots__ = ("_interval", "_loop", "_operations", "_timer", "time")
 
@@ -30,19 +30,19 @@ class TimeoutWatch:
         """Make a watch for operations of which none has less time than `shortest_seconds`."""
         self._loop = loop
         self._interval = min(shortest_seconds, MAX_CHECK_SECONDS)
-        self._operations: dict[TimeLimited, None] = {}
+        self._operations: dict[TimeLimitedOperation, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         """The timer, which goes on for one interval after the last operation: the next one usually comes soon."""
         self.time = loop.time
         """The clock of the time limits."""
 
-    def add(self, operation: TimeLimited) -> None:
+    def add(self, operation: TimeLimitedOperation) -> None:
         """Check an operation at intervals until it is removed."""
         self._operations[operation] = None
         if self._timer is None:
             self._timer = self._loop.call_later(self._interval, self._check_all)
 
-    def remove(self, operation: TimeLimited) -> None:
+    def remove(self, operation: TimeLimitedOperation) -> None:
         """Stop checking an operation."""
         self._operations.pop(operation, None)
 
@@ -62,7 +62,7 @@ class TimeoutWatch:
 
 
 class FirstByteTimeout:
-    """Context manager that cancels its block, as `asyncio.timeout` does, if that takes longer than `seconds`.
+    """Context manager that cancels its block, the wait for a response, after `seconds`, as `asyncio.timeout` does.
 
     Raises `TimeoutError` then.
     """

@@ -1,4 +1,4 @@
-"""HTTP transports: the protocols for posting a request and streaming the response, and their timeouts.
+"""HTTP transports: the protocols for posting a request and for streaming the response, and their timeouts.
 
 `HttpTransport` is the default.
 """

@@ -1,4 +1,4 @@
-"""Test that an agent keeps its provider's prompt cache warm.
+"""Test that an agent keeps its provider's prompt cache valid: each request begins with the previous one.
 
 async def test_my_agent_keeps_its_prefix():
     await assert_cache_stable(agent, "first question", "second question")

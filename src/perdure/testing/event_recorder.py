@@ -1,4 +1,4 @@
-"""A watcher that collects the events of runs, for assertions in tests.
+"""A watcher (a callback for events) that collects the events of runs, for assertions in tests.
 
 recorder = Recorder()
 agent = Agent(model, watchers=[recorder])

@@ -1,4 +1,4 @@
-"""Draw the log entries of a run as an indented tree.
+"""Draw the log entries of a run as an indented tree of text.
 
     run: done
       user: "What is the weather in Oslo?"
@@ -49,7 +49,7 @@ _UNSTABLE = ("_id", "_hash", "_key")
 
 
 def draw_tree(entries: Iterable[Entry], *, counts: bool = False, durations: bool = False) -> str:
-    """Draw log entries as an indented tree of runs, turns and calls; adjacent deltas of a kind share a line."""
+    """Draw log entries as an indented tree of runs, turns and calls; deltas of one kind in a row share a line."""
     tree = _Tree(durations=durations)
     for entry in entries:
         tree.add(entry.event)

@@ -1,4 +1,4 @@
-"""Contract test for your own models: `check_model` checks what every `Model` must guarantee.
+"""Test suite for your own models: `check_model` checks what every `Model` must guarantee.
 
     async def test_my_model_keeps_the_contract():
         await check_model(lambda: MyModel(...))
@@ -39,7 +39,7 @@ _Make: TypeAlias = Callable[[], Model]
 
 
 async def check_model(make: _Make, *, request: Request | None = None, timeout_seconds: float = 10.0) -> None:
-    """Check that a model streams, ends, cancels and closes as every `Model` must; `make` returns a new model each time.
+    """Check that a model streams, ends, cancels and closes as every `Model` must; `make` creates a new model.
 
     About ten requests are sent. The request must be one that the model answers, best with a tool call. A real provider
     may need a longer `timeout_seconds`, which bounds each answer, each close and each cancel.

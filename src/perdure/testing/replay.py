@@ -38,7 +38,7 @@ class Diverged(AssertionError):
 async def check_replay(
     agent: Agent[Any], recorded: RecordedSource, *, added: Sequence[Tool[..., Any]] = (), **code: Unpack[Overrides]
 ) -> Replayed:
-    """Replay a recorded session with this agent, offline, and raise `Diverged` if it does anything other than recorded.
+    """Replay a recorded session with this agent, offline; raise `Diverged` if it does anything other than recorded.
 
     Args:
         agent: The agent to test.
@@ -62,7 +62,7 @@ async def record(
     added: Sequence[Tool[..., Any]] = (),
     **code: Unpack[Overrides],
 ) -> Replayed:
-    """Write a stored session to a file that `check_replay` can use, after checking that this agent replays it.
+    """Write a stored session to a file for `check_replay`, after checking that this agent can replay it.
 
     The file contains the instructions and tools as well, so that changes in them can be shown. It contains the whole
     conversation: check it for secrets before you share it.

@@ -1,4 +1,4 @@
-"""`ScriptedBrowser`: a browser for tests, whose pages are in a table, and which records what is done in it."""
+"""`ScriptedBrowser`: a browser for tests that shows pages from a table, and records what is done in it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -25,7 +25,7 @@ _PIXEL = bytes.fromhex(
 
 
 class ScriptedPage(Struct, frozen=True):
-    """A page of a `ScriptedBrowser`."""
+    """A page that a `ScriptedBrowser` shows: its title, text, links, fields and frames."""
 
     title: str = ""
     text: str = ""

@@ -50,7 +50,7 @@ class Reply(Struct, frozen=True):
 
 
 def call(name: str, arguments: str | None = None, /, **keywords: Any) -> ToolCall:
-    """Build a call of the tool `name`: `call("shell", command="ls")`.
+    """Build a scripted call of the tool `name`: `call("shell", command="ls")`.
 
     The second positional argument is the arguments as raw text instead, to simulate a confused model: `call("shell",
     '{"command": ')`. The model numbers its calls; a `ToolCall` made by hand keeps its id.
@@ -65,20 +65,20 @@ def call(name: str, arguments: str | None = None, /, **keywords: Any) -> ToolCal
 
 
 def calls(*several: ToolCall) -> Reply:
-    """Build a reply with several calls: `calls(call("add", a=1, b=2), call("add", a=3, b=4))`."""
+    """Build a scripted reply with several tool calls: `calls(call("add", a=1, b=2), call("add", a=3, b=4))`."""
     if not several:
         raise ConfigError("calls() needs at least one call(name, ...)")
     return Reply(calls=several)
 
 
 def thinking(text: str, *then: str | ToolCall) -> Reply:
-    """Build a reply that begins with thinking: `thinking("Two and two...", "4")`, `thinking("Look.", call(…))`."""
+    """Build a scripted reply that begins with thinking: `thinking("Two and two...", "4")`."""
     words = "".join([item for item in then if isinstance(item, str)])
     return Reply(words, text, tuple([item for item in then if not isinstance(item, str)]))
 
 
 class Pause:
-    """A point in a scripted stream where the model waits until the test calls `release`."""
+    """A point in a scripted reply where the model waits until the test calls `release`."""
 
     def __init__(self) -> None:
         self._reached = asyncio.Event()
@@ -99,7 +99,7 @@ class Pause:
 
 
 def pause() -> Pause:
-    """Create a point at which a scripted stream waits until the test calls `release`."""
+    """Create a `Pause`: a point in a scripted reply where the model waits until the test calls `release`."""
     return Pause()
 
 
@@ -108,7 +108,7 @@ ScriptStep: TypeAlias = ModelEvent | Pause | asyncio.Event | BaseException
 
 
 def build_deltas(parts: Sequence[Part], chunk: int | None) -> list[ModelEvent]:
-    """Return message parts as the events that stream them, with texts cut into pieces of `chunk` characters."""
+    """Return the events that stream these message parts, with texts cut into pieces of `chunk` characters."""
     events: list[ModelEvent] = []
     thoughts = asked = 0
     for part in parts:
@@ -129,7 +129,7 @@ def build_deltas(parts: Sequence[Part], chunk: int | None) -> list[ModelEvent]:
 
 
 def assign_call_ids(message: Message, ids: Iterator[str]) -> Message:
-    """Return a copy of the message in which each tool call without an id has the next one of `ids`."""
+    """Return a copy of a message in which each tool call without an id gets the next one from `ids`."""
     parts = [
         msgspec.structs.replace(part, call_id=next(ids)) if isinstance(part, ToolCall) and not part.call_id else part
         for part in message.parts

@@ -1,4 +1,4 @@
-"""Contract test for your own stores: `check_store` checks what every `Store` must guarantee.
+"""Test suite for your own stores: `check_store` checks what every `Store` must guarantee.
 
     async def test_my_store_keeps_the_contract(tmp_path):
         left_out = await check_store(lambda: MyStore(tmp_path / "sessions"))
@@ -27,7 +27,7 @@ from .store_contract_setup import (
     MakeStore,
     OpenBackup,
     StoreCheck,
-    StoreTrial,
+    StoreUnderTest,
 )
 
 __all__ = ["HOSTILE_TEXTS", "UNENCODABLE", "check_store"]
@@ -49,7 +49,7 @@ _CHECKS: tuple[StoreCheck, ...] = (
 async def check_store(
     make: MakeStore, *, full_disk: FullDisk | None = None, restored: OpenBackup | None = None
 ) -> dict[str, str]:
-    """Check that a store keeps what every `Store` must guarantee; return the skipped checks with their reasons.
+    """Check that a store gives the guarantees of every `Store`; return the checks that were skipped, with reasons.
 
     `make` is called for each check and returns an open store, which is closed again. If it returns a new object for the
     same location each time, two of them are tested against each other as well. Checks use their own session ids, so the
@@ -69,7 +69,7 @@ async def check_store(
     left_out: dict[str, str] = {}
     for chapter in _CHECKS:
         title = chapter.__name__.strip("_")
-        trial = StoreTrial(make, title, full_disk, restored)
+        trial = StoreUnderTest(make, title, full_disk, restored)
         try:
             await chapter(trial)
         except CheckSkipped as reason:

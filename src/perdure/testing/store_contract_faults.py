@@ -1,4 +1,4 @@
-"""Checks of `check_store`: stored entries survive a crash, and a full disk leaves no half-written entry."""
+"""Tests in `check_store`: stored entries survive a crash, and a full disk leaves no half-written entry."""
 
 import random
 from base64 import b64encode
@@ -10,7 +10,7 @@ from perdure.core.store import Lease, Post, Store
 from .store_contract_setup import (
     CheckSkipped,
     StoreCheck,
-    StoreTrial,
+    StoreUnderTest,
     build_entries,
     build_user_entries,
     expect_equal,
@@ -23,7 +23,7 @@ _TRIES = 5
 _LARGE = 300_000
 
 
-async def _what_was_acknowledged_survives_a_crash(trial: StoreTrial) -> None:
+async def _what_was_acknowledged_survives_a_crash(trial: StoreUnderTest) -> None:
     """Check that stored data survives a crash: the first store is abandoned without releasing or closing anything."""
     survivor = await trial.open_second_store()
     victim, name = trial.store, trial.name
@@ -57,7 +57,7 @@ async def _acquire_after_crash(victim: Store, survivor: Store, session_id: str) 
         return await survivor.acquire(session_id)
 
 
-async def _on_a_full_disk_nothing_is_half_written(trial: StoreTrial) -> None:
+async def _on_a_full_disk_nothing_is_half_written(trial: StoreUnderTest) -> None:
     if trial.full_disk is None:
         raise CheckSkipped("check_store was not told how to fill the disk: pass `full_disk`")
     store, name = trial.store, trial.name

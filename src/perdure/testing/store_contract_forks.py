@@ -1,4 +1,4 @@
-"""Checks of `check_store`: a fork begins with the entries of its parent, and both continue independently."""
+"""Tests in `check_store`: a fork begins with the entries of its parent, and both continue independently."""
 
 from perdure.core.error import ConfigError, Conflict, SessionBusy, SessionExists, SessionNotFound
 from perdure.core.event import Custom, Entry, SessionConfigured
@@ -6,7 +6,7 @@ from perdure.core.store import Post
 
 from .store_contract_setup import (
     StoreCheck,
-    StoreTrial,
+    StoreUnderTest,
     build_entries,
     build_user_entries,
     expect_equal,
@@ -15,7 +15,7 @@ from .store_contract_setup import (
 )
 
 
-async def _a_fork_begins_with_what_it_shares(trial: StoreTrial) -> None:
+async def _a_fork_begins_with_what_it_shares(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     entries = build_user_entries(1, "one", "two", "three", "four")
     lease = await store.acquire(name)
@@ -44,7 +44,7 @@ async def _a_fork_begins_with_what_it_shares(trial: StoreTrial) -> None:
     expect_equal(listed, {"", "some", "all", "one"}, "list() gives forks like other sessions")
 
 
-async def _a_fork_goes_its_own_way(trial: StoreTrial) -> None:
+async def _a_fork_goes_its_own_way(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     shared = await store_session(store, name, "one", "two", "three")
     await store.fork(name, name + "child", at=2)
@@ -76,7 +76,7 @@ async def _a_fork_goes_its_own_way(trial: StoreTrial) -> None:
     expect_equal(info and (info.entries, info.parent, info.at), (4, name, 2), "info() of a fork that has grown")
 
 
-async def _a_fork_is_titled_by_what_it_holds(trial: StoreTrial) -> None:
+async def _a_fork_is_titled_by_what_it_holds(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     await store_session(store, name, "the beginning")
     lease = await store.acquire(name)
@@ -91,7 +91,7 @@ async def _a_fork_is_titled_by_what_it_holds(trial: StoreTrial) -> None:
     expect_equal(titles, ["Harbour", "Lantern"], "a fork that is renamed does not rename its parent")
 
 
-async def _forks_that_make_no_sense_are_refused(trial: StoreTrial) -> None:
+async def _forks_that_make_no_sense_are_refused(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     entries = await store_session(store, name, "one", "two")
     there = await store_session(store, name + "there", "another")
@@ -115,7 +115,7 @@ async def _forks_that_make_no_sense_are_refused(trial: StoreTrial) -> None:
     expect_equal(await store.read(new), entries, "fork() to a session that is empty and has no driver")
 
 
-async def _a_fork_outlives_its_parent(trial: StoreTrial) -> None:
+async def _a_fork_outlives_its_parent(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     shared = await store_session(store, name, "one", "two", "three")
     await store.fork(name, name + "child", at=2)
@@ -154,7 +154,7 @@ async def _a_fork_outlives_its_parent(trial: StoreTrial) -> None:
     expect_equal(shared[:2], kept[:2], "the same entries all the way")
 
 
-async def _posts_stay_with_the_original(trial: StoreTrial) -> None:
+async def _posts_stay_with_the_original(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     early, waiting, taken = Post("early", "steer"), Post("waiting", "steer"), Post("taken", "steer")
     await store.post(name + "child", early)

@@ -1,4 +1,4 @@
-"""Checks of `check_store`: the list of sessions whose last run can continue."""
+"""Tests in `check_store`: a store lists the sessions whose last run was interrupted and can continue."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ from perdure.core.store import InterruptedSession, Post, Store
 from .store_contract_setup import (
     HOSTILE_IDS,
     StoreCheck,
-    StoreTrial,
+    StoreUnderTest,
     build_entries,
     expect_equal,
     expect_error,
@@ -47,7 +47,7 @@ async def _find(
     return [(each.session_id.removeprefix(name), each.progress, each.posts, each.due_at) for each in found]
 
 
-async def _a_session_is_interrupted_until_its_run_ends(trial: StoreTrial) -> None:
+async def _a_session_is_interrupted_until_its_run_ends(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     expect_equal(await _find(store, name), [], "list_interrupted() of a session that does not exist lists nothing")
     await _store_events(store, name, MessageAdded(user("hello")))
@@ -74,7 +74,7 @@ async def _a_session_is_interrupted_until_its_run_ends(trial: StoreTrial) -> Non
     expect_equal(await _find(store, name), [], "a session whose run has ended is not interrupted")
 
 
-async def _a_task_is_interrupted_until_its_run_ends(trial: StoreTrial) -> None:
+async def _a_task_is_interrupted_until_its_run_ends(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     await _store_events(store, name, SessionConfigured({"title": "other"}))
     expect_equal(await _find(store, name), [], "a setting of a session is no task")
@@ -90,7 +90,7 @@ async def _a_task_is_interrupted_until_its_run_ends(trial: StoreTrial) -> None:
     expect_equal(await _find(store, name), [], "a task is over with its run")
 
 
-async def _a_driven_session_is_not_interrupted(trial: StoreTrial) -> None:
+async def _a_driven_session_is_not_interrupted(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     lease = await store.acquire(name)
     await store.append(lease, build_entries(1, [_STARTED]), sync=True)
@@ -103,7 +103,7 @@ async def _a_driven_session_is_not_interrupted(trial: StoreTrial) -> None:
     expect_equal(await _find(store, name), [("", "cut_off", 1, None)], "once it was released, it is interrupted")
 
 
-async def _a_waiting_session_is_listed_when_it_can_continue(trial: StoreTrial) -> None:
+async def _a_waiting_session_is_listed_when_it_can_continue(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     asked = QuestionAsked("q", "slot", run_id="r")
     for place, due_at in (("a", None), ("b", 100.0)):
@@ -118,7 +118,7 @@ async def _a_waiting_session_is_listed_when_it_can_continue(trial: StoreTrial) -
     expect_equal(await _find(store, name, now=200.0), [("a", "cut_off", 1, None)], "a resumed run waits no longer")
 
 
-async def _sessions_with_posts_are_listed_on_request(trial: StoreTrial) -> None:
+async def _sessions_with_posts_are_listed_on_request(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     await _store_events(store, name + "over", _STARTED, _ENDED)
     for session_id, post_id in (("over", "p1"), ("over", "p2"), ("new", "p1")):
@@ -138,7 +138,7 @@ async def _sessions_with_posts_are_listed_on_request(trial: StoreTrial) -> None:
     expect_equal(found, [("new", "over", 1, None)], "a session whose posts were consumed is not listed any more")
 
 
-async def _a_fork_is_not_interrupted_by_the_run_of_its_parent(trial: StoreTrial) -> None:
+async def _a_fork_is_not_interrupted_by_the_run_of_its_parent(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     await _store_events(store, name + "parent", _STARTED, MessageAdded(user("hello"), run_id="r"), _ENDED)
     await store.fork(name + "parent", name + "fork", at=2)
@@ -147,7 +147,7 @@ async def _a_fork_is_not_interrupted_by_the_run_of_its_parent(trial: StoreTrial)
     expect_equal(await _find(store, name), [("fork", "cut_off", 0, None)], "a run that was begun in a fork counts")
 
 
-async def _a_deleted_session_is_not_interrupted(trial: StoreTrial) -> None:
+async def _a_deleted_session_is_not_interrupted(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     await _store_events(store, name, _STARTED, MessageAdded(user("hello"), run_id="r"))
     await store.fork(name, name + "fork")
@@ -158,7 +158,7 @@ async def _a_deleted_session_is_not_interrupted(trial: StoreTrial) -> None:
     expect_equal(await _find(store, name), [], "one that is created again under its id does not inherit its run")
 
 
-async def _a_redacted_entry_still_tells_of_its_run(trial: StoreTrial) -> None:
+async def _a_redacted_entry_still_tells_of_its_run(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     await _store_events(store, name, _STARTED, RunEnded("failed", error="a secret", run_id="r"))
     lease = await store.acquire(name)
@@ -168,7 +168,7 @@ async def _a_redacted_entry_still_tells_of_its_run(trial: StoreTrial) -> None:
     expect_equal(await _find(store, name), [], "a run whose end was redacted is over")
 
 
-async def _interrupted_sessions_are_listed_longest_idle_first(trial: StoreTrial) -> None:
+async def _interrupted_sessions_are_listed_longest_idle_first(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     for place, at in (("a%b", 30.0), ("a_b", 10.0), ("aXb", 20.0), ("A%b", 40.0)):
         await _store_events(store, name + place, _STARTED, at=at)

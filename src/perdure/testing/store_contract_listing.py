@@ -1,4 +1,4 @@
-"""Store contract checks: session ids are kept, and lists show titles and no deleted session.
+"""Tests in `check_store`: session ids are kept as given, and lists show titles and no deleted session.
 
 They are a part of `check_store`.
 """
@@ -11,7 +11,7 @@ from perdure.core.store import Lease, Post, Store
 from .store_contract_setup import (
     HOSTILE_IDS,
     StoreCheck,
-    StoreTrial,
+    StoreUnderTest,
     build_entries,
     build_user_entries,
     expect_equal,
@@ -21,7 +21,7 @@ from .store_contract_setup import (
 )
 
 
-async def _sessions_are_listed_newest_first(trial: StoreTrial) -> None:
+async def _sessions_are_listed_newest_first(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     for place, at in (("a%b", 30.0), ("a_b", 10.0), ("aXb", 20.0), ("A%b", 40.0), ("é\U0001f600", 50.0)):
         lease = await store.acquire(name + place)
@@ -54,7 +54,7 @@ async def _sessions_are_listed_newest_first(trial: StoreTrial) -> None:
     )
 
 
-async def _the_line_of_one_session_is_that_of_the_list(trial: StoreTrial) -> None:
+async def _the_line_of_one_session_is_that_of_the_list(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     expect_equal(await store.info(name), None, "info() of a session that is not there gives None")
     lease = await store.acquire(name)
@@ -71,7 +71,7 @@ async def _the_line_of_one_session_is_that_of_the_list(trial: StoreTrial) -> Non
     )
 
 
-async def _a_session_can_be_renamed(trial: StoreTrial) -> None:
+async def _a_session_can_be_renamed(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     lease = await store.acquire(name)
     number = 0
@@ -105,7 +105,7 @@ async def _title(store: Store, session_id: str) -> str | None:
     return None if info is None else info.title
 
 
-async def _a_deleted_session_is_gone(trial: StoreTrial) -> None:
+async def _a_deleted_session_is_gone(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     lease = await store.acquire(name)
     await store.append(lease, build_user_entries(1, "one"), sync=True)
@@ -128,7 +128,7 @@ async def _a_deleted_session_is_gone(trial: StoreTrial) -> None:
     expect_equal(len(await store.read(name)), 1, "a session can be made anew under the id of a deleted one")
 
 
-async def _no_lease_outlives_its_session(trial: StoreTrial) -> None:
+async def _no_lease_outlives_its_session(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     entries = await store_session(store, name + "another", "one", "two")
     for made_by in ("post()", "fork()"):
@@ -149,7 +149,7 @@ async def _no_lease_outlives_its_session(trial: StoreTrial) -> None:
         expect_equal(await store.read(session_id), expected, f"append() {what}, writes nothing")
 
 
-async def _sessions_of_hostile_ids_are_kept_apart(trial: StoreTrial) -> None:
+async def _sessions_of_hostile_ids_are_kept_apart(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     kept: dict[str, list[Entry]] = {}
     for hostile in HOSTILE_IDS:
@@ -167,7 +167,7 @@ async def _sessions_of_hostile_ids_are_kept_apart(trial: StoreTrial) -> None:
     expect_equal(await store.list(prefix=name), [], "what was deleted is not listed")
 
 
-async def _what_makes_no_sense_is_refused(trial: StoreTrial) -> None:
+async def _what_makes_no_sense_is_refused(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     for session_id in ("", "\0", name + "\ud800"):
         await expect_error(ConfigError, store.acquire(session_id), f"acquire({session_id!r})")

@@ -1,4 +1,4 @@
-"""Checks of `check_store`: entries are stored unchanged, in order, and not twice."""
+"""Tests in `check_store`: log entries are stored unchanged, in order, and not twice."""
 
 import asyncio
 from typing import cast
@@ -25,7 +25,7 @@ from .store_contract_setup import (
     UNENCODABLE,
     CheckSkipped,
     StoreCheck,
-    StoreTrial,
+    StoreUnderTest,
     build_entries,
     build_user_entries,
     expect_equal,
@@ -34,7 +34,7 @@ from .store_contract_setup import (
 )
 
 
-async def _entries_come_back_in_order(trial: StoreTrial) -> None:
+async def _entries_come_back_in_order(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     lease = await store.acquire(name)
     written = build_user_entries(1, "one", "two", "three")
@@ -50,7 +50,7 @@ async def _entries_come_back_in_order(trial: StoreTrial) -> None:
     expect_equal(len(await store.read(name)), 3, "what read() gave belongs to the caller, who may change it")
 
 
-async def _events_are_those_of_the_entries(trial: StoreTrial) -> None:
+async def _events_are_those_of_the_entries(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     if not isinstance(store, EventReadingStore):
         raise CheckSkipped("the store is not `EventReadingStore`")
@@ -110,7 +110,7 @@ def _build_run(run_id: str, text: str) -> list[Event]:
     ]
 
 
-async def _numbers_that_do_not_follow_are_refused(trial: StoreTrial) -> None:
+async def _numbers_that_do_not_follow_are_refused(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     lease = await store.acquire(name)
     first = build_user_entries(1, "one", "two")
@@ -131,7 +131,7 @@ async def _numbers_that_do_not_follow_are_refused(trial: StoreTrial) -> None:
     expect_equal(len(await store.read(name)), 3, "after refusals, the entry that follows is taken")
 
 
-async def _a_repeated_append_adds_nothing(trial: StoreTrial) -> None:
+async def _a_repeated_append_adds_nothing(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     lease = await store.acquire(name)
     first = build_user_entries(1, "one", "two")
@@ -153,7 +153,7 @@ async def _a_repeated_append_adds_nothing(trial: StoreTrial) -> None:
     expect_equal(await store.read(name), [*first, *unnamed], "entries without an id are kept like others")
 
 
-async def _no_content_makes_storing_fail(trial: StoreTrial) -> None:
+async def _no_content_makes_storing_fail(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     lease = await store.acquire(name)
     large = "0123456789abcdef" * (10 * 1024 * 1024 // 16)
@@ -176,7 +176,7 @@ async def _no_content_makes_storing_fail(trial: StoreTrial) -> None:
     expect_equal([info.entries for info in infos], [len(exact) + len(hostile)], "a session of hostile text is listed")
 
 
-async def _unknown_kinds_are_preserved(trial: StoreTrial) -> None:
+async def _unknown_kinds_are_preserved(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     lease = await store.acquire(name)
     body = {"kind": "from_the_future", "run_id": "r", "path": "child", "deep": {"list": [1, None, "x"]}}
@@ -187,7 +187,7 @@ async def _unknown_kinds_are_preserved(trial: StoreTrial) -> None:
     )
 
 
-async def _an_immediate_append_is_done_or_it_is_not(trial: StoreTrial) -> None:
+async def _an_immediate_append_is_done_or_it_is_not(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     if not isinstance(store, ImmediateStore):
         raise CheckSkipped("the store is not `ImmediateStore`")
@@ -211,7 +211,7 @@ async def _an_immediate_append_is_done_or_it_is_not(trial: StoreTrial) -> None:
     expect_equal(done, expected=False, promise="append_now() with a lease that was replaced is refused")
 
 
-async def _sessions_grow_side_by_side(trial: StoreTrial) -> None:
+async def _sessions_grow_side_by_side(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
 
     async def grow(session_id: str) -> None:

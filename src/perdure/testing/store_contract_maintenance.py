@@ -1,4 +1,4 @@
-"""Checks of `check_store`: reported sizes are right, and vacuum and backup lose nothing."""
+"""Tests in `check_store`: the reported sizes are right, and vacuum and backup lose nothing."""
 
 import tempfile
 from pathlib import Path
@@ -9,7 +9,7 @@ from perdure.core.store import MaintainableStore, Post
 from .store_contract_setup import (
     CheckSkipped,
     StoreCheck,
-    StoreTrial,
+    StoreUnderTest,
     build_user_entries,
     expect_equal,
     expect_error,
@@ -18,7 +18,7 @@ from .store_contract_setup import (
 )
 
 
-def _get_maintained_store(trial: StoreTrial) -> MaintainableStore:
+def _get_maintained_store(trial: StoreUnderTest) -> MaintainableStore:
     if not isinstance(trial.store, MaintainableStore):
         raise CheckSkipped("the store is not `MaintainableStore`")
     return trial.store
@@ -28,7 +28,7 @@ _BOOKKEEPING = 64 * 1024
 """Bytes that a store may write about free space when it is measured."""
 
 
-async def _it_tells_what_it_takes(trial: StoreTrial) -> None:
+async def _it_tells_what_it_takes(trial: StoreUnderTest) -> None:
     upkeep, store, name = _get_maintained_store(trial), trial.store, trial.name
     await store_session(store, name + "large", *(f"{number} " + "lantern " * 200 for number in range(10)))
     await store_session(store, name + "small", "one")
@@ -47,7 +47,7 @@ async def _it_tells_what_it_takes(trial: StoreTrial) -> None:
     )
 
 
-async def _a_vacuum_keeps_everything(trial: StoreTrial) -> None:
+async def _a_vacuum_keeps_everything(trial: StoreUnderTest) -> None:
     upkeep, store, name = _get_maintained_store(trial), trial.store, trial.name
     await expect_no_error(upkeep.vacuum(), "vacuum()")  # what others have left in a shared database is done with
     entries = await store_session(store, name + "kept", "one", "two")
@@ -67,7 +67,7 @@ async def _a_vacuum_keeps_everything(trial: StoreTrial) -> None:
     await expect_no_error(store.append(lease, build_user_entries(3, "three"), sync=True), "append() after a vacuum()")
 
 
-async def _a_backup_is_whole(trial: StoreTrial) -> None:
+async def _a_backup_is_whole(trial: StoreUnderTest) -> None:
     upkeep, store, name = _get_maintained_store(trial), trial.store, trial.name
     entries = await store_session(store, name, "one", "two")
     await store.fork(name, name + "fork", at=1)

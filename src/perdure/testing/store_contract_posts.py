@@ -1,4 +1,4 @@
-"""Checks of `check_store`: posts (durable messages to a session) wait in order until an entry consumes them."""
+"""Tests in `check_store`: posts (durable messages to a session) wait in order until an entry consumes them."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from .store_contract_setup import (
     HOSTILE_TEXTS,
     UNENCODABLE,
     StoreCheck,
-    StoreTrial,
+    StoreUnderTest,
     build_user_entries,
     expect_equal,
     expect_error,
@@ -19,7 +19,7 @@ from .store_contract_setup import (
 )
 
 
-async def _posts_wait_in_the_order_in_which_they_came(trial: StoreTrial) -> None:
+async def _posts_wait_in_the_order_in_which_they_came(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     expect_equal(await store.posts(name), [], "posts() of a session that is not there gives nothing")
     posts = [Post("z", "steer", "one", 30.0), Post("a", "answer", {"yes": [1, None, 2.5]}, 20.0), Post("m", "cancel")]
@@ -38,7 +38,7 @@ async def _posts_wait_in_the_order_in_which_they_came(trial: StoreTrial) -> None
     )
 
 
-async def _a_post_is_kept_once(trial: StoreTrial) -> None:
+async def _a_post_is_kept_once(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     first = Post("p", "steer", "first", 1.0)
     expect_equal(await store.post(name, first), expected=True, promise="post() of a new post gives True")
@@ -53,7 +53,7 @@ async def _a_post_is_kept_once(trial: StoreTrial) -> None:
     expect_equal(len(await store.posts(name)), 12, "posts that come at once are all kept")
 
 
-async def _an_entry_of_its_id_takes_a_post(trial: StoreTrial) -> None:
+async def _an_entry_of_its_id_takes_a_post(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     posts = [Post(f"p{number}", "steer", number) for number in range(5)]
     for post in posts:
@@ -80,7 +80,7 @@ async def _append_at_once(store: Store, lease: Lease, entry: Entry) -> None:
         await store.append(lease, [entry], sync=False)
 
 
-async def _an_append_that_is_refused_takes_no_post(trial: StoreTrial) -> None:
+async def _an_append_that_is_refused_takes_no_post(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     post = Post("p", "steer")
     await store.post(name, post)
@@ -97,7 +97,7 @@ async def _an_append_that_is_refused_takes_no_post(trial: StoreTrial) -> None:
     expect_equal(await store.posts(name), [], "the driver can take it after all")
 
 
-async def _posts_go_with_their_session(trial: StoreTrial) -> None:
+async def _posts_go_with_their_session(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     posts = [Post("waiting", "steer"), Post("taken", "steer")]
     for post in posts:
@@ -114,7 +114,7 @@ async def _posts_go_with_their_session(trial: StoreTrial) -> None:
             expect_equal(new, expected=True, promise="a session that is made anew knows no post of the deleted one")
 
 
-async def _no_content_makes_posting_fail(trial: StoreTrial) -> None:
+async def _no_content_makes_posting_fail(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     large = "0123456789abcdef" * (1024 * 1024 // 16)
     bodies: list[object] = [*HOSTILE_TEXTS, large, list(HOSTILE_TEXTS), {text: text for text in HOSTILE_TEXTS}]
@@ -131,7 +131,7 @@ async def _no_content_makes_posting_fail(trial: StoreTrial) -> None:
     expect_equal(len(await store.posts(name)), len(exact) + 7, "posts with data that JSON cannot hold are kept")
 
 
-async def _posts_that_make_no_sense_are_refused(trial: StoreTrial) -> None:
+async def _posts_that_make_no_sense_are_refused(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     await store_session(store, name, "one")
     for session_id in ("", "\0", name + "\ud800"):

@@ -1,11 +1,18 @@
-"""Checks of `check_store`: a redacted entry is replaced in the log, in the session's title and in all forks."""
+"""Tests in `check_store`: a redacted entry is replaced in the log, in the session's title and in all forks."""
 
 from perdure.core.error import Conflict, Fenced
 from perdure.core.event import Entry, MessageAdded
 from perdure.core.message import user
 from perdure.core.store import Lease, Store
 
-from .store_contract_setup import StoreCheck, StoreTrial, build_user_entries, expect_equal, expect_error, store_session
+from .store_contract_setup import (
+    StoreCheck,
+    StoreUnderTest,
+    build_user_entries,
+    expect_equal,
+    expect_error,
+    store_session,
+)
 
 _SECRET = "the secret word is kestrel"  # noqa: S105 - it opens nothing
 _CLEAN = MessageAdded(user("it was taken out"))
@@ -15,7 +22,7 @@ def _redact_entry(entry: Entry) -> Entry:
     return Entry(entry.seq, entry.at, _CLEAN, entry.id)
 
 
-async def _a_redacted_entry_is_replaced(trial: StoreTrial) -> None:
+async def _a_redacted_entry_is_replaced(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     entries = build_user_entries(1, _SECRET, "two", _SECRET, "four", _SECRET)
     lease = await store.acquire(name)
@@ -36,7 +43,7 @@ async def _a_redacted_entry_is_replaced(trial: StoreTrial) -> None:
     expect_equal(await store.read(name), expected + more, "the log goes on after a redaction")
 
 
-async def _forks_see_a_redaction(trial: StoreTrial) -> None:
+async def _forks_see_a_redaction(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     entries = await store_session(store, name, _SECRET, "two", "three")
     await store.fork(name, name + "child", at=2)
@@ -65,7 +72,7 @@ async def _forks_see_a_redaction(trial: StoreTrial) -> None:
         expect_equal(info and info.title, "it was taken out", "no title keeps what was redacted, nor in forks")
 
 
-async def _an_orphan_can_be_redacted(trial: StoreTrial) -> None:
+async def _an_orphan_can_be_redacted(trial: StoreUnderTest) -> None:
     """Check that a fork can redact entries that it shares with a deleted session."""
     store, name = trial.store, trial.name
     entries = await store_session(store, name, "one", _SECRET)
@@ -77,7 +84,7 @@ async def _an_orphan_can_be_redacted(trial: StoreTrial) -> None:
     expect_equal(await store.read(name + "child"), expected, "redact() of what a fork shared with a deleted session")
 
 
-async def _forks_of_a_deleted_fork_see_a_redaction(trial: StoreTrial) -> None:
+async def _forks_of_a_deleted_fork_see_a_redaction(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     entries = await store_session(store, name, _SECRET)
     await store.fork(name, name + "child")
@@ -94,7 +101,7 @@ async def _forks_of_a_deleted_fork_see_a_redaction(trial: StoreTrial) -> None:
         )
 
 
-async def _redactions_that_make_no_sense_are_refused(trial: StoreTrial) -> None:
+async def _redactions_that_make_no_sense_are_refused(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     entries = await store_session(store, name, "one", "two")
     old = await store.acquire(name)

@@ -1,4 +1,4 @@
-"""Checks of `check_store`: search finds all stored text, and never text that was deleted or redacted."""
+"""Tests in `check_store`: search finds all stored text, and never text that was deleted or redacted."""
 
 from collections.abc import Awaitable
 from typing import Any
@@ -13,7 +13,7 @@ from .store_contract_setup import (
     UNENCODABLE,
     CheckSkipped,
     StoreCheck,
-    StoreTrial,
+    StoreUnderTest,
     build_entries,
     build_user_entries,
     expect_equal,
@@ -37,7 +37,7 @@ _LONG_QUERY = 1000
 class _SearchTrial:
     """A searchable store, limited to the sessions of one check."""
 
-    def __init__(self, trial: StoreTrial) -> None:
+    def __init__(self, trial: StoreUnderTest) -> None:
         store = trial.store
         if not isinstance(store, SearchableStore):
             raise CheckSkipped("the store is not `SearchableStore`")
@@ -72,7 +72,7 @@ async def _store_conversations(store: Store, name: str) -> None:
     await store.release(lease)
 
 
-async def _what_was_said_is_found(trial: StoreTrial) -> None:
+async def _what_was_said_is_found(trial: StoreUnderTest) -> None:
     searched = _SearchTrial(trial)
     await _store_conversations(trial.store, trial.name)
     for query, expected in (
@@ -101,7 +101,7 @@ async def _what_was_said_is_found(trial: StoreTrial) -> None:
     expect_equal(scores, sorted(scores, reverse=True), "the best hits come first")
 
 
-async def _a_search_can_be_narrowed(trial: StoreTrial) -> None:
+async def _a_search_can_be_narrowed(trial: StoreUnderTest) -> None:
     searched = _SearchTrial(trial)
     await _store_conversations(trial.store, trial.name)
     a, b = trial.name + "a", trial.name + "b"
@@ -122,7 +122,7 @@ async def _a_search_can_be_narrowed(trial: StoreTrial) -> None:
         expect_equal(await searched.places("kestrel", **filters), expected, f"search() narrowed by {what}: {filters!r}")
 
 
-async def _a_search_has_pages(trial: StoreTrial) -> None:
+async def _a_search_has_pages(trial: StoreUnderTest) -> None:
     searched = _SearchTrial(trial)
     store = trial.store
     await store_session(store, trial.name + "many", *(f"lantern number {number}" for number in range(30)))
@@ -135,7 +135,7 @@ async def _a_search_has_pages(trial: StoreTrial) -> None:
     expect_equal(together, [(hit.session_id, hit.seq) for hit in everything], "pages are in the order of the whole")
 
 
-async def _what_is_gone_is_not_found(trial: StoreTrial) -> None:
+async def _what_is_gone_is_not_found(trial: StoreUnderTest) -> None:
     searched = _SearchTrial(trial)
     store, name = trial.store, trial.name
     entries = await store_session(store, name + "a", "the kestrel", "a lantern")
@@ -153,7 +153,7 @@ async def _what_is_gone_is_not_found(trial: StoreTrial) -> None:
     expect_equal(await searched.places("kestrel"), [("a", 3)], "nor under an id that is used again")
 
 
-async def _what_forks_share_is_found(trial: StoreTrial) -> None:
+async def _what_forks_share_is_found(trial: StoreUnderTest) -> None:
     searched = _SearchTrial(trial)
     store, name = trial.store, trial.name
     await store_session(store, name + "parent", "the kestrel", "a lantern")
@@ -168,7 +168,7 @@ async def _what_forks_share_is_found(trial: StoreTrial) -> None:
     expect_equal(await searched.places("lantern"), [], "and what it did not share is gone")
 
 
-async def _hostile_text_is_found(trial: StoreTrial) -> None:
+async def _hostile_text_is_found(trial: StoreUnderTest) -> None:
     searched = _SearchTrial(trial)
     texts = [f"{text} kestrel" for text in (*HOSTILE_TEXTS, *UNENCODABLE)]
     await store_session(trial.store, trial.name + "a", *texts)
@@ -179,7 +179,7 @@ async def _hostile_text_is_found(trial: StoreTrial) -> None:
         expect_equal(hit.snippet.encode("utf-8", "replace") != b"", expected=True, promise="a snippet is text")
 
 
-async def _no_query_is_too_hostile(trial: StoreTrial) -> None:
+async def _no_query_is_too_hostile(trial: StoreUnderTest) -> None:
     searched = _SearchTrial(trial)
     await _store_conversations(trial.store, trial.name)
     for query in HOSTILE_QUERIES:

@@ -1,4 +1,4 @@
-"""Setup of the checks of `check_store`: hostile inputs, the store under test, assertions."""
+"""Setup for `check_store` (the test suite every store must pass): hostile inputs, the store under test, assertions."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
@@ -48,11 +48,11 @@ OpenBackup: TypeAlias = Callable[[str], Store]
 
 
 class CheckSkipped(Exception):
-    """Raised by a check that does not apply to the store under test; the message is the reason."""
+    """Raised by a test of `check_store` that does not apply to the store under test; the message is the reason."""
 
 
-class StoreTrial:
-    """The store that one check tests, and a prefix for session ids that no other check uses."""
+class StoreUnderTest:
+    """The store that one test of `check_store` uses, and a prefix for session ids that no other test uses."""
 
     def __init__(self, make: MakeStore, title: str, full_disk: FullDisk | None, restored: OpenBackup | None) -> None:
         self.name = f"{title}-{new_id()}-"
@@ -91,7 +91,7 @@ class StoreTrial:
         return store
 
 
-StoreCheck: TypeAlias = Callable[[StoreTrial], Awaitable[None]]
+StoreCheck: TypeAlias = Callable[[StoreUnderTest], Awaitable[None]]
 
 
 def build_user_entries(first: int, *texts: str) -> list[Entry]:
@@ -114,7 +114,7 @@ async def store_session(store: Store, session_id: str, *texts: str) -> list[Entr
 
 
 def expect_equal(found: object, expected: object, promise: str) -> None:
-    """Raise `AssertionError` that names the broken guarantee, `promise`, unless both values are equal."""
+    """Raise `AssertionError`, naming the guarantee `promise` as broken, unless both values are equal."""
     if found != expected:
         raise AssertionError(f"broken promise: {promise}; expected {_shorten(expected)}, found {_shorten(found)}")
 

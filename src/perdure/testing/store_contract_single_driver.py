@@ -1,4 +1,4 @@
-"""Checks of `check_store`: one driver (the process that runs a session) at a time, and a replaced one cannot write."""
+"""Tests in `check_store`: only one process at a time runs a session, and a replaced one cannot write to it."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from perdure.core.store import ImmediateStore, Lease, Post, Store
 from .store_contract_setup import (
     CheckSkipped,
     StoreCheck,
-    StoreTrial,
+    StoreUnderTest,
     build_user_entries,
     expect_equal,
     expect_error,
@@ -18,7 +18,7 @@ from .store_contract_setup import (
 )
 
 
-async def _a_lease_that_was_replaced_is_fenced(trial: StoreTrial) -> None:
+async def _a_lease_that_was_replaced_is_fenced(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     old = await store.acquire(name)
     first = build_user_entries(1, "one")
@@ -46,7 +46,7 @@ async def _a_lease_that_was_replaced_is_fenced(trial: StoreTrial) -> None:
     await expect_no_error(store.release(missing), "release() of a lease of a session that is not there")
 
 
-async def _one_lease_is_out_at_a_time(trial: StoreTrial) -> None:
+async def _one_lease_is_out_at_a_time(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     lease = await store.acquire(name)
     await expect_error(SessionBusy, store.acquire(name), "acquire() of a session that is being driven")
@@ -64,7 +64,7 @@ async def _one_lease_is_out_at_a_time(trial: StoreTrial) -> None:
     expect_equal(sum(isinstance(way, SessionBusy) for way in ways), 4, "and the others are told that it is busy")
 
 
-async def _a_session_can_be_taken_over(trial: StoreTrial) -> None:
+async def _a_session_can_be_taken_over(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
     old = await store.acquire(name)
     first = build_user_entries(1, "one")
@@ -72,7 +72,7 @@ async def _a_session_can_be_taken_over(trial: StoreTrial) -> None:
     await _check_take_over(store, store, old)
 
 
-async def _a_session_can_be_taken_over_from_elsewhere(trial: StoreTrial) -> None:
+async def _a_session_can_be_taken_over_from_elsewhere(trial: StoreUnderTest) -> None:
     other = await trial.open_second_store()
     store, name = trial.store, trial.name
     old = await store.acquire(name)
@@ -123,7 +123,7 @@ async def _append_now_or_later(store: Store, lease: Lease, entries: list[Entry])
         await store.append(lease, entries, sync=False)
 
 
-async def _two_stores_of_one_place_agree(trial: StoreTrial) -> None:
+async def _two_stores_of_one_place_agree(trial: StoreUnderTest) -> None:
     other = await trial.open_second_store()
     store, name = trial.store, trial.name
     lease = await store.acquire(name)
@@ -153,7 +153,7 @@ async def _two_stores_of_one_place_agree(trial: StoreTrial) -> None:
     expect_equal([entry.seq for entry in await store.read(name)], [1, 2, 3, 4], "the log goes on through another store")
 
 
-async def _closing_a_store_concerns_no_other(trial: StoreTrial) -> None:
+async def _closing_a_store_concerns_no_other(trial: StoreUnderTest) -> None:
     other = await trial.open_second_store()
     store, name = trial.store, trial.name
     ours, theirs = await store.acquire(name + "ours"), await other.acquire(name + "theirs")
@@ -168,7 +168,7 @@ async def _closing_a_store_concerns_no_other(trial: StoreTrial) -> None:
     expect_equal(len(await store.list(prefix=name)), 4, "a store goes on when another one of the same place is closed")
 
 
-async def _of_two_stores_one_gets_the_session(trial: StoreTrial) -> None:
+async def _of_two_stores_one_gets_the_session(trial: StoreUnderTest) -> None:
     other = await trial.open_second_store()
     for number in range(5):
         session_id = f"{trial.name}{number}"

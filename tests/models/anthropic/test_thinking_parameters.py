@@ -9,7 +9,7 @@ import pytest
 from perdure.core.message import Message, Part, Text, Thinking, ToolCall, ToolResult, tool_message, user
 from perdure.core.model import Request, Settings
 from perdure.models.anthropic.model_features import DIALECTS, get_model_features
-from perdure.models.anthropic.thinking_parameters import ThinkingPlan, plan_thinking
+from perdure.models.anthropic.thinking_parameters import ThinkingParameters, choose_thinking_parameters
 from perdure.models.profile import Profile
 
 PROFILE = Profile(provider="anthropic", model="claude-haiku-4-5", max_output_tokens=64_000)
@@ -19,8 +19,10 @@ CALL, RESULT = ToolCall("c1", "f"), tool_message([ToolResult("c1", "f", (Text("x
 
 def planned(
     dialect: str = "budget", profile: Profile = PROFILE, messages: Sequence[Message] = (user("Hello"),), **settings: Any
-) -> ThinkingPlan:
-    return plan_thinking(Request(messages=messages, settings=Settings(**settings)), profile, DIALECTS[dialect])
+) -> ThinkingParameters:
+    return choose_thinking_parameters(
+        Request(messages=messages, settings=Settings(**settings)), profile, DIALECTS[dialect]
+    )
 
 
 def own(*parts: Part) -> Message:
@@ -48,9 +50,9 @@ def test_the_name_of_a_model_tells_its_generation(model: str, name: str) -> None
 
 
 def test_nothing_is_said_about_thinking_unless_it_is_asked_for() -> None:
-    assert planned() == ThinkingPlan(64_000)
-    assert planned(profile=UNKNOWN) == ThinkingPlan(8192)
-    assert planned(reasoning_effort="none") == ThinkingPlan(64_000)
+    assert planned() == ThinkingParameters(64_000)
+    assert planned(profile=UNKNOWN) == ThinkingParameters(8192)
+    assert planned(reasoning_effort="none") == ThinkingParameters(64_000)
     assert planned("adaptive", reasoning_effort="none").thinking == {"type": "disabled"}
     assert not planned("adaptive", thinking="off").is_thinking
 
@@ -81,7 +83,7 @@ def test_where_no_limit_is_known_thinking_takes_nothing_from_the_answer() -> Non
 
 
 def test_without_room_for_a_thought_there_is_none() -> None:
-    assert planned(reasoning_effort="high", max_output_tokens=1000) == ThinkingPlan(1000)
+    assert planned(reasoning_effort="high", max_output_tokens=1000) == ThinkingParameters(1000)
 
 
 def test_more_than_the_model_can_write_is_not_asked_for() -> None:
@@ -89,7 +91,7 @@ def test_more_than_the_model_can_write_is_not_asked_for() -> None:
 
 
 def test_a_model_that_cannot_think_is_not_asked_to() -> None:
-    assert planned("plain", reasoning_effort="high") == ThinkingPlan(64_000)
+    assert planned("plain", reasoning_effort="high") == ThinkingParameters(64_000)
 
 
 @pytest.mark.parametrize(

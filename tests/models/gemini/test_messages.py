@@ -17,7 +17,7 @@ from perdure.core.message import (
     tool_message,
     user,
 )
-from perdure.models.assistant_turns import CONTINUE_MESSAGE
+from perdure.models.assistant_turn_separator import CONTINUE_MESSAGE
 from perdure.models.gemini.messages import (
     EMPTY_MESSAGE_TEXT,
     PLACEHOLDER_SIGNATURE,

@@ -1,4 +1,4 @@
-"""Stored logins: tokens by server, in a file that only its owner can read, replaced as a whole."""
+"""File with the logins to MCP servers: OAuth tokens by server name, readable only by its owner."""
 
 # ruff: noqa: PTH100, PTH103, PTH111, PTH118, PTH119, PTH120, PTH123 - as in `pin_file`
 import asyncio
@@ -23,12 +23,12 @@ _SECONDS_BETWEEN_TRIES: Final = 0.02
 
 
 def get_default_logins_path() -> str:
-    """Return the file of logins in `~/.perdure`, or in the folder that PERDURE_HOME names."""
+    """Return the path of the file with the logins to MCP servers, in `~/.perdure` or the folder in PERDURE_HOME."""
     return os.path.join(os.path.expanduser(os.environ.get("PERDURE_HOME") or "~/.perdure"), "mcp_logins.json")
 
 
 class StoredLogin(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The tokens of a login to one server, and what is needed to refresh them."""
+    """Stored login to one MCP server: its OAuth tokens, and what is needed to refresh them."""
 
     url: str
     """The URL of the server that the tokens are for; they are sent to no other."""
@@ -48,7 +48,7 @@ class StoredLogin(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LoginFile:
-    """The logins to MCP servers by the server's name, in a file with mode 0600."""
+    """File with the logins to MCP servers (OAuth tokens) by server name, readable only by its owner."""
 
     def __init__(self, path: "str | os.PathLike[str]") -> None:
         self.path: str = os.path.abspath(os.path.expanduser(os.fspath(path)))

@@ -1,4 +1,4 @@
-"""The login itself (OAuth 2.1): authorization code with PKCE, redirect to this machine, and exchange for tokens."""
+"""Log in to an MCP server with OAuth 2.1: a person consents in a browser, and a code is exchanged for tokens."""
 
 import asyncio
 import base64
@@ -19,7 +19,7 @@ from perdure.net.egress_policy import EgressPolicy
 from .login_file import LoginFile, StoredLogin
 from .loopback_redirect import LoopbackRedirect
 from .oauth_http import LoginFailed, OAuthHttp, build_login_policy
-from .oauth_metadata import AuthorizationServer, discover
+from .oauth_metadata import AuthorizationServer, discover_authorization_server
 
 LOGIN_SECONDS: Final = 300.0
 """Time that a person has to log in."""
@@ -30,7 +30,7 @@ _SPARE_SECONDS: Final = 30.0
 
 
 class ClientIdentity:
-    """Name of this program at an authorization server: its `client_id`, and perhaps a secret."""
+    """Identity of this program at an OAuth authorization server: its `client_id`, and its secret if it has one."""
 
     def __init__(self, client_id: str, client_secret: str = "") -> None:
         self.client_id = client_id
@@ -70,7 +70,7 @@ async def log_in(
         raise ConfigError(f"MCP server {server.name!r} is a program on this machine: there is nothing to log in to")
     http = OAuthHttp(policy or build_login_policy(server))
     try:
-        found = await discover(server, http)
+        found = await discover_authorization_server(server, http)
         found = found if not scope else msgspec.structs.replace(found, scope=scope)
         async with LoopbackRedirect(port) as redirect:
             if client_id:
@@ -98,7 +98,7 @@ async def log_in(
 async def refresh_login(
     name: str, login: StoredLogin, logins: LoginFile, http: OAuthHttp, clock: Clock = SYSTEM_CLOCK
 ) -> StoredLogin | None:
-    """Return a login with a new access token, and store it; `None` if a person has to log in again."""
+    """Refresh the access token of a login to an MCP server, and store it; `None` if a person has to log in again."""
     if not login.refresh_token:
         return None
     fields = {"grant_type": "refresh_token", "refresh_token": login.refresh_token, "resource": login.resource}
@@ -121,12 +121,12 @@ async def refresh_login(
 
 
 def is_expired(login: StoredLogin, clock: Clock) -> bool:
-    """Return True if an access token has expired, or is about to."""
+    """Return True if the access token of a stored login has expired, or will within seconds."""
     return bool(login.expires_at) and clock.now() >= login.expires_at - _SPARE_SECONDS
 
 
 class TokenRefused(LoginFailed):
-    """The authorization server refuses a code or a refresh token."""
+    """Raised when an OAuth authorization server refuses an authorization code or a refresh token."""
 
 
 async def _identify_client(

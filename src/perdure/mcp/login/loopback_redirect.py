@@ -1,4 +1,4 @@
-"""The redirect URL of a login: a small HTTP server on this machine that takes the first answer."""
+"""Redirect URL of an OAuth login: a small HTTP server on this machine that waits for the browser's answer."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _PAGE: Final = f"{_TITLE}<p>You can close this page, and return to the terminal.
 
 
 class LoopbackRedirect:
-    """Listens on 127.0.0.1 during an `async with` block, for the browser that a login sends back."""
+    """HTTP server on 127.0.0.1, open in an `async with` block, to which the browser returns after an OAuth login."""
 
     def __init__(self, port: int = 0) -> None:
         self._port = port

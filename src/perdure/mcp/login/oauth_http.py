@@ -1,4 +1,4 @@
-"""HTTP requests of a login: JSON documents and forms, under an egress policy, because a server chooses the URLs."""
+"""HTTP requests of an OAuth login to an MCP server, under an egress policy, because the server chooses the URLs."""
 
 import asyncio
 from collections.abc import Mapping
@@ -23,23 +23,23 @@ _HTTP_OK: Final = 200
 
 
 class LoginFailed(ConfigError):
-    """A login to an MCP server did not succeed; the message says why."""
+    """Raised when a login to an MCP server fails; the message says why."""
 
 
 def is_loopback(url: UrlTarget) -> bool:
-    """Return True if a URL leads to this machine."""
+    """Return True if the host of a URL is this machine."""
     return url.host in _LOOPBACK_NAMES
 
 
 def build_login_policy(server: McpServer) -> EgressPolicy:
-    """Return where requests of a login may go: to public hosts, and to this machine if the server itself is on it."""
+    """Build the egress policy of an OAuth login: public hosts, and this machine only if the MCP server is on it."""
     if is_loopback(UrlTarget.of(server.url)):
         return EgressPolicy(ports=None, private_networks=_LOOPBACK_NETWORKS)
     return EgressPolicy(ports=None)
 
 
 class OAuthHttp:
-    """Sends the requests of one login. Redirects are not followed: an endpoint is where its metadata says."""
+    """HTTP client for the requests of an OAuth login. It checks every URL, and follows no redirects."""
 
     def __init__(self, policy: EgressPolicy) -> None:
         self._policy = policy

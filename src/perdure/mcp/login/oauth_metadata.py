@@ -1,4 +1,4 @@
-"""Discovery: who protects an MCP server, and the endpoints of that authorization server (RFC 9728, 8414 and 8707)."""
+"""Find the OAuth authorization server of an MCP server, and its endpoints (RFC 9728, 8414 and 8707)."""
 
 import re
 from typing import Any, Final, cast
@@ -15,7 +15,7 @@ _MAX_SCOPE_CHARACTERS: Final = 1_000
 
 
 class AuthorizationServer(Struct, frozen=True, kw_only=True):
-    """The endpoints of the authorization server of an MCP server, checked."""
+    """OAuth authorization server of an MCP server: its checked endpoints, scopes and features."""
 
     resource: str
     """The MCP server that tokens are for."""
@@ -31,8 +31,8 @@ class AuthorizationServer(Struct, frozen=True, kw_only=True):
     """The scopes that the server asks for, separated by spaces."""
 
 
-async def discover(server: McpServer, http: OAuthHttp) -> AuthorizationServer:
-    """Find the authorization server of an MCP server. Raises `LoginFailed` if there is none that is safe."""
+async def discover_authorization_server(server: McpServer, http: OAuthHttp) -> AuthorizationServer:
+    """Find the OAuth authorization server of an MCP server. Raises `LoginFailed` if there is no safe one."""
     _, challenge = await http.get_challenge(server.url)
     parameters = dict(_PARAMETER.findall(challenge))
     resource = await _find_resource(server, parameters.get("resource_metadata", ""), http)

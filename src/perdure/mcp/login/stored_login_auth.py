@@ -1,4 +1,4 @@
-"""The stored login of a server as `httpx2.Auth`: adds the access token to requests, and refreshes it."""
+"""Authenticate HTTP requests to an MCP server with its stored login: add the access token, and refresh it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -17,7 +17,7 @@ _UNAUTHORIZED = 401
 
 
 class StoredLoginAuth(httpx2.Auth):
-    """Adds the access token of a stored login to requests to its server, and to no other."""
+    """`httpx2.Auth` that adds the access token of a stored login to requests to its MCP server, and to no others."""
 
     def __init__(
         self, server: McpServer, logins: LoginFile, *, policy: EgressPolicy | None = None, clock: Clock = SYSTEM_CLOCK
@@ -72,7 +72,7 @@ def _origin(url: str) -> tuple[str, str, int | None]:
 
 
 def find_login(logins: LoginFile, *, policy: EgressPolicy | None = None) -> Callable[[McpServer], httpx2.Auth | None]:
-    """Return the function that `McpServers(login=…)` takes: the stored login of each server over HTTP."""
+    """Return a function for `McpServers(login=…)`: it authenticates HTTP requests to a server by its stored login."""
 
     def find(server: McpServer) -> httpx2.Auth | None:
         return None if server.transport == "stdio" else StoredLoginAuth(server, logins, policy=policy)

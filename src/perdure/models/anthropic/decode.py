@@ -315,13 +315,18 @@ class AnthropicDecoder:
         self._is_over = True
 
 
-def build_citation(told: dict[str, Any], start: int, end: int) -> Citation:
-    """Build a citation from the provider's JSON (`told`), for the reply's text between `start` and `end`."""
-    title = as_text(told.get("title")) or as_text(told.get("document_title"))
-    place = as_text(told.get("url")) or as_text(told.get("source")) or as_text(told.get("file_id")) or title
-    if not place and type(told.get("document_index")) is int:
-        place = f"document {told['document_index'] + 1}"
-    return Citation(place, title, as_text(told.get("cited_text")), start, end, told)
+def build_citation(citation_json: dict[str, Any], start: int, end: int) -> Citation:
+    """Build a `Citation` from Anthropic's JSON, for the text of the reply from `start` to `end`."""
+    title = as_text(citation_json.get("title")) or as_text(citation_json.get("document_title"))
+    place = (
+        as_text(citation_json.get("url"))
+        or as_text(citation_json.get("source"))
+        or as_text(citation_json.get("file_id"))
+        or title
+    )
+    if not place and type(citation_json.get("document_index")) is int:
+        place = f"document {citation_json['document_index'] + 1}"
+    return Citation(place, title, as_text(citation_json.get("cited_text")), start, end, citation_json)
 
 
 def _is_json(told: bytes) -> bool:

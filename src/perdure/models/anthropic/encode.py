@@ -13,7 +13,7 @@ import msgspec
 from perdure.core.error import ConfigError
 from perdure.core.model import Request, Settings
 from perdure.core.prompt_cache_misses import count_cacheable_messages
-from perdure.models.assistant_turns import CONTINUE_MESSAGE
+from perdure.models.assistant_turn_separator import CONTINUE_MESSAGE
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.extra_body_tool_merging import merge_tool_definitions
 from perdure.models.profile import Profile
@@ -23,7 +23,7 @@ from perdure.models.wire_format import EncodedRequest
 from .lint import get_message_rules
 from .messages import build_message_encoder, list_called_tools
 from .model_features import AnthropicModelFeatures, get_model_features
-from .thinking_parameters import ThinkingPlan, plan_thinking
+from .thinking_parameters import ThinkingParameters, choose_thinking_parameters
 
 PATH = "/v1/messages"
 VERSION = "2023-06-01"
@@ -123,7 +123,7 @@ def _build_body_fields(
     request: Request, profile: Profile, dialect: AnthropicModelFeatures, mark: Mapping[str, str] | None
 ) -> dict[str, Any]:
     settings = request.settings
-    thinking = plan_thinking(request, profile, dialect)
+    thinking = choose_thinking_parameters(request, profile, dialect)
     head: dict[str, Any] = {"model": profile.model, "max_tokens": thinking.max_tokens}
     tools = _encode_tools(request, profile)
     if request.instructions.strip():
@@ -148,7 +148,7 @@ def _add_cache_marker(block: dict[str, Any], mark: Mapping[str, str] | None) -> 
     return block if mark is None else {**block, "cache_control": mark}
 
 
-def _encode_output_config(request: Request, profile: Profile, thinking: ThinkingPlan) -> dict[str, Any]:
+def _encode_output_config(request: Request, profile: Profile, thinking: ThinkingParameters) -> dict[str, Any]:
     config: dict[str, Any] = {}
     if thinking.effort:
         config["effort"] = thinking.effort
@@ -159,7 +159,9 @@ def _encode_output_config(request: Request, profile: Profile, thinking: Thinking
     return {"output_config": config} if config else {}
 
 
-def _encode_sampling(settings: Settings, dialect: AnthropicModelFeatures, thinking: ThinkingPlan) -> dict[str, Any]:
+def _encode_sampling(
+    settings: Settings, dialect: AnthropicModelFeatures, thinking: ThinkingParameters
+) -> dict[str, Any]:
     """Return `temperature` or `top_p`, at most one: newer models refuse both. Thinking fixes the temperature."""
     if not dialect.sampling:
         return {}

@@ -70,7 +70,7 @@ def _check_own_block(place: int, block: Mapping[str, Any]) -> None:
 
 @cache
 def get_message_rules(*, signed: bool, is_continuation: bool = False) -> MessageOrderRules:
-    """Return the rules about the messages of a request: those of Anthropic (`signed`), or of a compatible server.
+    """Return the rules for the messages of a request: Anthropic's own if `signed`, else those of compatible servers.
 
     `is_continuation`: the conversation gets an opening message put before it.
     """

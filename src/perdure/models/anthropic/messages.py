@@ -24,7 +24,7 @@ from perdure.core.message import (
     Video,
 )
 from perdure.models import attachment
-from perdure.models.cited_text_splitter import CitedPassage, divide_cited_text
+from perdure.models.cited_text_splitter import CitedPassage, split_cited_text
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
 from perdure.models.tool_call_id_translation import CallIdTranslator
@@ -47,7 +47,7 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 def build_message_encoder(
     messages: Sequence[Message], profile: Profile, *, echo: bool, signed: bool, citations: bool = False
 ) -> Callable[[Message], Sequence[Item]]:
-    """Return a function that encodes messages for a model of the Messages API.
+    """Return a function that encodes one message of a conversation for the Messages API (Anthropic).
 
     Unless `echo`, the model's earlier thinking is left out.
 
@@ -61,7 +61,7 @@ def build_message_encoder(
         ids.enter(message)
         if message.role == "assistant":
             own = profile.is_author(message.provider, message.model)
-            parts = divide_cited_text(message.parts) if message.provider == profile.provider else message.parts
+            parts = split_cited_text(message.parts) if message.provider == profile.provider else message.parts
             content = _encode_assistant_parts(parts, ids, own=own, echo=echo, signed=signed)
             return [{"role": "assistant", "content": content}] if content else []
         content = [
@@ -78,13 +78,13 @@ def sanitize_tool_name(name: str) -> str:
 
 
 def list_called_tools(messages: Sequence[Message]) -> list[str]:
-    """Return the names of the tools that were called in these messages, as the provider has them, each once."""
+    """Return the names of the tools called in these messages, each once, spelled as the provider gets them."""
     names = [sanitize_tool_name(part.name) for each in messages for part in each.parts if type(part) is ToolCall]
     return list(dict.fromkeys(names))
 
 
 def ensure_json_object(text: str) -> Any:
-    """Return the arguments of a call as JSON; text that is not a JSON object is wrapped in one."""
+    """Return the arguments of a tool call as a JSON object; text that is not a JSON object is wrapped in one."""
     try:
         _decode_object(text)
     except (ValueError, RecursionError):

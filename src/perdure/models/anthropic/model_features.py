@@ -15,7 +15,7 @@ ThinkingMode: TypeAlias = Literal["none", "budget", "adaptive"]
 
 
 class AnthropicModelFeatures(Struct, frozen=True, kw_only=True):
-    """Thinking and sampling parameters that one generation of models accepts."""
+    """Thinking and sampling parameters that one generation of Anthropic models accepts."""
 
     thinking: ThinkingMode = "budget"
     """How thinking is requested."""
@@ -45,7 +45,7 @@ _BY_MODEL: tuple[tuple[str, str], ...] = (
 
 
 def get_model_features(name: str, model: str) -> AnthropicModelFeatures:
-    """Return the features of the dialect `name`; if there is none, those of the generation of `model`."""
+    """Return the features of the dialect called `name`, or, if there is no such dialect, those that fit `model`."""
     return DIALECTS.get(name) or _get_dialect_by_model(model)
 
 

@@ -25,8 +25,8 @@ _OFF = {"type": "disabled"}
 _FREE_CHOICES = frozenset({None, "auto", "none"})
 
 
-class ThinkingPlan(Struct, frozen=True):
-    """Output limit and thinking parameters of one request."""
+class ThinkingParameters(Struct, frozen=True):
+    """Output limit and thinking parameters that are sent with one request to an Anthropic model."""
 
     max_tokens: int
     """Output limit, thinking included."""
@@ -41,21 +41,23 @@ class ThinkingPlan(Struct, frozen=True):
         return self.thinking is not None and self.thinking["type"] != "disabled"
 
 
-def plan_thinking(request: Request, profile: Profile, features: AnthropicModelFeatures) -> ThinkingPlan:
-    """Return the output limit and the thinking parameters for a request to this model."""
+def choose_thinking_parameters(
+    request: Request, profile: Profile, features: AnthropicModelFeatures
+) -> ThinkingParameters:
+    """Choose the output limit and the thinking parameters for a request to an Anthropic model."""
     settings = request.settings
     most = _get_output_limit(settings, profile)
     if features.thinking == "none" or not (wanted := _get_thinking_request(settings)):
         off = features.thinking == "adaptive" and _is_thinking_off(settings)
-        return ThinkingPlan(most, _OFF if off else None)
+        return ThinkingParameters(most, _OFF if off else None)
     if settings.tool_choice not in _FREE_CHOICES or not _can_think(request, profile):
         # A call cannot be forced on a model that thinks. Nor may one begin to think in the middle of a turn; it is
         # the conversation that decides then, since a caller that forces a call depends on it.
-        return ThinkingPlan(most, _OFF if features.thinking == "adaptive" else None)
+        return ThinkingParameters(most, _OFF if features.thinking == "adaptive" else None)
     if features.budgets and (features.thinking == "budget" or settings.reasoning_tokens):
         return _plan_thinking_budget(settings, profile, most)
     shown = {"type": "adaptive", "display": "summarized"}  # the newest models show no thinking unless asked to
-    return ThinkingPlan(most, shown, _choose_effort(settings) if wanted != "on" else "")
+    return ThinkingParameters(most, shown, _choose_effort(settings) if wanted != "on" else "")
 
 
 def _get_output_limit(settings: Settings, profile: Profile) -> int:
@@ -84,7 +86,7 @@ def _choose_effort(settings: Settings) -> str:
     return next((_EFFORTS[name] for name, budget in _BUDGETS.items() if tokens <= budget), "high")
 
 
-def _plan_thinking_budget(settings: Settings, profile: Profile, most: int) -> ThinkingPlan:
+def _plan_thinking_budget(settings: Settings, profile: Profile, most: int) -> ThinkingParameters:
     wanted = settings.reasoning_tokens or _BUDGETS[settings.reasoning_effort or "medium"]
     if settings.max_output_tokens is None and profile.max_output_tokens is None:
         most += wanted  # so that there is as much room for the answer as without thinking
@@ -92,8 +94,8 @@ def _plan_thinking_budget(settings: Settings, profile: Profile, most: int) -> Th
         wanted = min(wanted, most * 4 // 5)
     budget = max(MIN_THINKING_TOKENS, wanted)
     if budget >= most:  # no room to think
-        return ThinkingPlan(most)
-    return ThinkingPlan(most, {"type": "enabled", "budget_tokens": budget})
+        return ThinkingParameters(most)
+    return ThinkingParameters(most, {"type": "enabled", "budget_tokens": budget})
 
 
 def _can_think(request: Request, profile: Profile) -> bool:

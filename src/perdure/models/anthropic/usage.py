@@ -16,7 +16,7 @@ _OUTPUT = "output_tokens"
 
 
 class UsageAccumulator:
-    """Accumulator of the token counts that one stream reports; later numbers replace earlier ones."""
+    """Accumulator of the token counts in one response of the Messages API; later numbers replace earlier ones."""
 
     __slots__ = ("_told", "is_complete")
 

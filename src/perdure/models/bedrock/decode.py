@@ -1,4 +1,4 @@
-"""Decode the response of a Converse call into events. No I/O.
+"""Decode the response of a Converse API call (Bedrock) into model events. No I/O.
 
 A stream sends a message block by block; blocks of text and thinking may lack a start event. A block of a tool that the
 provider runs is collected and emitted whole, so that it can be sent back to its author. A response that is not streamed
@@ -280,13 +280,13 @@ class BedrockDecoder:
         self._finish_text(events)
 
 
-def build_citation(told: dict[str, Any], start: int, end: int) -> Citation:
-    """Build a citation from the JSON object that Bedrock sent, for the reply's text from `start` to `end`."""
-    title = as_text(told.get("title"))
-    web = as_dict(as_dict(told.get("location")).get("web"))
-    source = as_text(web.get("url")) or as_text(told.get("source")) or title
-    quote = "".join([as_text(each.get("text")) for each in as_dicts(told.get("sourceContent"))])
-    return Citation(source, title, quote, start, end, told)
+def build_citation(citation_json: dict[str, Any], start: int, end: int) -> Citation:
+    """Build a `Citation` from Bedrock's JSON, for the text of the reply from `start` to `end`."""
+    title = as_text(citation_json.get("title"))
+    web = as_dict(as_dict(citation_json.get("location")).get("web"))
+    source = as_text(web.get("url")) or as_text(citation_json.get("source")) or title
+    quote = "".join([as_text(each.get("text")) for each in as_dicts(citation_json.get("sourceContent"))])
+    return Citation(source, title, quote, start, end, citation_json)
 
 
 def _append_thinking_delta(told: dict[str, Any], index: int, events: list[ModelEvent]) -> None:

@@ -1,4 +1,4 @@
-"""Encode a request as the body of a Converse call. No I/O.
+"""Encode a model request as the body of a Converse API call (Bedrock). No I/O.
 
 The messages are cached in the memo as bytes, one item each. Roles must alternate, so adjacent messages of one role are
 joined: as bytes, since the memo does not know the neighbours of a message.
@@ -15,8 +15,8 @@ from perdure.core.error import ConfigError
 from perdure.core.model import OutputSpec, Request, Settings
 from perdure.models.anthropic import model_features as claude
 from perdure.models.anthropic.messages import list_called_tools, sanitize_tool_name
-from perdure.models.anthropic.thinking_parameters import ThinkingPlan, plan_thinking
-from perdure.models.assistant_turns import CONTINUE_MESSAGE
+from perdure.models.anthropic.thinking_parameters import ThinkingParameters, choose_thinking_parameters
+from perdure.models.assistant_turn_separator import CONTINUE_MESSAGE
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.extra_body_tool_merging import merge_tool_definitions
 from perdure.models.profile import Profile
@@ -181,14 +181,14 @@ def _build_body_fields(
     return head
 
 
-def _plan_thinking(request: Request, profile: Profile, dialect: BedrockModelFeatures) -> ThinkingPlan | None:
+def _plan_thinking(request: Request, profile: Profile, dialect: BedrockModelFeatures) -> ThinkingParameters | None:
     if dialect.thinking != "claude":
         return None
-    return plan_thinking(request, profile, claude.get_model_features("", profile.model))
+    return choose_thinking_parameters(request, profile, claude.get_model_features("", profile.model))
 
 
 def _encode_settings(
-    settings: Settings, profile: Profile, dialect: BedrockModelFeatures, thinking: ThinkingPlan | None
+    settings: Settings, profile: Profile, dialect: BedrockModelFeatures, thinking: ThinkingParameters | None
 ) -> dict[str, Any]:
     config: dict[str, Any] = {}
     if thinking is not None:
@@ -208,7 +208,7 @@ def _encode_settings(
 
 
 def _encode_model_specific_fields(
-    request: Request, profile: Profile, dialect: BedrockModelFeatures, thinking: ThinkingPlan | None
+    request: Request, profile: Profile, dialect: BedrockModelFeatures, thinking: ThinkingParameters | None
 ) -> dict[str, Any]:
     """Return the body fields that only the models of some makers accept."""
     settings = request.settings

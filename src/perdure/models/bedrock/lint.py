@@ -1,4 +1,4 @@
-"""Check request bodies offline against the rules of the Converse API. No I/O.
+"""Check request bodies offline against the rules of the Converse API (Bedrock). No I/O.
 
 `MESSAGE_RULES` are about the order of messages and are checked once per message, before adjacent ones are joined;
 `lint` checks a complete body, for tests and for finding out why a request was refused.

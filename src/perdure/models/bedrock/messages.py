@@ -1,4 +1,4 @@
-"""Encode messages as lists of content blocks of the Converse API. No I/O.
+"""Encode messages as lists of content blocks of the Converse API (Bedrock). No I/O.
 
 Every message becomes one item that depends on nothing else; `encode` joins adjacent messages of the user.
 """
@@ -21,7 +21,7 @@ from perdure.core.message import (
 )
 from perdure.models import attachment
 from perdure.models.anthropic.messages import EMPTY_MESSAGE_TEXT, ensure_json_object, sanitize_tool_name
-from perdure.models.cited_text_splitter import CitedPassage, divide_cited_text
+from perdure.models.cited_text_splitter import CitedPassage, split_cited_text
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
 from perdure.models.tool_call_id_translation import CallIdTranslator
@@ -68,7 +68,7 @@ def build_message_encoder(
     echo: bool,
     citations: bool = False,
 ) -> Callable[[Message], Sequence[Item]]:
-    """Return a function that encodes messages as messages of the Converse API.
+    """Return a function that encodes one message of a conversation for the Converse API (Bedrock).
 
     Unless `echo`, the model's earlier thinking is left out.
 
@@ -80,7 +80,7 @@ def build_message_encoder(
         ids.enter(message)
         if message.role == "assistant":
             own = profile.is_author(message.provider, message.model)
-            parts = divide_cited_text(message.parts) if message.provider == profile.provider else message.parts
+            parts = split_cited_text(message.parts) if message.provider == profile.provider else message.parts
             content = _encode_assistant_parts(parts, ids, own=own, echo=echo)
             return [{"role": "assistant", "content": content}] if content else []
         content = [block for part in message.parts for block in _encode_user_part(part, profile, features, ids)]
@@ -239,7 +239,7 @@ def _encode_document(document: Document, profile: Profile) -> Block | None:
 
 
 def sanitize_document_name(document: Document) -> str:
-    """Return a document's name with the characters replaced that the Converse API refuses, cut to its limit.
+    """Return a name for a document that the Converse API accepts: other characters replaced, and cut to its limit.
 
     `encode` makes the names unique.
     """

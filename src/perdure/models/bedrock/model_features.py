@@ -1,4 +1,4 @@
-"""Table of the Converse API features that the models of each maker (Anthropic, Amazon, OpenAI) support.
+"""Table of the Converse API (Bedrock) features that the models of each maker support.
 
 A profile names its dialect. Without one, it is derived from the model's name, which starts with the maker.
 """

@@ -85,10 +85,10 @@ def parse_login_tokens(tokens: Mapping[str, Any], refreshed_at: float | None) ->
     )
 
 
-def write_login(path: str, answer: Mapping[str, Any], now: float) -> None:
-    """Write new tokens to the login file, atomically and readable for its owner only; other fields are kept."""
+def write_login(path: str, token_response: Mapping[str, Any], now: float) -> None:
+    """Write new tokens to the Codex CLI's login file, keeping its other fields; atomic, readable only by its owner."""
     kept = _read_login_file(path)
-    renewed = {name: answer[name] for name in _TOKENS if as_text(answer.get(name))}
+    renewed = {name: token_response[name] for name in _TOKENS if as_text(token_response.get(name))}
     kept["tokens"] = {**as_dict(kept.get("tokens")), **renewed}
     kept["last_refresh"] = datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z")
     _replace_file(os.path.realpath(path), msgspec.json.format(msgspec.json.encode(kept), indent=2))

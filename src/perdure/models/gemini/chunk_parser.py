@@ -17,7 +17,7 @@ ABSENT = msgspec.Raw()
 
 
 class GeminiCallPiece(Struct, rename="camel"):
-    """Function call in a chunk, or a streamed piece of one."""
+    """Function call in a chunk of a Gemini response, or a streamed piece of one."""
 
     name: str | None = None
     id: str | None = None
@@ -27,14 +27,14 @@ class GeminiCallPiece(Struct, rename="camel"):
 
 
 class GeminiBlob(Struct, rename="camel"):
-    """Inline media, such as an image that the model has made."""
+    """Media in a chunk of a Gemini response, such as an image that the model has made."""
 
     mime_type: str = ""
     data: str = ""
 
 
 class ChunkPart(Struct, rename="camel"):
-    """Part of the model's output in a chunk: text, thought, function call or media."""
+    """Part of the model's output in a chunk of a Gemini response: text, thought, function call or media."""
 
     text: str | None = None
     thought: bool | None = None
@@ -44,13 +44,13 @@ class ChunkPart(Struct, rename="camel"):
 
 
 class ChunkContent(Struct):
-    """Model output in one chunk, as a list of parts."""
+    """Model output in one chunk of a Gemini response, as a list of parts."""
 
     parts: list[ChunkPart] | None = None
 
 
 class Candidate(Struct, rename="camel"):
-    """Alternative reply in a chunk, with its finish reason."""
+    """Candidate (alternative reply) in a chunk of a Gemini response, with its finish reason."""
 
     content: ChunkContent | None = None
     finish_reason: str | int | None = None
@@ -66,7 +66,7 @@ class Candidate(Struct, rename="camel"):
 
 
 class TokenCounts(Struct, rename="camel"):
-    """Token counts of the response up to this chunk."""
+    """Token counts of a Gemini response, as one of its chunks reports them."""
 
     prompt_token_count: int | None = None
     candidates_token_count: int | None = None
@@ -80,7 +80,7 @@ class TokenCounts(Struct, rename="camel"):
 
 
 class PromptFeedback(Struct, rename="camel"):
-    """Provider's verdict on the prompt: the reason if it was blocked."""
+    """Gemini's verdict on the prompt: the reason, if the prompt was blocked."""
 
     block_reason: str | int | None = None
     block_reason_message: str | None = None
@@ -113,7 +113,7 @@ def parse_chunk(data: bytes) -> GeminiChunk | None:
 
 
 def parse_json_or_none(data: bytes) -> Any:
-    """Parse JSON of a provider, including `NaN` and lone surrogates; None if it is invalid."""
+    """Parse JSON of Gemini, including `NaN` and lone surrogates; None if it is invalid."""
     try:
         return parse_lenient_json(data)
     except msgspec.DecodeError:
@@ -121,7 +121,7 @@ def parse_json_or_none(data: bytes) -> Any:
 
 
 def get_raw_parts(data: bytes) -> list[Any]:
-    """Return the first candidate's parts as untyped JSON, for parts that must be sent back unchanged."""
+    """Return the first candidate's parts in a chunk as untyped JSON: some must be sent back unchanged."""
     try:
         return cast("list[Any]", parse_json_or_none(data)["candidates"][0]["content"]["parts"])
     except (TypeError, KeyError, IndexError):

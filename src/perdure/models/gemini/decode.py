@@ -1,4 +1,4 @@
-"""Decode the response of a `generateContent` call into events. No I/O.
+"""Decode the response of a Gemini `generateContent` call into model events. No I/O.
 
 A stream has no end marker: a response is finished when a chunk had a `finishReason` and the bytes are over. The first
 candidate is the reply; further ones are kept as metadata.

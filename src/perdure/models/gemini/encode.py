@@ -1,4 +1,4 @@
-"""Encode a request as the body of a `generateContent` call. No I/O."""
+"""Encode a model request as the body of a Gemini `generateContent` call. No I/O."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -9,7 +9,7 @@ import msgspec
 from perdure.core.error import ConfigError
 from perdure.core.jsonable import replace_surrogates
 from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
-from perdure.models.assistant_turns import CONTINUE_MESSAGE
+from perdure.models.assistant_turn_separator import CONTINUE_MESSAGE
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.profile import Profile
 from perdure.models.schemas import compile_schema
@@ -27,7 +27,7 @@ _SEED_MODULUS = 2**31
 
 
 def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
-    """Return the path and body to post for a request to a Gemini model."""
+    """Encode a model request as the path and body of a Gemini `generateContent` call."""
     echo = request.settings.echo_reasoning is not False
     name = (request.session_id, echo) if request.session_id else None
     messages = insert_user_turns(request.messages)

@@ -1,4 +1,4 @@
-"""Parse the sources of a Gemini reply (search results and recitations) as citations. No I/O.
+"""Parse the sources that a Gemini reply names (search results and recitations) as citations. No I/O.
 
 Google counts the offsets of a passage in bytes of UTF-8, from the start of a part. The text of the passage, where it is
 given, decides: the parts of a stream are not those of the reply.

@@ -42,7 +42,7 @@ _is_fetchable_url = re.compile(r"(?:https?|gs)://.+|files/.+", re.DOTALL).fullma
 
 
 def encode_media(media: Media, profile: Profile) -> dict[str, Any] | str:
-    """Encode media as a Gemini part; return a text instead if the model does not support the media.
+    """Encode media as a part of a Gemini message; if the model does not support the media, as a text note.
 
     That text is the content of a text document, or a note.
     """

@@ -1,4 +1,4 @@
-"""Check the order of Gemini contents (messages): roles, function calls and their responses."""
+"""Check the order of the messages (`contents`) of a Gemini request: roles, function calls and their responses."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class _RulesState(Struct, frozen=True):
 
 
 class GeminiMessageRules(Struct, frozen=True):
-    """Rules of the Gemini API about contents (messages): their order, parts, function responses and signatures."""
+    """Gemini's rules for the messages (`contents`) of a request: order, parts, function responses and signatures."""
 
     model: str
 
@@ -125,7 +125,7 @@ def _check_call(call: Fields, content: str) -> None:
 
 
 def describe_invalid_name(name: object) -> str:
-    """Return the error message for an invalid function name."""
+    """Return the error message for a function name that Gemini does not accept."""
     return f"a function cannot be named {name!r}: letters, digits and _.:- only, at most 64, and no digit first"
 
 

@@ -1,4 +1,4 @@
-"""Encode messages as contents, the messages of the Gemini API. No I/O.
+"""Encode messages as `contents`, the messages of the Gemini API. No I/O.
 
 The output of a model is sent back part by part: a signature belongs to the part that it was received with, so parts are
 neither joined nor moved. Only the author gets its signatures, its thoughts and the steps of tools that its provider
@@ -25,7 +25,7 @@ from perdure.core.message import (
     Video,
     parts_to_text,
 )
-from perdure.models.assistant_turns import CONTINUE_MESSAGE
+from perdure.models.assistant_turn_separator import CONTINUE_MESSAGE
 from perdure.models.attachment import describe_unsupported_media
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
@@ -173,7 +173,7 @@ class GeminiMessageEncoder:
 
 
 def sanitize_function_name(name: str) -> str:
-    """Return a valid function name: invalid characters are replaced, and long names are cut."""
+    """Return a function name that Gemini accepts: invalid characters are replaced, and long names are cut."""
     name = sanitize_tool_name(name)
     return name if name[0].isalpha() or name[0] == "_" else f"_{name}"[:MAX_TOOL_NAME_LENGTH]
 

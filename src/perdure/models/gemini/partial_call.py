@@ -1,4 +1,4 @@
-"""Assemble the arguments of a function call from values streamed with their JSON path (`partialArgs`).
+"""Assemble the arguments of a Gemini function call that are streamed as values with a JSON path (`partialArgs`).
 
 `{"jsonPath": "$.place.city", "stringValue": "Bos", "willContinue": true}` puts a value at a path; another string for
 the same path is appended. A value whose path cannot be reached is stored under the path itself, so that nothing is
@@ -17,7 +17,7 @@ _VALUES = ("stringValue", "numberValue", "boolValue", "nullValue")
 
 
 class PartialCallBuilder:
-    """Builder of a function call whose arguments are streamed in pieces."""
+    """Builder of a Gemini function call whose arguments are streamed in pieces."""
 
     __slots__ = ("_arguments", "_unfinished", "call_id", "name", "signature")
 

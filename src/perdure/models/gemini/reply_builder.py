@@ -1,4 +1,4 @@
-"""Build a reply from the parts of a Gemini response, and emit its deltas.
+"""Build a reply from the parts of a Gemini response, and emit its delta events.
 
 Deltas cannot carry the signature of a text, nor an image: a reply with one is sent as a whole message at the end, with
 each signature on the part that it was received with.
@@ -21,7 +21,7 @@ _TextPieces: TypeAlias = list[str]
 
 
 class GeminiReplyBuilder:
-    """Builder of one reply: appends each part's delta events to `events`, and collects the message."""
+    """Builder of one reply of a Gemini model: it collects the message, and appends delta events to `events`."""
 
     __slots__ = ("_calls", "_citations", "_open", "_parts", "_profile", "_thoughts", "_whole")
 

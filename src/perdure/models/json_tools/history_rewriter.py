@@ -1,4 +1,4 @@
-"""Rewrite earlier tool calls and results as the JSON text that JSON tool mode uses.
+"""Rewrite earlier tool calls and results as JSON text, for models that call tools by writing JSON.
 
 {"tool": "add", "args": {"a": 1, "b": 2}}     the model's call
 {"tool": "add", "result": "3"}                its result, in a user message; "error" if it failed
@@ -23,7 +23,7 @@ MAX_CACHED = 4096
 
 
 class MessageRewriter:
-    """Rewriter of messages for JSON tool mode. A message always maps to the same object, to keep caches valid."""
+    """Rewrites the tool calls and results of messages as JSON text; the same message always gives the same object."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[int, AnswerForm], tuple[Message, Message]] = OrderedDict()

@@ -1,4 +1,4 @@
-"""Parse the streamed JSON of a reply in JSON tool mode into tool calls and text. No I/O.
+"""Parse a streamed reply in JSON tool mode (the model calls tools by writing JSON) into tool calls and text. No I/O.
 
     {"tool": "add", "args": {"a": 1, "b": 2}}     a tool call, emitted when it is complete
     {"final": "They are three."}                  the answer, emitted as it arrives
@@ -30,7 +30,7 @@ ReplyEvents: TypeAlias = list[TextDelta | ToolCallDelta]
 
 
 class JsonReplyParser:
-    """Incremental parser of one reply's JSON text into events: tool calls, or the answer."""
+    """Incremental parser of one reply in JSON tool mode: turns its JSON into events of tool calls, or of the answer."""
 
     def __init__(self, call_prefix: str, *, most_calls: int, structured: bool) -> None:
         """Create the parser; with `structured`, the answer is a JSON value and streamed as written, else text."""

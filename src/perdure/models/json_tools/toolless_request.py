@@ -11,7 +11,7 @@ from .history_rewriter import AnswerForm, MessageRewriter, encode_spaced_json
 
 
 def build_toolless_request(request: Request, rewrite_message: MessageRewriter, *, enforced: bool) -> Request:
-    """Return a request without tools: they are described in its instructions, for JSON tool mode.
+    """Return a request without tools, whose instructions describe the tools and how to call them by writing JSON.
 
     If `enforced`, the request also has an output schema that the reply must match.
     """
@@ -47,7 +47,7 @@ def add_tools_to_instructions(instructions: str, tools: Sequence[ToolSpec], outp
 
 
 def build_reply_schema(request: Request) -> OutputSpec:
-    """Build the JSON Schema of a reply: a call of one of the allowed tools, or the answer."""
+    """Build the JSON Schema of a reply in JSON tool mode: a call of one of the allowed tools, or the answer."""
     choice = request.settings.tool_choice or "auto"
     definitions: dict[str, Any] = {}
     forms = [

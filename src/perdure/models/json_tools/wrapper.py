@@ -1,4 +1,4 @@
-"""Wrap a model for JSON tool mode: send requests without tools, and turn JSON replies into tool calls."""
+"""Wrap a model without tool support: tools are described in the prompt, and JSON in its replies becomes tool calls."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""In-process transport: answers chat completions requests with a local model, without a network."""
+"""Transport that answers chat completions requests with a model loaded into this process, without a network."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping

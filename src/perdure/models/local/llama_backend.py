@@ -31,7 +31,7 @@ Deliver: TypeAlias = Callable[[bytes | Exception | None], None]
 
 
 class GenerationJob:
-    """A request to generate one reply; its output is passed to an event loop in pieces of JSON."""
+    """Job to generate one reply with llama.cpp; its output is passed to an event loop in pieces of JSON."""
 
     def __init__(self, body: bytes, deliver: Deliver) -> None:
         self.body = body
@@ -159,7 +159,7 @@ def _restrict_http_server(wanted: Any) -> None:
 
 
 def get_default_thread_count() -> int:
-    """Return the default number of threads: the available cores, up to `MAX_THREADS`."""
+    """Return the default number of threads for llama.cpp: the available cores, up to `MAX_THREADS`."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MAX_THREADS)
 
@@ -173,13 +173,13 @@ _forked = False
 """True in a child process of one that has used llama.cpp."""
 
 
-def get_shared_backend(setup: BackendOptions) -> LlamaBackend:
-    """Return the backend of this process with these options, created at the first call."""
+def get_shared_backend(options: BackendOptions) -> LlamaBackend:
+    """Return this process's llama.cpp backend with these options; it is created at the first call."""
     with _lock:
         _register_process_hooks()
-        if setup not in _backends:
-            _backends[setup] = LlamaBackend(setup)
-        return _backends[setup]
+        if options not in _backends:
+            _backends[options] = LlamaBackend(options)
+        return _backends[options]
 
 
 def _register_process_hooks() -> None:
@@ -195,7 +195,7 @@ def _register_process_hooks() -> None:
 
 
 def close_all_backends() -> None:
-    """Close all backends of this process. A later request loads its weights again."""
+    """Close all llama.cpp backends of this process. A later request loads its weights again."""
     with _lock:
         backends = list(_backends.values())
         _backends.clear()

@@ -1,4 +1,4 @@
-"""Build a model whose weights are loaded into this process, with JSON tool mode."""
+"""Build a model whose weights are loaded into this process, and which calls tools by writing JSON."""
 
 from collections.abc import AsyncIterator
 

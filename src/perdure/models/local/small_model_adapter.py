@@ -56,7 +56,7 @@ _ERROR_LEAD = "I am sorry, that did not work: "
 
 
 def adapt_to_small_model(model: Model, context_tokens: int) -> Model:
-    """Wrap the small packaged model: a tool is offered to it only if the prompt calls for one.
+    """Wrap the small packaged model so that a tool is offered to it only if the prompt seems to need one.
 
     So simple prompts get simple answers and valid tool calls.
 

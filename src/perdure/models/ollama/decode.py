@@ -1,4 +1,4 @@
-"""Decode the response of an Ollama chat call into events. No I/O.
+"""Decode the response of an Ollama chat call into model events. No I/O.
 
 A stream is one JSON object per line, the last with `done`; a response that is not streamed is that last line alone.
 """

@@ -1,4 +1,4 @@
-"""Encode a request as the body of an Ollama chat call. No I/O."""
+"""Encode a model request as the body of an Ollama chat call. No I/O."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from perdure.core.model import OutputSpec, Request, Settings
-from perdure.models.assistant_turns import CONTINUE_MESSAGE
+from perdure.models.assistant_turn_separator import CONTINUE_MESSAGE
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.openai_chat.encode import merge_extra_body
 from perdure.models.openai_chat.tools import encode_tools

@@ -22,7 +22,7 @@ class OllamaRulesState(Struct, frozen=True):
 
 
 class OllamaMessageRules:
-    """Rules about the order of messages for Ollama: tool calls are followed by as many results."""
+    """Ollama's rules about the order of messages: tool calls are followed by the same number of results."""
 
     def begin(self) -> OllamaRulesState:
         """Return the state before the first message."""

@@ -31,7 +31,7 @@ NO_OUTPUT_TEXT = "[no output]"
 def build_message_encoder(
     messages: Sequence[Message], profile: Profile, *, echo: bool
 ) -> Callable[[Message], Sequence[Item]]:
-    """Return a function that encodes messages as messages of Ollama's chat API.
+    """Return a function that encodes one message of a conversation for Ollama's chat API.
 
     Unless `echo`, the model's earlier thinking is left out.
     """

@@ -1,4 +1,4 @@
-"""Parse the annotations and lists of sources of a chat completions response as citations. No I/O.
+"""Parse the annotations and source lists of a chat completions response as citations. No I/O.
 
 OpenAI and OpenRouter annotate passages of the text. Perplexity and xAI list the addresses of their sources, which the
 text refers to by number.
@@ -14,7 +14,7 @@ ANNOTATION_FIELD = "annotations"
 
 
 def parse_annotation(annotation: Mapping[str, Any], offset: int = 0) -> Citation:
-    """Parse one annotation of a reply as a `Citation`.
+    """Parse one annotation of a chat completions reply as a `Citation`.
 
     `url_citation` and `file_citation` cite a source; `file` is a document that was read.
 
@@ -31,13 +31,13 @@ def parse_annotation(annotation: Mapping[str, Any], offset: int = 0) -> Citation
     return Citation(source, title, quote, details=dict(annotation))
 
 
-def parse_source_lists(addresses: Any, results: Any) -> Iterator[Citation]:
+def parse_source_lists(urls: Any, results: Any) -> Iterator[Citation]:
     """Yield a citation for each URL in a response's list of sources and in its search results.
 
     Title and quote are those of the search result.
     """
     found = {url: each for each in as_dicts(results) if (url := as_text(each.get("url")))}
-    listed = [each for each in as_list(addresses) if isinstance(each, str)]
+    listed = [each for each in as_list(urls) if isinstance(each, str)]
     for url in dict.fromkeys([*listed, *found]):
         told = found.get(url, {})
         yield Citation(url, as_text(told.get("title")), as_text(told.get("snippet")), details=told)

@@ -39,13 +39,13 @@ class ToolCallPiece(Struct, gc=False):
 
 
 def get_google_signature(extra: Mapping[str, Any]) -> str:
-    """Return the thought signature in the `extra_content` of a call or a message; empty if there is none."""
+    """Return Google's thought signature from the `extra_content` of a call or a message; empty if there is none."""
     said = (as_dict_or_none(extra.get("google")) or {}).get("thought_signature")
     return said if isinstance(said, str) else ""
 
 
 class ChatDelta(Struct, gc=False):
-    """Streamed piece of a message, or a whole message, which has the same fields."""
+    """Streamed piece of a chat completions message, or a whole message, which has the same fields."""
 
     content: str | None = None
     reasoning_content: str | None = None
@@ -74,7 +74,7 @@ ABSENT = msgspec.Raw()
 
 
 class ChatChoice(Struct, gc=False):
-    """An alternative reply in a chunk; all but the first become metadata."""
+    """Choice (alternative reply) in a chunk of a chat completions stream; all but the first become metadata."""
 
     delta: ChatDelta | None = None
     finish_reason: str | None = None

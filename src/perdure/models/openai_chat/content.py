@@ -1,4 +1,4 @@
-"""Encode text and media as the content of chat messages. No I/O.
+"""Encode text and media as the content of chat completions messages. No I/O.
 
 Text alone is sent as a plain string, which every server understands; a list is sent only if it contains media.
 """
@@ -46,7 +46,7 @@ def encode_user_content(parts: Sequence[Part], profile: Profile, dialect: ChatDi
 
 
 def encode_part(part: Part, profile: Profile, dialect: ChatDialect) -> dict[str, Any] | None:
-    """Encode one part as a content item; None for blank text. Unsupported media become a text note."""
+    """Encode one message part as a content item; None for blank text. Unsupported media become a text note."""
     if isinstance(part, Text):
         return build_text_item(part.text) if part.text.strip() else None
     if not isinstance(part, Media):
@@ -77,7 +77,7 @@ def encode_media(media: Media, profile: Profile, dialect: ChatDialect) -> dict[s
 
 
 def build_media_url(media: Media) -> str:
-    """Return the URL of the media; a `data:` URL if its bytes are known."""
+    """Return the URL by which media are sent: a `data:` URL if the bytes are known, else their own URL."""
     return f"data:{media.media_type};base64,{encode_base64(media)}" if media.data else media.url
 
 

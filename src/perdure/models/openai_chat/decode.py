@@ -1,4 +1,4 @@
-"""Decode the response of a chat completions call into events. No I/O.
+"""Decode the response of a chat completions call into model events. No I/O.
 
 A reply is finished once the provider has sent a finish reason or `[DONE]`. A response that ends earlier is cut off.
 """

@@ -1,4 +1,4 @@
-"""Encode a request as the body of a chat completions call. No I/O.
+"""Encode a model request as the body of a chat completions call. No I/O.
 
 Messages are encoded one by one and cached in the memo, and so are the tools and the other fields. So the cost of a
 request does not grow with the length of the conversation.
@@ -13,7 +13,7 @@ import msgspec
 from perdure.core.error import ConfigError
 from perdure.core.message import Message
 from perdure.core.model import OutputSpec, Request, Settings
-from perdure.models.assistant_turns import CONTINUE_MESSAGE
+from perdure.models.assistant_turn_separator import CONTINUE_MESSAGE
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.profile import Profile
 from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_dialect

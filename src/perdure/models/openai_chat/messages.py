@@ -1,4 +1,4 @@
-"""Encode messages as chat messages of the chat completions API; encodings are cached per message. No I/O.
+"""Encode messages for the chat completions API; each encoded message is cached. No I/O.
 
 A model gets its own thinking back on turns in which it called tools, and never that of another model: models that think
 between calls lose track without it, and on other turns it is ignored or refused.
@@ -33,7 +33,7 @@ _is_nine_letter_id = re.compile(r"[A-Za-z0-9]{9}").fullmatch
 
 
 class ChatMessageEncoder:
-    """Encoder of messages as `messages` of a chat completions request, in the dialect of one provider."""
+    """Encoder of messages for chat completions requests, in the dialect of one provider."""
 
     def __init__(
         self, messages: Sequence[Message], profile: Profile, dialect: ChatDialect, *, echo: bool | None

@@ -1,4 +1,4 @@
-"""Assemble the `reasoning_details` of a streamed reply from their pieces.
+"""Assemble the `reasoning_details` (blocks of thinking) of a chat completions reply from streamed pieces.
 
 Some blocks are signed or encrypted, so they are sent back to their author unchanged and in order.
 """
@@ -15,7 +15,7 @@ _STREAMED_FIELDS = ("text", "summary", "data")
 
 
 class ReasoningDetailsBuilder:
-    """Builder of a reply's reasoning blocks from their streamed pieces."""
+    """Builder of the `reasoning_details` (blocks of thinking) of a chat completions reply from streamed pieces."""
 
     def __init__(self) -> None:
         self._blocks: list[dict[str, Any]] = []

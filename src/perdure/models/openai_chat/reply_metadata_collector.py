@@ -1,4 +1,4 @@
-"""Collect the metadata of a response: service tier, log probabilities, cost, sources, other choices. No I/O.
+"""Collect the metadata of a chat completions response: service tier, log probabilities, cost, sources, other choices.
 
 They are no content. Most become metadata of the message, under the names of `reply_metadata.py`.
 """

@@ -1,4 +1,4 @@
-"""Encode a request's settings (sampling, limits, thinking) as fields of the body. No I/O."""
+"""Encode a request's settings (sampling, limits, thinking) as fields of a chat completions body. No I/O."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from .dialect import ChatDialect, ReasoningStyle
 
 
 def encode_settings(settings: Settings, profile: Profile, dialect: ChatDialect) -> dict[str, Any]:
-    """Return the body fields for these settings, named as this dialect names them; unsupported ones are left out."""
+    """Return the chat completions fields for these settings, named as the dialect does, without unsupported ones."""
     fields: dict[str, Any] = {
         "temperature": settings.temperature,
         "top_p": settings.top_p,

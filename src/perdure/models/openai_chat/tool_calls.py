@@ -1,4 +1,4 @@
-"""Assemble the tool calls of one reply from their streamed pieces.
+"""Assemble the tool calls of one chat completions reply from their streamed pieces.
 
 By the rule, pieces of a call share an index, and the first piece has the id and the name. In practice there are servers
 that send no index, no id, a new id with every piece, the name with every piece, or one index for all calls of a reply.
@@ -28,7 +28,7 @@ class _PendingCall:
 
 
 class ToolCallAccumulator:
-    """Accumulator of the tool calls of one reply from their streamed pieces."""
+    """Accumulator of the tool calls of one chat completions reply, which arrive in streamed pieces."""
 
     __slots__ = ("_calls", "_latest")
 

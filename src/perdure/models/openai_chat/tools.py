@@ -1,4 +1,4 @@
-"""Encode the tool definitions of a request as JSON.
+"""Encode the tool definitions of a chat completions request as JSON.
 
 A session sends the same tools with every request, so each list of tools is encoded once.
 """

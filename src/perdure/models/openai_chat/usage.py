@@ -1,4 +1,4 @@
-"""Parse the token counts of a response, which providers report under many names."""
+"""Parse the token counts of a chat completions response, which providers report under many names."""
 
 from collections.abc import Mapping
 from typing import Any, cast

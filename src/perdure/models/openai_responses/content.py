@@ -1,4 +1,4 @@
-"""Encode text and media as the content of Responses messages and tool results. No I/O.
+"""Encode text and media as the content of messages and tool results of the Responses API. No I/O.
 
 Media that the model cannot take become a text note.
 """
@@ -17,17 +17,17 @@ _AUDIO_FORMATS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "
 
 
 def build_input_text(text: str) -> dict[str, Any]:
-    """Return text for the model as a content item, `{"type": "input_text", …}`."""
+    """Return text for the model as a content item of the Responses API, `{"type": "input_text", …}`."""
     return {"type": "input_text", "text": text}
 
 
 def build_output_text(text: str) -> dict[str, Any]:
-    """Return text that the model wrote as a content item, `{"type": "output_text", …}`."""
+    """Return text that the model wrote as a content item of the Responses API, `{"type": "output_text", …}`."""
     return {"type": "output_text", "text": text}
 
 
 def encode_content(parts: Iterable[Part], profile: Profile, dialect: ResponsesDialect) -> list[Item]:
-    """Encode the text and media of a user message or a tool result; empty text is left out."""
+    """Encode the text and media of a user message or a tool result for the Responses API; empty text is left out."""
     shown: list[Item] = []
     for part in parts:
         if isinstance(part, Text):
@@ -38,11 +38,11 @@ def encode_content(parts: Iterable[Part], profile: Profile, dialect: ResponsesDi
     return shown
 
 
-def join_text_items(shown: Sequence[Item]) -> str | None:
+def join_text_items(items: Sequence[Item]) -> str | None:
     """Join text content items into one string; None if there are items other than text."""
-    if any(each["type"] != "input_text" for each in shown):
+    if any(each["type"] != "input_text" for each in items):
         return None
-    return "\n".join([str(each["text"]) for each in shown])
+    return "\n".join([str(each["text"]) for each in items])
 
 
 def _encode_media(media: Media, profile: Profile, dialect: ResponsesDialect) -> Item:

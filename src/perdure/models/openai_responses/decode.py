@@ -1,4 +1,4 @@
-"""Decode the response of a Responses call into events. No I/O.
+"""Decode the response of a Responses API call (OpenAI) into model events. No I/O.
 
 A response is a list of items. A stream sends each item in deltas, then as a whole, and at its end all items once more
 (or none). Items are identified by their position in the list alone, since some providers change ids from event to

@@ -1,4 +1,4 @@
-"""Encode a request as the body of a Responses call. No I/O.
+"""Encode a model request as the body of a Responses API call (OpenAI). No I/O.
 
 Messages are encoded one by one and cached in the memo; the other fields are encoded for each request. This API has no
 field for stop sequences, seeds or thinking budgets.
@@ -32,7 +32,7 @@ _RESERVED_FIELDS = frozenset({"input"})
 
 
 def encode(request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
-    """Encode a request for the Responses API as path and body.
+    """Encode a model request as the path and body of a Responses API call.
 
     Raises `ProviderRuleError` if the provider would refuse the conversation.
     """

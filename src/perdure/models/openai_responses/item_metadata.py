@@ -1,4 +1,4 @@
-"""Keep the fields of Responses output items that messages lack, so that the items can be sent back. No I/O.
+"""Keep the fields of Responses output items that messages have no place for, to send the items back. No I/O.
 
 The id and phase of a text, and the id and type of a call, are stored as JSON in `signature`. Reasoning is stored whole:
 its encrypted part as `Thinking.data`, the rest as `Thinking.details`. Items of unknown types, such as a search by the
@@ -45,7 +45,7 @@ def encode_approval_metadata(item: Mapping[str, Any]) -> str:
 
 
 def decode_item_metadata(signature: str) -> ItemMetadata:
-    """Return the metadata stored in a signature; empty if the signature is from another provider's API."""
+    """Return the item metadata stored in a message part's signature; empty if it is from another provider's API."""
     if not signature.startswith("{"):
         return {}
     try:
@@ -55,7 +55,7 @@ def decode_item_metadata(signature: str) -> ItemMetadata:
 
 
 def build_thinking_part(item: Mapping[str, Any], text: str, provider: str, model: str) -> Thinking:
-    """Build the thinking part that stores a reasoning item, or an item of an unknown type."""
+    """Build the thinking part of a message that stores a reasoning item, or an output item of unknown type."""
     if item.get("type") != _REASONING:
         return Thinking("", "", "", provider, model, dict(item), is_item=True)
     details = {name: value for name, value in item.items() if name not in {"encrypted_content", "status"}}
@@ -65,7 +65,7 @@ def build_thinking_part(item: Mapping[str, Any], text: str, provider: str, model
 
 
 def has_unknown_item(thought: Thinking) -> bool:
-    """Return True if the part stores an item of an unknown type instead of reasoning."""
+    """Return True if a thinking part stores an output item of unknown type instead of reasoning."""
     return bool(thought.details.get("type", _REASONING) != _REASONING)
 
 

@@ -1,4 +1,4 @@
-"""Check the items (messages, calls, results) of a Responses request, and their order. No I/O."""
+"""Check the items (messages, calls, results) of a Responses API request, and their order. No I/O."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -25,7 +25,7 @@ _MOST_SHOWN = 80
 
 @cache
 def get_call_input_fields(dialect: ResponsesDialect) -> Mapping[str, str]:
-    """Return the input field of each call type that the client answers, such as `arguments` of `function_call`."""
+    """Return the name of the input field for each type of call that the client answers, such as `arguments`."""
     return {kind: field for kind, field in INPUT_FIELD_BY_CALL_TYPE.items() if kind not in dialect.provider_calls}
 
 

@@ -25,7 +25,7 @@ NO_OUTPUT = "(no output)"
 
 
 class ResponsesMessageEncoder:
-    """Encoder of the messages of one model request as `input` items of the Responses API, in order."""
+    """Encoder of the messages of one request as `input` items of the Responses API, in order."""
 
     def __init__(
         self,

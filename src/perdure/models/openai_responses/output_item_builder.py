@@ -1,4 +1,4 @@
-"""Build the output items of a response from their deltas, and the message that the items form. No I/O.
+"""Build the output items of a Responses API reply from their deltas, and from them the message. No I/O.
 
 An item is sent twice: in deltas, and then as a whole. Text that only the whole has is emitted at its end, so that the
 deltas and the message agree.
@@ -25,7 +25,7 @@ _STOP_REASONS = {"max_output_tokens": StopReason.LENGTH, "content_filter": StopR
 
 
 class OutputItemBuilder:
-    """Builder of one output item (text, reasoning or call) from its deltas."""
+    """Builder of one output item (text, reasoning or call) of a Responses API reply from its deltas."""
 
     __slots__ = ("_begun", "_call_fields", "_section", "index", "input", "item_id", "kind", "name", "pieces", "whole")
 
@@ -146,7 +146,7 @@ def _name_remote_tool(item: Mapping[str, Any]) -> str:
 
 
 def get_message_text(item: Mapping[str, Any]) -> str:
-    """Return the text of a message item, refusals included."""
+    """Return the text of a message item of the Responses API, refusals included."""
     content = item.get("content")
     if isinstance(content, str):
         return content
@@ -154,12 +154,12 @@ def get_message_text(item: Mapping[str, Any]) -> str:
 
 
 def is_refusal(item: Mapping[str, Any]) -> bool:
-    """Return True if a message item is a refusal."""
+    """Return True if a message item of the Responses API is a refusal of the model."""
     return any(part.get("refusal") for part in as_dicts(item.get("content")))
 
 
 def get_reasoning_text(item: Mapping[str, Any]) -> str:
-    """Return the readable text of a reasoning item."""
+    """Return the readable text of a reasoning item of the Responses API."""
     parts = [*as_dicts(item.get("content")), *as_dicts(item.get("summary"))]
     return _SECTION_SEPARATOR.join([words for part in parts if (words := as_text(part.get("text")))])
 
@@ -168,16 +168,16 @@ def get_reasoning_text(item: Mapping[str, Any]) -> str:
 
 
 def build_reply_finished(
-    items: Sequence[OutputItemBuilder], answer: Mapping[str, Any], profile: Profile
+    items: Sequence[OutputItemBuilder], response: Mapping[str, Any], profile: Profile
 ) -> ReplyFinished:
-    """Build the `ReplyFinished` event, with the message that these output items form."""
-    stop = _get_stop_reason(items, answer)
+    """Build the `ReplyFinished` event of a Responses API reply, with the message made of its output items."""
+    stop = _get_stop_reason(items, response)
     if stop is None and any(item.is_call and item.input is None for item in items):
         raise ReplyCutOff(f"{profile.provider} ended its answer in the middle of a call; ask again")
     parts = _build_parts(items, profile)
     if stop is None:
         stop = StopReason.TOOL_USE if any(type(part) is ToolCall for part in parts) else StopReason.STOP
-    usage, told = parse_usage(answer.get("usage")), _collect_metadata(items, answer, profile)
+    usage, told = parse_usage(response.get("usage")), _collect_metadata(items, response, profile)
     if len(items) == 1 and items[0].is_plain_text:  # the deltas have all of the message
         return ReplyFinished(stop, usage, profile.model, profile.provider, metadata=told)
     return ReplyFinished(stop, usage, profile.model, profile.provider, Message("assistant", parts), told)
@@ -220,7 +220,7 @@ def _get_stop_reason(items: Sequence[OutputItemBuilder], answer: Mapping[str, An
 
 
 def parse_usage(raw_usage: Any) -> Usage | None:
-    """Parse the token counts of a response; None if it has none."""
+    """Parse the token counts of a Responses API reply; None if it has none."""
     counts = as_dict(raw_usage)
     read, written = counts.get("input_tokens"), counts.get("output_tokens")
     if not isinstance(read, int) and not isinstance(written, int):

@@ -1,4 +1,4 @@
-"""Encode the tool definitions of a request as JSON. No I/O.
+"""Encode the tool definitions of a Responses API request as JSON. No I/O.
 
 A session sends the same tools with every request, so each list of tools is encoded once.
 """
@@ -41,7 +41,7 @@ def encode_tools(tools: Sequence[ToolSpec], profile: Profile) -> msgspec.Raw:
 
 
 def build_tool_list(tools: Sequence[ToolSpec], profile: Profile) -> list[dict[str, Any]]:
-    """Return the tool definitions as JSON objects."""
+    """Return the tool definitions of a Responses API request as JSON objects."""
     return [_encode_tool(tool, profile) for tool in tools]
 
 

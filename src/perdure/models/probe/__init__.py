@@ -26,20 +26,20 @@ from perdure.net.transport import Transport
 
 from .client import MAX_REQUESTS, ProbeClient, ProbeReply, RequestLimitReached
 from .experiments import (
-    look_up_published_window,
+    look_up_published_context_window,
+    probe_context_window_by_overflow,
     probe_developer_role,
     probe_images,
     probe_parallel_calls,
     probe_strict_tools,
     probe_structured_output,
     probe_tools,
-    probe_window_by_overflow,
     send_until_accepted,
 )
-from .profile_draft import Finding, ProfileDraft
+from .profile_draft import ProbeFinding, ProfileDraft
 from .schema_keywords import probe_schema_keywords
 
-__all__ = ["MAX_REQUESTS", "Finding", "ProbeResult", "ProbeWire", "probe"]
+__all__ = ["MAX_REQUESTS", "ProbeFinding", "ProbeResult", "ProbeWire", "probe"]
 
 ProbeWire: TypeAlias = Literal["auto", "openai_chat", "openai_responses", "anthropic"]
 Experiment: TypeAlias = Callable[[ProbeClient, ProfileDraft], Awaitable[None]]
@@ -54,7 +54,7 @@ class ProbeResult(Struct, frozen=True):
     saved_profile: SavedProfile
     """Content of the profile file."""
     profile: Profile
-    findings: list[Finding]
+    findings: list[ProbeFinding]
     requests: int
     """Number of requests sent."""
 
@@ -87,7 +87,7 @@ async def probe(
     url = normalize_base_url(base_url)
     wires = _WIRES if wire == "auto" else (wire,)
     network = transport or get_shared_transport()
-    askers = [
+    clients = [
         ProbeClient(
             load_wire(each),
             get_wire_base_url(url, each),
@@ -99,20 +99,20 @@ async def probe(
         for each in wires
     ]
     draft = ProfileDraft(_guess_profile(url, model))
-    asker = await _find_accepted_wire(askers, draft)
+    client = await _find_accepted_wire(clients, draft)
     try:
-        for experiment in _list_experiments(asker.wire.name, deep=deep):
+        for experiment in _list_experiments(client.wire.name, deep=deep):
             if draft.profile.tools == "native" or experiment not in _TOOL_EXPERIMENTS:
-                await experiment(asker, draft)
+                await experiment(client, draft)
     except RequestLimitReached:
-        draft.record_finding("requests", f"stopped after {asker.request_count}; what is not listed was not tested")
-    _record_observations(asker, draft)
+        draft.record_finding("requests", f"stopped after {client.request_count}; what is not listed was not tested")
+    _record_observations(client, draft)
     told = {each.about: each.found for each in draft.findings}
-    name: WireName = asker.wire.name  # type: ignore[assignment] # a known wire
+    name: WireName = client.wire.name  # type: ignore[assignment] # a known wire
     kept = SavedProfile(
         base_url=url, model=model, wire=name, key_variable=key_variable, profile=draft.fields, learned=told
     )
-    return ProbeResult(kept, draft.profile, draft.findings, sum(each.request_count for each in askers))
+    return ProbeResult(kept, draft.profile, draft.findings, sum(each.request_count for each in clients))
 
 
 _TOOL_EXPERIMENTS: Sequence[Experiment] = (probe_parallel_calls, probe_schema_keywords, probe_strict_tools)
@@ -127,8 +127,8 @@ def _list_experiments(wire: str, *, deep: bool) -> Sequence[Experiment]:
         probe_structured_output,
         probe_images,
         *roles,
-        look_up_published_window,
-        *((probe_window_by_overflow,) if deep else ()),
+        look_up_published_context_window,
+        *((probe_context_window_by_overflow,) if deep else ()),
     )
 
 
@@ -142,37 +142,37 @@ def _guess_profile(url: str, model: str) -> Profile:
     return Profile(provider=get_host(url), model=model, schema=known.get("schema", "plain"))
 
 
-async def _find_accepted_wire(askers: Sequence[ProbeClient], draft: ProfileDraft) -> ProbeClient:
+async def _find_accepted_wire(clients: Sequence[ProbeClient], draft: ProfileDraft) -> ProbeClient:
     """Return the first client whose API format (wire) the endpoint accepts. Raises an error if there is none."""
     failed: list[ProbeReply] = []
-    for asker in askers:
-        heard = await send_until_accepted(asker, draft)
-        if heard.is_accepted:
-            draft.findings.insert(0, Finding("wire", asker.wire.name))
-            return asker
-        failed.append(heard)
-        if heard.status not in _WRONG_PATH_STATUSES:
+    for client in clients:
+        reply = await send_until_accepted(client, draft)
+        if reply.is_accepted:
+            draft.findings.insert(0, ProbeFinding("wire", client.wire.name))
+            return client
+        failed.append(reply)
+        if reply.status not in _WRONG_PATH_STATUSES:
             break
     raise _build_rejection(failed[-1] if failed[-1].status not in _WRONG_PATH_STATUSES else failed[0], draft.profile)
 
 
-def _build_rejection(heard: ProbeReply, profile: Profile) -> Exception:
+def _build_rejection(reply: ProbeReply, profile: Profile) -> Exception:
     """Return the exception for an endpoint that rejected every first request."""
-    if heard.error is not None and not isinstance(heard.error, BadRequest):
-        return heard.error
+    if reply.error is not None and not isinstance(reply.error, BadRequest):
+        return reply.error
     return ConfigError(
-        f"{profile.provider!r} does not answer for the model {profile.model!r} ({heard.reason}): check the base URL, "
+        f"{profile.provider!r} does not answer for the model {profile.model!r} ({reply.reason}): check the base URL, "
         f"which often ends in /v1, the name of the model, and the wire"
     )
 
 
-def _record_observations(asker: ProbeClient, draft: ProfileDraft) -> None:
+def _record_observations(client: ProbeClient, draft: ProfileDraft) -> None:
     """Record the context window, thinking fields and output-limit field that the replies showed."""
     if draft.profile.context_tokens is None:
         draft.record_finding("context", "not published; it is learned when a request is too long")
     fields = ", ".join(sorted(draft.thinking_fields))
     draft.record_finding("thinking", f"shown as {fields}" if fields else "not shown")
-    if asker.wire.name != "openai_chat":
+    if client.wire.name != "openai_chat":
         return
     dialect = _DIALECTS[draft.profile.dialect == "openai", "reasoning" in draft.thinking_fields]
     limit = "max_completion_tokens" if draft.profile.dialect == "openai" else "max_tokens"

@@ -115,15 +115,15 @@ class ProbeClient:
             output=output,
             settings=replace(_SETTINGS, **(settings or {})),
         )
-        heard = ProbeReply()
+        reply = ProbeReply()
         for _ in range(_MAX_ATTEMPTS):
-            heard = await self._send_once(about, profile, request, change)
-            if not isinstance(heard.error, RateLimited):
+            reply = await self._send_once(about, profile, request, change)
+            if not isinstance(reply.error, RateLimited):
                 break
-            wait = min(heard.error.retry_after_seconds or _WAIT_SECONDS, _LONGEST_WAIT_SECONDS)
+            wait = min(reply.error.retry_after_seconds or _WAIT_SECONDS, _LONGEST_WAIT_SECONDS)
             self._on_progress(f"rate limited: waiting {wait:.0f} s")
             await self._clock.sleep(wait)
-        return heard
+        return reply
 
     async def _send_once(self, about: str, profile: Profile, request: Request, change: BodyChange | None) -> ProbeReply:
         if self.request_count == MAX_REQUESTS:

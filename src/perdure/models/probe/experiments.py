@@ -57,21 +57,21 @@ class _ColourAnswer(Struct):
 # -- first request -----------------------------------------------------------------------------------------------------
 
 
-async def send_until_accepted(asker: ProbeClient, draft: ProfileDraft) -> ProbeReply:
-    """Send a test request in plainer and plainer forms until the endpoint accepts one. Return the last reply.
+async def send_until_accepted(client: ProbeClient, draft: ProfileDraft) -> ProbeReply:
+    """Send a test request in simpler and simpler forms until the endpoint accepts one. Return the last reply.
 
     The forms differ in streaming, reported usage and dialect. An error other than a refused request ends the search.
     """
-    heard = ProbeReply()
-    for fields in _list_request_forms(draft.profile, asker.wire.name):
+    reply = ProbeReply()
+    for fields in _list_request_forms(draft.profile, client.wire.name):
         tried = replace(draft.profile, **fields)
-        heard = await asker.send_request("first request", tried, user("Reply with the one word: ready"))
-        if heard.is_accepted:
-            _record_first_reply(draft, fields, heard)
-            return heard
-        if not isinstance(heard.error, BadRequest) or heard.status in {404, 405}:
-            return heard
-    return heard
+        reply = await client.send_request("first request", tried, user("Reply with the one word: ready"))
+        if reply.is_accepted:
+            _record_first_reply(draft, fields, reply)
+            return reply
+        if not isinstance(reply.error, BadRequest) or reply.status in {404, 405}:
+            return reply
+    return reply
 
 
 def _list_request_forms(profile: Profile, wire: str) -> list[dict[str, Any]]:
@@ -87,58 +87,58 @@ def _list_request_forms(profile: Profile, wire: str) -> list[dict[str, Any]]:
     ]
 
 
-def _record_first_reply(draft: ProfileDraft, fields: Mapping[str, Any], heard: ProbeReply) -> None:
+def _record_first_reply(draft: ProfileDraft, fields: Mapping[str, Any], reply: ProbeReply) -> None:
     draft.set_fields(dialect=fields["dialect"])
-    streams = fields["streams"] and heard.is_streamed
+    streams = fields["streams"] and reply.is_streamed
     draft.record_finding("streaming", "yes" if streams else "no: it replies at once", streams=streams)
-    told = heard.usage is not None
+    told = reply.usage is not None
     if streams:
         asked = fields["usage_in_stream"]
         found = "yes" if told and asked else ("reported without being requested" if told else "not reported")
         draft.record_finding("usage in streams", found, usage_in_stream=told and asked)
     else:
         draft.record_finding("usage", "reported" if told else "not reported", usage_in_stream=False)
-    record_thinking_fields(draft, heard)
+    record_thinking_fields(draft, reply)
 
 
-def record_thinking_fields(draft: ProfileDraft, heard: ProbeReply) -> None:
-    """Record the response fields in which this reply showed thinking."""
-    draft.thinking_fields |= {name.decode() for name in _THINKING.findall(heard.body)}
-    if "<think>" in heard.message.text:
+def record_thinking_fields(draft: ProfileDraft, reply: ProbeReply) -> None:
+    """Record in the draft in which response fields this reply contained thinking."""
+    draft.thinking_fields |= {name.decode() for name in _THINKING.findall(reply.body)}
+    if "<think>" in reply.message.text:
         draft.thinking_fields.add("<think> in the text")
 
 
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 
-async def probe_tools(asker: ProbeClient, draft: ProfileDraft) -> None:
-    """Test native tool calls, voluntary and forced. A model that never makes voluntary calls gets JSON tool mode."""
+async def probe_tools(client: ProbeClient, draft: ProfileDraft) -> None:
+    """Test if the model calls tools, by itself and when forced; if never by itself, JSON tool mode is recorded."""
     native = replace(draft.profile, tools="native")
-    heard = await asker.send_request("tool calls", native, user(_CALL), tools=(LOOKUP,))
-    record_thinking_fields(draft, heard)
-    if not heard.is_accepted:
-        draft.record_finding("tools", f"refused ({heard.reason}); JSON tool mode is used", tools="json")
+    reply = await client.send_request("tool calls", native, user(_CALL), tools=(LOOKUP,))
+    record_thinking_fields(draft, reply)
+    if not reply.is_accepted:
+        draft.record_finding("tools", f"refused ({reply.reason}); JSON tool mode is used", tools="json")
         return
-    if _find_valid_calls(heard):
+    if _find_valid_calls(reply):
         draft.record_finding("tools", "native calls", tools="native")
-    forced = await asker.send_request(
+    forced = await client.send_request(
         "forced tool calls", native, user(_CALL), tools=(LOOKUP,), settings={"tool_choice": "required"}
     )
     obeys = bool(_find_valid_calls(forced))
     draft.record_finding(
         "forced calls", "yes" if obeys else (f"refused ({forced.reason})" if forced.error else "ignored")
     )
-    if not _find_valid_calls(heard):
+    if not _find_valid_calls(reply):
         why = "only forced ones" if obeys else "it answers itself"
         draft.record_finding("tools", f"no voluntary calls ({why}); JSON tool mode is used", tools="json")
 
 
-async def probe_parallel_calls(asker: ProbeClient, draft: ProfileDraft) -> None:
+async def probe_parallel_calls(client: ProbeClient, draft: ProfileDraft) -> None:
     """Test if the model calls several tools at once, and if that can be disabled."""
-    heard = await asker.send_request("parallel calls", draft.profile, user(_TWO_CALLS), tools=(LOOKUP,))
-    several = len(_find_valid_calls(heard)) > 1
+    reply = await client.send_request("parallel calls", draft.profile, user(_TWO_CALLS), tools=(LOOKUP,))
+    several = len(_find_valid_calls(reply)) > 1
     told = replace(draft.profile, parallel_tool_calls=True)
-    single = await asker.send_request(
+    single = await client.send_request(
         "one call at a time", told, user(_TWO_CALLS), tools=(LOOKUP,), settings={"parallel_tool_calls": False}
     )
     listens = single.is_accepted and len(_find_valid_calls(single)) <= 1
@@ -147,22 +147,22 @@ async def probe_parallel_calls(asker: ProbeClient, draft: ProfileDraft) -> None:
     draft.record_finding("parallel calls", f"{found}, {how}" if several else found, parallel_tool_calls=listens)
 
 
-async def probe_strict_tools(asker: ProbeClient, draft: ProfileDraft) -> None:
-    """Test strict tool schemas. Skipped for an endpoint that rejects JSON Schema keywords."""
+async def probe_strict_tools(client: ProbeClient, draft: ProfileDraft) -> None:
+    """Test if the endpoint accepts strict tool schemas; skipped if it rejects JSON Schema keywords."""
     if draft.profile.schema != "plain":
         draft.record_finding("strict tools", "not tested, as some schemas are rejected", strict_tools=False)
         return
     held = replace(draft.profile, strict_tools=True, schema="openai_strict")
-    heard = await asker.send_request("strict tools", held, user(_CALL), tools=(LOOKUP,))
-    if heard.is_accepted and _find_valid_calls(heard):
+    reply = await client.send_request("strict tools", held, user(_CALL), tools=(LOOKUP,))
+    if reply.is_accepted and _find_valid_calls(reply):
         draft.record_finding("strict tools", "accepted", strict_tools=True, schema="openai_strict")
     else:
-        draft.record_finding("strict tools", f"no ({heard.reason or 'no call was made'})", strict_tools=False)
+        draft.record_finding("strict tools", f"no ({reply.reason or 'no call was made'})", strict_tools=False)
 
 
-def _find_valid_calls(heard: ProbeReply) -> list[ToolCall]:
+def _find_valid_calls(reply: ProbeReply) -> list[ToolCall]:
     """Return the tool calls of a reply that are valid."""
-    return [call for call in heard.message.tool_calls if _is_valid_call(call)]
+    return [call for call in reply.message.tool_calls if _is_valid_call(call)]
 
 
 def _is_valid_call(call: ToolCall) -> bool:
@@ -176,26 +176,26 @@ def _is_valid_call(call: ToolCall) -> bool:
 # -- structured output -------------------------------------------------------------------------------------------------
 
 
-async def probe_structured_output(asker: ProbeClient, draft: ProfileDraft) -> None:
-    """Test structured output. The prompt asks for a sentence, so a JSON reply proves that the schema is enforced."""
+async def probe_structured_output(client: ProbeClient, draft: ProfileDraft) -> None:
+    """Test if an output schema is enforced: the prompt asks for a sentence, so a JSON reply proves it."""
     held = replace(draft.profile, output="schema")
-    heard = await asker.send_request("output with a schema", held, user(_PROSE), output=COLOUR)
-    if heard.is_accepted and _parse_colour(heard) in {"red", "green", "blue"}:
+    reply = await client.send_request("output with a schema", held, user(_PROSE), output=COLOUR)
+    if reply.is_accepted and _parse_colour(reply) in {"red", "green", "blue"}:
         draft.record_finding("structured output", "JSON Schema enforced", output="schema")
         return
-    why = f"a schema is refused ({heard.reason})" if heard.error else "a schema is ignored"
+    why = f"a schema is refused ({reply.reason})" if reply.error else "a schema is ignored"
     loosely = replace(draft.profile, output="object")
-    loose = await asker.send_request("output as a JSON object", loosely, user(_OBJECT), output=COLOUR)
+    loose = await client.send_request("output as a JSON object", loosely, user(_OBJECT), output=COLOUR)
     if loose.is_accepted and _parse_colour(loose) is not None:
         draft.record_finding("structured output", f"any JSON object; {why}", output="object")
     else:
         draft.record_finding("structured output", f"no; {why}", output="none")
 
 
-def _parse_colour(heard: ProbeReply) -> str | None:
+def _parse_colour(reply: ProbeReply) -> str | None:
     """Return the colour in a reply that is a JSON object; `None` for any other reply."""
     try:
-        return msgspec.json.decode(heard.message.text, type=_ColourAnswer).colour
+        return msgspec.json.decode(reply.message.text, type=_ColourAnswer).colour
     except msgspec.MsgspecError:
         return None
 
@@ -203,48 +203,48 @@ def _parse_colour(heard: ProbeReply) -> str | None:
 # -- context window ----------------------------------------------------------------------------------------------------
 
 
-async def look_up_published_window(asker: ProbeClient, draft: ProfileDraft) -> None:
-    """Look up the context window that the endpoint publishes."""
+async def look_up_published_context_window(client: ProbeClient, draft: ProfileDraft) -> None:
+    """Look up the context window of the model that the endpoint publishes, and record it in the draft."""
     tokens = None
-    if isinstance(asker.transport, SupportsGet):
-        tokens = await fetch_context_window(asker.base_url, draft.profile.model, asker.auth, asker.transport)
+    if isinstance(client.transport, SupportsGet):
+        tokens = await fetch_context_window(client.base_url, draft.profile.model, client.auth, client.transport)
     if tokens is not None:
         draft.record_finding("context", f"{tokens} tokens", context_tokens=tokens)
 
 
-async def probe_window_by_overflow(asker: ProbeClient, draft: ProfileDraft) -> None:
-    """Find out the context window with a request that is much too long. Costly if the request is accepted."""
+async def probe_context_window_by_overflow(client: ProbeClient, draft: ProfileDraft) -> None:
+    """Find out the model's context window by a request that is much too long. Costly if the request is accepted."""
     if draft.profile.context_tokens is not None:
         return
-    heard = await asker.send_request("a request that is too long", draft.profile, user("hi " * _LONG_WORDS))
-    if isinstance(heard.error, ContextOverflow) and heard.error.window_tokens is not None:
-        tokens = heard.error.window_tokens
+    reply = await client.send_request("a request that is too long", draft.profile, user("hi " * _LONG_WORDS))
+    if isinstance(reply.error, ContextOverflow) and reply.error.window_tokens is not None:
+        tokens = reply.error.window_tokens
         draft.record_finding("context", f"{tokens} tokens, from its error message", context_tokens=tokens)
 
 
 # -- images and roles --------------------------------------------------------------------------------------------------
 
 
-async def probe_images(asker: ProbeClient, draft: ProfileDraft) -> None:
+async def probe_images(client: ProbeClient, draft: ProfileDraft) -> None:
     """Test if the endpoint accepts an image."""
     seeing = replace(draft.profile, images=True)
     picture = user([Text("Which colour is this? One word."), Image(data=build_red_png(), media_type="image/png")])
-    heard = await asker.send_request("images", seeing, picture)
+    reply = await client.send_request("images", seeing, picture)
     draft.record_finding(
-        "images", "accepted" if heard.is_accepted else f"refused ({heard.reason})", images=heard.is_accepted
+        "images", "accepted" if reply.is_accepted else f"refused ({reply.reason})", images=reply.is_accepted
     )
 
 
-async def probe_developer_role(asker: ProbeClient, draft: ProfileDraft) -> None:
-    """Test the `developer` role. The result is only reported: requests use `system`, which every endpoint accepts."""
+async def probe_developer_role(client: ProbeClient, draft: ProfileDraft) -> None:
+    """Test if the endpoint accepts the `developer` role; only reported, because requests use `system`."""
 
     def change(body: dict[str, Any]) -> None:
         body["messages"][0]["role"] = "developer"
 
-    heard = await asker.send_request(
+    reply = await client.send_request(
         "the developer role", draft.profile, user("Reply with the one word: ready"), change=change
     )
-    draft.record_finding("developer role", "accepted" if heard.is_accepted else f"refused ({heard.reason})")
+    draft.record_finding("developer role", "accepted" if reply.is_accepted else f"refused ({reply.reason})")
 
 
 def build_red_png(size: int = 16) -> bytes:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from perdure.models.profile import Profile
 
 
-class Finding(Struct, frozen=True):
+class ProbeFinding(Struct, frozen=True):
     """Result of one experiment of a model probe (a test of one capability), as text for people."""
 
     about: str
@@ -21,7 +21,7 @@ class ProfileDraft:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self.findings: list[Finding] = []
+        self.findings: list[ProbeFinding] = []
         self.fields: dict[str, Any] = {}
         """Fields of the profile that were found out."""
         self.thinking_fields: set[str] = set()
@@ -29,7 +29,7 @@ class ProfileDraft:
 
     def record_finding(self, about: str, found: str, **fields: Any) -> None:
         """Record a finding, and set the fields of the profile that follow from it."""
-        self.findings.append(Finding(about, found))
+        self.findings.append(ProbeFinding(about, found))
         self.set_fields(**fields)
 
     def set_fields(self, **fields: Any) -> None:

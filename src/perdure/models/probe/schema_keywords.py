@@ -44,20 +44,20 @@ def build_tool_with_keywords(*keywords: str) -> ToolSpec:
     return ToolSpec("note", "Note something down.", schema)
 
 
-async def probe_schema_keywords(asker: ProbeClient, draft: ProfileDraft) -> None:
-    """Test which JSON Schema keywords are rejected, and record a schema dialect that avoids them."""
+async def probe_schema_keywords(client: ProbeClient, draft: ProfileDraft) -> None:
+    """Test which JSON Schema keywords the endpoint rejects, and record a schema dialect without them."""
     plain = replace(draft.profile, schema="plain")
-    heard = await asker.send_request(
+    reply = await client.send_request(
         "schema keywords", plain, user(_PROMPT), tools=(build_tool_with_keywords(*KEYWORDS),)
     )
-    if heard.is_accepted:
+    if reply.is_accepted:
         draft.record_finding("schema keywords", f"all accepted: {', '.join(KEYWORDS)}", schema="plain")
         return
-    refused = [word for word in KEYWORDS if not await _is_accepted(asker, draft, build_tool_with_keywords(word), word)]
+    refused = [word for word in KEYWORDS if not await _is_accepted(client, draft, build_tool_with_keywords(word), word)]
     rules = choose_schema_dialect(refused)
     if not refused:
         draft.record_finding(
-            "schema keywords", f"each accepted, all at once refused ({heard.reason})", schema=rules or "plain"
+            "schema keywords", f"each accepted, all at once refused ({reply.reason})", schema=rules or "plain"
         )
     elif rules:
         draft.record_finding(
@@ -67,9 +67,9 @@ async def probe_schema_keywords(asker: ProbeClient, draft: ProfileDraft) -> None
         draft.record_finding("schema keywords", f"refused: {', '.join(refused)}; no rules do without all of them")
 
 
-async def _is_accepted(asker: ProbeClient, draft: ProfileDraft, tool: ToolSpec, word: str) -> bool:
+async def _is_accepted(client: ProbeClient, draft: ProfileDraft, tool: ToolSpec, word: str) -> bool:
     plain = replace(draft.profile, schema="plain")
-    return (await asker.send_request(f"the keyword {word}", plain, user(_PROMPT), tools=(tool,))).is_accepted
+    return (await client.send_request(f"the keyword {word}", plain, user(_PROMPT), tools=(tool,))).is_accepted
 
 
 def choose_schema_dialect(refused: list[str]) -> str:
@@ -79,7 +79,7 @@ def choose_schema_dialect(refused: list[str]) -> str:
 
 
 def find_used_keywords(schema: Any) -> set[str]:
-    """Return which of the tested keywords a schema uses."""
+    """Return which of the JSON Schema keywords that a probe tests are used in a schema."""
     if isinstance(schema, (list, tuple)):
         return _find_used_keywords_in(cast("Sequence[Any]", schema))
     if not isinstance(schema, Mapping):

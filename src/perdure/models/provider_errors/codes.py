@@ -1,4 +1,4 @@
-"""Tables from the error codes, statuses and phrases of providers to kinds of errors.
+"""Tables that map the error codes, statuses and phrases of providers to kinds of errors.
 
 Codes are in lower case, without separators.
 """

@@ -1,4 +1,4 @@
-"""Extract the text, codes and retry delay from the body of a provider's error response, of any shape.
+"""Extract the text, codes and retry delay from a provider's error response, whatever its format.
 
 An error is an object under `error`, a string there, `detail`, `message`, a flat object, an array, JSON inside a JSON
 string, a stream event, plain text, an HTML page, or empty. The bytes are untrusted: parsing never raises, and takes
@@ -60,7 +60,7 @@ _DELAY_FIELDS: Mapping[str, float] = {
 
 
 class ParsedError(Struct):
-    """Text, codes, status, retry delay and context window found in one error response."""
+    """Text, codes, status, retry delay and context window found in a provider's error response."""
 
     text: str = ""
     """Error text on one line, with keys masked."""

@@ -1,4 +1,4 @@
-"""Parse how long a provider asks to wait before a retry.
+"""Parse how many seconds a provider asks to wait before a retry.
 
 The time may be in a header as seconds, milliseconds or a date, in a field of the body, or in the error text.
 """

@@ -1,4 +1,4 @@
-"""Compile one schema to the JSON Schema dialect of one provider.
+"""Compile a JSON Schema to the JSON Schema dialect of one provider.
 
 Every value that is valid for the schema is valid for the result, as far as the provider's dialect can express it;
 unsupported keywords are described in the description. The work is bounded: by depth, by how often a definition is
@@ -12,7 +12,7 @@ from perdure.core.schema_definitions import is_json_array, is_json_object
 from .dialect_table import SchemaDialect
 from .merge import merge_schemas
 from .references import SchemaDocument
-from .schema_upgrade import infer_types, upgrade_schema_draft
+from .schema_upgrade import get_possible_types, upgrade_schema_draft
 from .top_union import merge_top_union
 from .typed_schema_builder import TypedSchemaBuilder, build_title_field
 from .union_schema_builders import build_any_value_schema, build_truncated_schema, build_union_schema, make_nullable
@@ -35,11 +35,11 @@ _SINGLES = (
 
 
 class TooManySchemaNodes(Exception):
-    """Raised when a compiled schema has too many nodes; handled within the package."""
+    """Raised when a compiled schema has too many nodes; never leaves the package `schemas`."""
 
 
 class SchemaCompiler:
-    """Compiler of one schema to one dialect. `inexact` collects the constraints that the dialect cannot express."""
+    """Compiler of one schema to one provider's dialect. `inexact` lists constraints that the dialect cannot express."""
 
     __slots__ = ("_definitions", "_depth", "_left", "_pending", "_unfolded", "dialect", "document", "inexact")
 
@@ -216,7 +216,7 @@ class SchemaCompiler:
     def _compile_by_type(
         self, schema: dict[str, Any], notes: list[str], depth: int, inside: ReferencePath
     ) -> dict[str, Any]:
-        types = infer_types({"enum": [schema["const"]], **schema} if "const" in schema else schema)
+        types = get_possible_types({"enum": [schema["const"]], **schema} if "const" in schema else schema)
         kinds = [each for each in types if each != "null"]
         if not types:
             return self._build_any_value(schema, notes)

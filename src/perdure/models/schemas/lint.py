@@ -17,7 +17,7 @@ _BESIDE_UNION = frozenset({"anyOf", "$defs"})
 
 
 def find_violations(schema: Any, rules: str) -> list[str]:
-    """Return a sentence for each rule of the provider that a schema breaks; empty if it would be accepted."""
+    """Return a sentence for each rule of a provider's dialect that a schema breaks; empty if it would be accepted."""
     dialect = DIALECTS[rules]
     if not is_json_object(schema):
         return [f"the schema is {schema!r}, not an object"]

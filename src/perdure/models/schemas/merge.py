@@ -20,7 +20,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def merge_schemas(one: Any, other: Any, levels: int = 0) -> Any:
-    """Merge two schemas: the result allows the values that both allow, or a few more."""
+    """Merge two schemas into one that allows the values that both allow (and sometimes a few more)."""
     if not is_json_object(one):
         return other if one is True else one
     if not is_json_object(other):

@@ -1,4 +1,4 @@
-"""Resolve `$ref` within a schema. References to other documents are never fetched."""
+"""Resolve `$ref` within a JSON Schema. References to other documents are never fetched."""
 
 import re
 from typing import Any
@@ -10,7 +10,7 @@ from perdure.core.schema_definitions import is_json_array, is_json_object
 
 
 class SchemaDocument:
-    """Root schema, in which the references of its subschemas are resolved."""
+    """Root JSON Schema, in which the references (`$ref`) of its subschemas are resolved."""
 
     __slots__ = ("_names", "root")
 

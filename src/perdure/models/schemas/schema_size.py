@@ -1,4 +1,4 @@
-"""Measure the size and depth of a schema, and check them against the limits of a provider."""
+"""Measure the size and depth of a JSON Schema, and check them against the limits of a provider."""
 
 from collections.abc import Iterator
 from typing import Any

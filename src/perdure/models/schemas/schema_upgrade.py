@@ -20,7 +20,7 @@ _KEYWORDS_BY_TYPE = {"object": ("properties", "required", "additionalProperties"
 
 
 def upgrade_schema_draft(schema: dict[str, Any]) -> dict[str, Any]:
-    """Convert a schema to draft 2020-12. Malformed keywords are left out."""
+    """Convert a JSON Schema to draft 2020-12. Malformed keywords are left out."""
     fixed = {key: value for key, value in schema.items() if _is_well_formed(key, value)}
     if "type" in fixed:
         types = get_declared_types(fixed)
@@ -49,8 +49,8 @@ def get_declared_types(schema: dict[str, Any]) -> list[str]:
     return [each for each in dict.fromkeys(known) if each in TYPES]
 
 
-def infer_types(schema: dict[str, Any]) -> list[str]:
-    """Return the types in `type`, or else those that other keywords imply; empty if any type is possible."""
+def get_possible_types(schema: dict[str, Any]) -> list[str]:
+    """Return the types that a schema allows, from `type` or else from other keywords; empty if any type is possible."""
     types = get_declared_types(schema)
     values = schema.get("enum")
     if not types and is_json_array(values):

@@ -1,4 +1,4 @@
-"""Turn a union at the top of a schema into one object, for providers that require an object there.
+"""Merge a union at the top of a JSON Schema into one object, for providers that require an object there.
 
 Most providers need one object there. It gets the properties of all branches, and requires the properties that all of
 them require: slightly too wide, and the description lists what is missing.

@@ -1,4 +1,4 @@
-"""Build union, nullable, any-value and truncated schemas in the JSON Schema dialect of one provider."""
+"""Build union, nullable, any-value and depth-limited schemas in the JSON Schema dialect of one provider."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from perdure.core.schema_definitions import is_json_array
 
 from .dialect_table import SchemaDialect
 from .merge import is_same_json
-from .schema_upgrade import infer_types, upgrade_schema_draft
+from .schema_upgrade import get_possible_types, upgrade_schema_draft
 from .typed_schema_builder import build_title_field
 from .unsupported_keyword_notes import build_description_field, describe_keyword
 
@@ -64,12 +64,12 @@ def build_any_value_schema(schema: Mapping[str, Any], notes: Sequence[str], dial
 
 
 def build_truncated_schema(schema: dict[str, Any], dialect: SchemaDialect) -> dict[str, Any]:
-    """Build a schema with the type of `schema` but without its contents, for use at the maximum depth."""
+    """Build a schema with the type of `schema` but without its contents, to stop at a provider's maximum depth."""
     text = build_description_field(schema, ["what is in it is not described here"])
     if dialect.must_be_closed:
         needs = {"required": list[str]()} if dialect.all_required else {}
         return {"type": "object", "properties": {}, **needs, "additionalProperties": False, **text}
-    types = infer_types(upgrade_schema_draft(schema))
+    types = get_possible_types(upgrade_schema_draft(schema))
     if not types and not dialect.type_required:
         return text
     kind = types[0] if types else "object"

@@ -48,7 +48,7 @@ _PHRASES: Mapping[str, str] = {
 
 
 def describe_keyword(keyword: str, value: Any) -> str:
-    """Return a phrase for a keyword and its value, such as `at most 5 items`; empty if it is no constraint."""
+    """Return a phrase for a JSON Schema keyword, such as `at most 5 items`; empty if the keyword is no constraint."""
     if keyword in _IGNORED_KEYWORDS or keyword.startswith("x-"):
         return ""
     if (keyword == "additionalProperties" and isinstance(value, bool)) or value is None or value is False:

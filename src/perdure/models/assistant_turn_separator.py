@@ -1,4 +1,4 @@
-"""The message that is sent between assistant messages that follow each other.
+"""The filler message sent between two assistant messages in a row, for providers that require alternating roles.
 
 Such are the draft and the revised answer of the engine `reflect`. Many providers and chat templates want the roles to
 alternate, and refuse two assistant messages in a row. Others join them: then thinking, which has to begin a turn, would

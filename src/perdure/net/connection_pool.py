@@ -1,4 +1,4 @@
-"""Connection pool of one event loop, on top of aiohttp.
+"""Pool of HTTP connections for one event loop, on top of aiohttp.
 
 Every exception of aiohttp is converted to a `NetError` here. The original is not chained, because it contains the
 request, and with it the API key.
@@ -37,7 +37,7 @@ _HEADER_BYTES = 65536
 
 
 class HttpConnectionPool:
-    """Pool of the HTTP connections of one event loop; with an egress policy, all to addresses that it allows."""
+    """Pool of HTTP connections for one event loop; an egress policy, if given, restricts their addresses."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ def _close_all_pools() -> None:
 
 
 class ReceivedResponse:
-    """HTTP response that is being received; also the iterator over its body.
+    """HTTP response whose status and headers have arrived; iterate over it to receive the body.
 
     It is checked at intervals whether it takes too long, so a piece costs no more than reading the clock.
     """
@@ -295,7 +295,7 @@ class ReceivedResponse:
 
 
 def find_proxy(origin: str) -> str | None:
-    """Return the proxy that the environment sets for a URL (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`), or None."""
+    """Return the proxy for a URL from the environment (`HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`), or None."""
     parts = urlsplit(origin)
     if not parts.hostname or urllib.request.proxy_bypass(parts.netloc.rpartition("@")[2]):
         return None

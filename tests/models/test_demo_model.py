@@ -6,7 +6,7 @@ from perdure.core.error import ConfigError
 from perdure.core.event import ReplyFinished, TextDelta
 from perdure.core.message import Status, StopReason, Text, ToolCall, ToolResult, assistant, tool_message, user
 from perdure.core.model import ModelInfo, Price, Request, Settings, ToolSpec, assemble_reply, model_info
-from perdure.models.demo import DemoModel
+from perdure.models.demo_model import DemoModel
 from perdure.testing import check_model
 
 WEATHER = ToolSpec(

@@ -2,11 +2,11 @@
 
 import io
 
-from perdure.mcp_server.bounded_lines import BoundedLines
+from perdure.mcp_server.bounded_line_reader import BoundedLineReader
 
 
 async def read_all(data: bytes, max_bytes: int = 16) -> list[str]:
-    return [line async for line in BoundedLines(io.BytesIO(data), max_bytes)]
+    return [line async for line in BoundedLineReader(io.BytesIO(data), max_bytes)]
 
 
 async def test_each_line_is_text():

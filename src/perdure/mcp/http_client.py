@@ -1,4 +1,4 @@
-"""The HTTP client of MCP connections: bodies of limited size, no proxies or redirects, and the fate of each request.
+"""HTTP client of MCP connections: limits bodies, uses no proxy or redirect, records if a request was carried out.
 
 The SDK passes each message on in the context of the task that sent it. That context has a `RequestRecord`, in which the
 transport notes the fate of the request: without it, an HTTP error would look like the server's own answer.
@@ -38,7 +38,7 @@ _read_message = msgspec.json.Decoder(_MessageHead).decode
 
 
 class LimitedStream(httpx2.AsyncByteStream):
-    """A response body that ends early when it is too large, or breaks off: the SDK then reports what is incomplete."""
+    """Response body that ends, without an exception, at a size limit or a lost connection; the SDK reports the gap."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, most_bytes: int | None, flood: FloodMeter) -> None:
         self._inner = inner
@@ -64,7 +64,7 @@ class LimitedStream(httpx2.AsyncByteStream):
 
 
 class RecordingTransport(httpx2.AsyncBaseTransport):
-    """An HTTP transport that limits bodies, and notes in the current `RequestRecord` the fate of each request.
+    """HTTP transport that limits response bodies, and records in `RequestRecord` whether a request was carried out.
 
     A request that cannot be made is answered with status 502, so that it fails alone: an exception would end the
     connection with all other requests.
@@ -167,7 +167,7 @@ async def open_http_streams(
     login: httpx2.Auth | None,
     is_sse: bool,
 ) -> AsyncGenerator[Any]:
-    """Open the streams of the SDK to a server that is reached by its URL.
+    """Connect to an MCP server by its URL, and yield the streams through which the MCP SDK exchanges messages.
 
     A login is not used where a header says who asks: `headers` win.
     """

@@ -1,4 +1,4 @@
-"""From the result of an MCP tool, or the contents of a resource, to parts that a model can read."""
+"""Convert the result of an MCP tool, or the contents of an MCP resource, to message parts that a model can read."""
 
 import base64
 import binascii
@@ -20,8 +20,8 @@ MAX_MEDIA_BYTES: Final = 8 * 1024 * 1024
 _MAX_URI: Final = 2_000
 
 
-def build_output(tool: ListedTool, result: "mcp_types.CallToolResult") -> ToolOutput:
-    """Return the result of a tool for the model: its texts and media; else its structured content as JSON.
+def convert_tool_result(tool: ListedTool, result: "mcp_types.CallToolResult") -> ToolOutput:
+    """Convert the result of an MCP tool to a `ToolOutput`: its texts and media, or else its structured content as JSON.
 
     Structured content that does not match the tool's own schema is an error. A user interface gets it as data.
     """
@@ -42,7 +42,7 @@ def build_output(tool: ListedTool, result: "mcp_types.CallToolResult") -> ToolOu
 
 
 def convert_resource(contents: Any) -> list[ResultPart]:
-    """Return the contents of a resource as parts."""
+    """Convert the contents of an MCP resource to message parts: a text, or a media file."""
     uri = clean_text(str(getattr(contents, "uri", "")))[:_MAX_URI]
     text = getattr(contents, "text", None)
     if isinstance(text, str):

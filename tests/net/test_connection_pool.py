@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from perdure.net.connection_pool import HttpConnectionPool, ReceivedResponse, find_proxy
 from perdure.net.error import DeadlineExceeded, ResponseCutOff
-from perdure.net.pool import HttpConnectionPool, ReceivedResponse, find_proxy
 from perdure.net.timeout_watch import MAX_CHECK_SECONDS, TimeoutWatch
 from perdure.net.transport import Deadlines
 
@@ -108,7 +108,7 @@ async def test_closing_from_another_thread_waits_until_the_connections_are_close
 
 
 async def test_of_very_many_addresses_only_some_are_remembered(monkeypatch):
-    monkeypatch.setattr("perdure.net.pool._MOST_ADDRESSES", 3)
+    monkeypatch.setattr("perdure.net.connection_pool._MOST_ADDRESSES", 3)
     pool = HttpConnectionPool(Deadlines(), 1000)
     try:
         urls = [f"http://host.example/{number}" for number in range(8)]

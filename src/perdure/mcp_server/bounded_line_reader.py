@@ -1,4 +1,4 @@
-"""Lines of standard input, read on a thread, each up to a size limit.
+"""Read lines of standard input on a thread, each up to a size limit, for an MCP server on stdio.
 
 The thread is a daemon: one that waits for a line that never arrives does not keep the process from ending.
 """
@@ -12,8 +12,8 @@ _MAX_WAITING: Final = 64
 """The most lines that wait to be handled; the client is not read from until there are fewer."""
 
 
-class BoundedLines:
-    """Asynchronous iterator over lines of text. A line that is too long is replaced by one that is no valid message."""
+class BoundedLineReader:
+    """Asynchronous iterator over the lines of a file. A line that is too long is replaced by an invalid message."""
 
     def __init__(self, file: BinaryIO, max_bytes: int) -> None:
         self._file = file
@@ -23,7 +23,7 @@ class BoundedLines:
         self._room = threading.Semaphore(_MAX_WAITING)
         threading.Thread(target=self._read_lines, name="perdure-mcp-stdin", daemon=True).start()
 
-    def __aiter__(self) -> "BoundedLines":
+    def __aiter__(self) -> "BoundedLineReader":
         return self
 
     async def __anext__(self) -> str:
@@ -57,17 +57,17 @@ class BoundedLines:
             return
 
 
-def take_standard_input() -> tuple[BinaryIO, "StandardInput"]:
-    """Open standard input for the server alone; tools, and what they start, read an empty one."""
+def reserve_standard_input() -> tuple[BinaryIO, "OriginalStandardInput"]:
+    """Reserve standard input for the MCP server: return a private copy; tools and their processes read an empty one."""
     private = os.dup(0)
     empty = os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
     os.close(empty)
-    return os.fdopen(private, "rb", closefd=False), StandardInput(private)
+    return os.fdopen(private, "rb", closefd=False), OriginalStandardInput(private)
 
 
-class StandardInput:
-    """The original standard input, to be restored."""
+class OriginalStandardInput:
+    """Original standard input of the process, which `restore` puts back when the MCP server ends."""
 
     def __init__(self, private: int) -> None:
         self._private = private

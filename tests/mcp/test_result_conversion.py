@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from perdure.core.message import Audio, Document, Image, Text
-from perdure.mcp import result_parts
-from perdure.mcp.listed_tool import read_listing
-from perdure.mcp.result_parts import build_output, convert_resource
+from perdure.mcp import result_conversion
+from perdure.mcp.listed_tool import build_tool_listing
+from perdure.mcp.result_conversion import convert_resource, convert_tool_result
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
 def listed(**more):
     values = {"name": "count", "description": "Count.", "inputSchema": {"type": "object"}, **more}
-    return read_listing("server", [values]).tools[0]
+    return build_tool_listing("server", [values]).tools[0]
 
 
 def convert(*content, structured=None, is_error=False, tool=None):
     result: Any = SimpleNamespace(content=content, structured_content=structured, is_error=is_error)
-    return build_output(tool or listed(), result)
+    return convert_tool_result(tool or listed(), result)
 
 
 def media(kind, data, media_type):
@@ -49,7 +49,7 @@ def test_what_is_no_base64_is_left_out_with_a_note(data):
 
 
 def test_media_of_the_limit_is_decoded_and_more_is_left_out(monkeypatch):
-    monkeypatch.setattr(result_parts, "MAX_MEDIA_BYTES", 6)
+    monkeypatch.setattr(result_conversion, "MAX_MEDIA_BYTES", 6)
     fits, too_large = "A" * 12, "A" * 16
     assert convert(media("image", fits, "image/png")).content == [Image(data=b"\0" * 9, media_type="image/png")]
     (note,) = convert(media("image", too_large, "image/png")).content
