@@ -1,4 +1,4 @@
-"""Carry out `perdure goal start` and `resume`: build the agents, print the steps, pass signals on, return the code."""
+"""Run `perdure goal start` and `resume`: build the agents, print the steps, handle signals, return the exit code."""
 
 # ruff: noqa: PTH109 - pathlib would cost every start milliseconds
 import asyncio

@@ -69,7 +69,7 @@ class Program(click.Group):
 
 
 def add_default_command(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with the command that is meant if they name none: the chat, or help without a terminal."""
+    """Return the arguments, with the default command added if they name none: the chat, or help without a terminal."""
     first = arguments[0] if arguments else ""
     if first in _OWN_OPTIONS or (first and not first.startswith("-")):
         return [*arguments]

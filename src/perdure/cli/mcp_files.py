@@ -1,4 +1,4 @@
-"""The MCP servers that the command line knows, and the files that describe them.
+"""Find the MCP servers that the command line can use, and add them to or remove them from configuration files.
 
 A user's own servers are in `mcp.json` in `~/.perdure`, those of a project in `.mcp.json` and `perdure.toml`. Servers of
 a project are used only after the user trusts the file.
@@ -27,7 +27,7 @@ PROJECT_FILE: Final = ".mcp.json"
 
 
 class KnownServer(NamedTuple):
-    """A server that a file describes."""
+    """An MCP server in a configuration file, with its state: used, untrusted, disabled, or hidden by a namesake."""
 
     name: str
     source: Literal["user", "project"]
@@ -45,12 +45,12 @@ class KnownServer(NamedTuple):
 
 
 def own_file_path() -> str:
-    """Return the path of the file with the user's own servers."""
+    """Return the path of the user's own list of MCP servers, `mcp.json` in `~/.perdure`."""
     return get_home_file_path("mcp.json")
 
 
 def open_pin_file() -> "PinFile":
-    """Return the record of what the user has agreed to of each server."""
+    """Open the file that records which tools of each MCP server the user has approved."""
     from perdure.mcp.pin_file import PinFile
     from perdure.mcp_extension import get_default_pins_path
 
@@ -58,14 +58,14 @@ def open_pin_file() -> "PinFile":
 
 
 def open_login_file() -> "LoginFile":
-    """Return the stored logins."""
+    """Open the file that stores the user's logins to MCP servers."""
     from perdure.mcp.login.login_file import LoginFile, get_default_logins_path
 
     return LoginFile(get_default_logins_path())
 
 
 def list_known_servers(workdir: str = os.curdir, config: "Config | None" = None) -> list[KnownServer]:
-    """Return the servers of `perdure.toml`, of the user, and of the project's `.mcp.json`. Raises `BadConfig`.
+    """Return all MCP servers in `perdure.toml`, the user's file and the project's `.mcp.json`. Raises `BadConfig`.
 
     Of servers with the same name, the first that may be used is.
     """
@@ -95,7 +95,7 @@ def list_known_servers(workdir: str = os.curdir, config: "Config | None" = None)
 
 
 def load_used_servers(workdir: str = os.curdir, config: "Config | None" = None) -> "list[McpServer]":
-    """Return the servers that may be used, with environment variables filled in. Raises `BadConfig`."""
+    """Return the MCP servers that are trusted and enabled, with environment variables filled in. Raises `BadConfig`."""
     known = list_known_servers(workdir, config)
     used = {each.name: each.path for each in known if each.state == "used"}
     found: dict[str, McpServer] = {}
@@ -116,7 +116,7 @@ def _expand_file(path: str, config: "Config | None") -> "list[McpServer]":
 
 
 def find_server(name: str, workdir: str = os.curdir, config: "Config | None" = None) -> "McpServer":
-    """Return a server that may be used. Raises `ConfigError` that says why it may not, or which there are."""
+    """Return the usable MCP server with this name. Raises `ConfigError` that says why it is not, or which there are."""
     for server in load_used_servers(workdir, config):
         if server.name == name:
             return server
@@ -131,7 +131,7 @@ def find_server(name: str, workdir: str = os.curdir, config: "Config | None" = N
 
 
 def connect_servers(*servers: "McpServer") -> "McpServers":
-    """Return servers with the pins and the logins of the user."""
+    """Build the extension object for these MCP servers, with the user's approvals and logins. Starts nothing."""
     from perdure.mcp.client import require_sdk
 
     require_sdk()
@@ -145,7 +145,7 @@ def connect_servers(*servers: "McpServer") -> "McpServers":
 
 
 def add_to_file(path: str, name: str, table: dict[str, Any]) -> None:
-    """Add a server to a file, which is made if need be. Raises `ConfigError` if the name is taken."""
+    """Add an MCP server to a configuration file, which is created if needed. Raises `ConfigError` for a taken name."""
     values = _read_file(path)
     servers = values.setdefault("mcpServers", {})
     if not isinstance(servers, dict):
@@ -157,7 +157,7 @@ def add_to_file(path: str, name: str, table: dict[str, Any]) -> None:
 
 
 def remove_from_file(path: str, name: str) -> bool:
-    """Remove a server from a file; return False if it has none of that name."""
+    """Remove an MCP server from a configuration file; return False if the file has none of that name."""
     values = _read_file(path)
     servers = values.get("mcpServers")
     if not isinstance(servers, dict) or cast("dict[str, Any]", servers).pop(name, None) is None:

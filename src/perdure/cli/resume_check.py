@@ -24,7 +24,7 @@ _OR: Final = " or agent.attend_all()"
 async def format_resume_hint(
     store: "Store", session_id: str, state: "State", store_option: str | None, *, is_of_task: bool = False
 ) -> str:
-    """Return how to continue the last run of a session: a command, or the program that began it.
+    """Return a hint on how to continue the last run of a session: a command, or in the program that began the run.
 
     The session of a background agent is continued by the session that gave the task, which knows the agent.
     `is_of_task` asks how to continue the background agents of the session, instead of its own run.
@@ -43,7 +43,7 @@ async def format_resume_hint(
 
 
 async def find_chief_session(store: "Store", session_id: str, state: "State") -> "tuple[str, State]":
-    """Return the id and the state of the session that a background agent works for; of any other session, its own."""
+    """Return the id and state of the session that gave a background agent its task; for other sessions, their own."""
     from perdure.core.fold import fold_entries
     from perdure.runtime.run_ownership import find_task_giver
 

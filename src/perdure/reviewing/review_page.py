@@ -1,4 +1,4 @@
-"""Render a review as Markdown: a line for each finding, then each one with its problem and fix."""
+"""Render a code review as Markdown: the counts by severity, then each finding with its problem and fix."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from .review import SEVERITIES, Review, ReviewedFinding
 
 
 def render_review(review: Review) -> str:
-    """Return a review as a page of Markdown."""
+    """Return a review of a git branch as Markdown."""
     return "\n".join([*_render_head(review), *_render_findings(review), *_render_rest(review)]).rstrip() + "\n"
 
 
@@ -55,7 +55,7 @@ def _render_rest(review: Review) -> Iterator[str]:
 
 
 def place_of(found: ReviewedFinding) -> str:
-    """Return the place of a finding as `file:line`."""
+    """Return the location of a finding as `file:line`, or `file` if it has no line."""
     finding = found.finding
     return finding.file if finding.line is None else f"{finding.file}:{finding.line}"
 

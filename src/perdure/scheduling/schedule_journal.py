@@ -1,4 +1,4 @@
-"""The journal of a schedule: a session of the store whose log has every firing.
+"""The journal of a schedule: a session of the store whose log records every firing of the schedule.
 
 The process that runs a firing has the lease of the journal until the run is over. So no two processes fire a schedule,
 a run never overlaps the one before, and when a process dies its lease ends with it, and another one continues the run.
@@ -28,13 +28,13 @@ def name_journal(schedule: str) -> str:
 
 
 def is_schedule_session(session_id: str) -> bool:
-    """Return True if a session has the schedules of a store, or the firings of one, also in a namespaced store."""
+    """Return True if a session is internal to schedules: it stores the schedules themselves, or the firings of one."""
     *_, before, last = ("", *session_id.split("/"))
     return REGISTRY_SESSION in {before, last}
 
 
 async def was_deleted(store: Store, session_id: str, head: int) -> bool:
-    """Return True if a session that was read up to entry `head` was deleted since, and perhaps begun anew."""
+    """Return True if a session was deleted, and perhaps started anew, since it was read up to entry number `head`."""
     if head == 0:
         return False
     info = await store.info(session_id)
@@ -42,7 +42,7 @@ async def was_deleted(store: Store, session_id: str, head: int) -> bool:
 
 
 class ScheduleJournal:
-    """The records of one schedule, as far as this process has read them."""
+    """Reads the journal of one schedule, and acquires the right to add records to it."""
 
     def __init__(self, store: Store, name: str, clock: Clock, redaction: RelatedRunsRedaction) -> None:
         self.redaction = redaction
@@ -118,7 +118,7 @@ def _has_no_id(record: FiringRecord) -> bool:
 
 
 class JournalClaim:
-    """The right of this process to add records to a journal, and so to run the schedule, until it is released."""
+    """The lease of a schedule's journal: while a process has it, only that process can run the schedule."""
 
     def __init__(self, journal: ScheduleJournal, lease: Lease, store: Store, clock: Clock) -> None:
         self.journal = journal

@@ -1,4 +1,4 @@
-"""Run one firing of a schedule: unattended, with a time limit, tried again only if nothing can happen twice.
+"""Run one firing of a schedule: unattended, with a time limit; retried only if nothing can happen twice.
 
 Each run has an `input_id` made of the schedule, the firing and the attempt. A run that a crash interrupted is found by
 it in the log of its session, and continued: it is never begun anew.
@@ -39,11 +39,11 @@ _SHOWN: Final = 120
 
 
 class FiringLeft(Exception):
-    """Raised when a run is left for the next process, because this one was asked to end."""
+    """Raised when the run of a firing is left unfinished for the next process, because this one is to end."""
 
 
 class ScheduledRun:
-    """The run of one firing, and its retries, in this process."""
+    """The run of one firing of a schedule in this process, with its retries."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Schedules and their firings as a store has them: added, listed, triggered and cancelled from any process.
+"""Add, list, trigger and cancel schedules that are kept in a store, from any process, without running them.
 
 Nothing here runs an agent: that is what `Scheduler` does.
 """
@@ -35,7 +35,7 @@ POLL_SECONDS: Final = 1.0
 
 
 class ScheduleStatus(Struct, frozen=True, kw_only=True):
-    """A schedule as it is now: when it is due next, and its last firing."""
+    """The current status of a schedule: when it is due next, its running firing, and its last one."""
 
     schedule: Schedule
     is_stored: bool
@@ -51,7 +51,7 @@ class ScheduleStatus(Struct, frozen=True, kw_only=True):
 
 
 class StoredSchedules:
-    """The schedules of a program and of its store, with all operations that do not run the agent."""
+    """The schedules of a program and of its store, with all operations except running them, which `Scheduler` adds."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Four small tools that need no key and no network: the time, arithmetic, reading and writing text.
+"""Four small tools that need no key and no network: the current time, arithmetic, reading and creating text files.
 
 `perdure run` offers them. Writing needs permission; only files below one folder are read or written.
 """

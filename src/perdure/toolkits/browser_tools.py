@@ -1,4 +1,4 @@
-"""The tools `browser_navigate`, `browser_click`, `browser_type` and so on: use pages of the web as people do.
+"""The tools `browser_navigate`, `browser_click`, `browser_type` and so on: use web pages in a browser as people do.
 
 The target of a call is a URL: the one to visit, or that of the frame which the element is in. So rules decide about a
 frame of another origin by its own address, and a secret that is bound to an origin is not typed into a foreign frame.
@@ -248,7 +248,7 @@ def _find_element_target(browser: BrowserBackend) -> Callable[[dict[str, Any]], 
 
 
 def parse_frame_target(url: str) -> UrlTarget | TextTarget:
-    """Return the address of a frame as a target: a URL, or text if it has no host, as `about:blank`.
+    """Parse the address of a page's frame as a permission target: a URL, or text if it has no host, as `about:blank`.
 
     No rule for URLs allows the latter, and no secret that is bound to an origin is sent there.
     """

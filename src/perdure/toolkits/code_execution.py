@@ -1,4 +1,4 @@
-"""The tool `code_execution`: a snippet of code, run by a shell backend, in its sandbox if it has one."""
+"""The tool `code_execution`: a shell backend runs a snippet of code, in its sandbox if it has one."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ def code_execution_tool(
     timeout_seconds: float = TIMEOUT_SECONDS,
     most_seconds: float = MOST_SECONDS,
 ) -> Tool[..., Any]:
-    """Return the tool `code_execution`, which runs a snippet of code, once a call is allowed.
+    """Return the tool `code_execution`, which runs a snippet of code and needs permission for each call.
 
     Args:
         backend: The machine that runs it, such as `LocalShell("work")`.

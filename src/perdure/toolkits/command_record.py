@@ -1,4 +1,4 @@
-"""Records of commands in the log of a session, for people who want to undo a run.
+"""Log records of shell commands that may have changed files, shown to people who undo a run.
 
 What a command changes is not known, so it cannot be undone. The log says which commands were run that may have changed
 files: every one that is not known to only read.
@@ -17,7 +17,7 @@ COMMAND_NAME: Final = "shell:command"
 
 
 class CommandRecord(Struct, frozen=True):
-    """A command that was about to be run, and may have changed files."""
+    """Log record of a shell command that may change files, written just before it runs."""
 
     line: str
     """The command line."""
@@ -28,7 +28,7 @@ class CommandRecord(Struct, frozen=True):
 
 
 async def note_command(context: ToolContext[Any], line: str, root: str) -> None:
-    """Store in the session's log that a tool call is about to run a command which may change files."""
+    """Write to the session's log that a tool call is about to run a shell command which may change files."""
     await context.keep(COMMAND_NAME, CommandRecord(line, context.call_id, root))
 
 

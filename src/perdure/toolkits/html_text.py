@@ -68,7 +68,7 @@ def convert_html(page: str, url: str = "") -> HtmlText:
 
 
 def remove_shapeless(text: str) -> str:
-    """Remove the characters of a text that people do not see, other than tabs and line ends."""
+    """Remove invisible characters, except tabs, from a text, and convert all line ends to newlines."""
     return text.replace("\r\n", "\n").replace("\r", "\n").translate(_WITHOUT_SHAPE)
 
 

@@ -19,7 +19,7 @@ from .file_record import NO_FILE, SnapshotBackend, note_change
 async def read_file(
     context: ToolContext[Any], files: FileReadBackend, target: PathTarget, *, verb: str = "read"
 ) -> FileContent:
-    """Return the content of a file. Raises `ToolError` with the reason why it cannot be read."""
+    """Read a file from a tool's backend. Raises `ToolError` with the reason if it cannot be read."""
     try:
         return await call_backend_method(context, files.read_file, target)
     except FileRefused as error:

@@ -1,4 +1,4 @@
-"""Decode the body of a web page and convert it to text: its character set, HTML, and what is no text at all."""
+"""Decode a fetched web page and convert it to text: detect its character set, convert HTML, refuse binary data."""
 
 import codecs
 import re
@@ -36,7 +36,7 @@ _BINARY_BYTES: Final = frozenset({*range(9), *range(14, 27), *range(28, 32)})
 
 
 def read_page_text(body: bytes | str, content_type: str, url: str) -> str:
-    """Return the text of a page: of HTML what people read of it, of other text all.
+    """Return the text of a fetched page: the readable part of HTML, or all of any other text.
 
     Raises `ToolError` if it is binary.
     """

@@ -82,7 +82,7 @@ def grep_tool(files: FileReadBackend, search: SearchBackend) -> Tool[..., Any]:
 
 
 def keep_shown(context: ToolContext[Any], files: FileReadBackend, paths: Iterable[str]) -> set[str]:
-    """Return those of the paths that a search has found which no permission rule denies, or asks about."""
+    """Return those of the found paths that may be shown: no permission rule denies them, or asks about them."""
     return {each for each in dict.fromkeys(paths) if is_shown(context, files, each)}
 
 

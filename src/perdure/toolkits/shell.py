@@ -191,7 +191,7 @@ def describe_confinement(confinement: Confinement) -> str:
 
 
 def describe_risk(confinement: Confinement) -> str:
-    """Describe the risk of a command to the person who is asked; empty for a sandbox without network access."""
+    """Describe the risk of a command for the permission question; empty for a sandbox without network access."""
     if not confinement.sandbox:
         reason = f": {confinement.reason}" if confinement.reason else ""
         return f"There is no sandbox{reason}. The command can change and send whatever you can."
@@ -211,7 +211,7 @@ def check_timeout(seconds: float, most: float) -> float:
 
 
 def build_output(result: ShellResult, confinement: Confinement, seconds: float) -> ToolOutput:
-    """Build the tool output for a finished command: both streams, and how it ended."""
+    """Build the tool output for a finished command: standard output, standard error, and how the command ended."""
     stdout, stderr = str(result.stdout), _clean_error(str(result.stderr), result.exit_code)
     ends = {
         "timeout": f"[timed out after {seconds:g} s: it was ended, with everything that it started]",

@@ -39,7 +39,7 @@ _MOST_SNIPPET_CHARACTERS: Final = 1_000
 
 
 def web_fetch_tool(web: WebFetchBackend) -> Tool[..., Any]:
-    """Return the tool `web_fetch`, which fetches a page and returns its text, once a call is allowed."""
+    """Return the tool `web_fetch`, which fetches a page and returns its text; each call needs permission."""
     check_web_backend("web_fetch_tool", web, ("check_url", "fetch"), "LocalWeb()")
 
     @tool(
@@ -152,7 +152,7 @@ def _describe_rest(page: WebFetchResult, offset: int, end: int, total: int) -> l
 
 
 def cut_text(text: str, max_bytes: int) -> str:
-    """Return as much of a text as fits, up to the end of a line if there is one in its second half."""
+    """Cut a text to at most `max_bytes` bytes, at the end of a line if there is one in the second half."""
     shown = text[:max_bytes].encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore")
     if len(shown) == len(text):
         return shown
@@ -180,7 +180,7 @@ def _choose_redirects(context: ToolContext[Any]) -> Callable[[UrlTarget, UrlTarg
 def refuse_url_early(
     check_url: Callable[[UrlTarget], object], verb: str
 ) -> Callable[[Any, dict[str, Any]], Skip | None]:
-    """Return a `prepare` hook that rejects URLs which a backend never takes, before a person is asked."""
+    """Return a `prepare` hook that rejects URLs which a backend never fetches, before the user is asked about them."""
 
     def check(_call: Any, arguments: dict[str, Any]) -> Skip | None:
         url = arguments.get("url")

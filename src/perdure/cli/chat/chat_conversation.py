@@ -1,4 +1,4 @@
-"""The conversation of a chat: begins, steers, cancels and resumes the runs of one session after another."""
+"""The conversation of a chat: start, steer, cancel and resume runs of the current session, which can be switched."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ Show = Callable[[Event], Awaitable[None]]
 
 
 class ChatConversation:
-    """Drives one session through the `Session` interface, and passes its events on.
+    """Starts, steers, cancels and resumes the runs of a chat's session, and passes its events to a display function.
 
     It knows nothing of the terminal.
     """
@@ -152,7 +152,7 @@ class ChatConversation:
 
 
 async def keep_partial_reply(session: Session[Any], outcome: Outcome[Any] | None) -> None:
-    """Add the beginning of a reply that was cancelled to the conversation, so that the next prompt can refer to it.
+    """If a run was cancelled during a reply, add the partial reply to the conversation, so that the model sees it.
 
     The log has it in any case; the model would not be sent it again. A reply with calls is left out: they have no
     results.
