@@ -201,9 +201,9 @@ def code_mode(
         max_output_characters: Length of what a program returns, and of what it prints, above which the rest is left
             out.
     """
-    from .toolkits.program_mode import ProgramMode  # at first use: most agents have no code mode
+    from .toolkits.code_mode import CodeMode  # at first use: most agents have no code mode
 
-    mode = ProgramMode(
+    mode = CodeMode(
         exclude=exclude,
         hide_tools=hide_tools,
         max_seconds=max_seconds,

@@ -22,8 +22,8 @@ from .files.confined_folder import FileRefused
 from .files.jail import FileContent, Jail
 from .runtime.background_job_record import list_background_jobs
 from .runtime.session import Session
-from .toolkits.command_record import COMMAND_NAME, parse_command_record
 from .toolkits.file_record import FILE_PREFIX, NO_FILE, FileRecord, SnapshotBackend, parse_record
+from .toolkits.shell_command_record import COMMAND_NAME, parse_command_record
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ def build_agents(
     with each model.
     """
     from perdure.evaluating.evaluation import name_agents
-    from perdure.evaluating.named_objects import import_agent
+    from perdure.evaluating.import_by_name import import_agent
 
     if not places:
         return _build_own_agents(models, options, yes=yes, screen=screen)

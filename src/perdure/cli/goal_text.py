@@ -22,7 +22,7 @@ EXIT_CODES: Final = {
 _STATUS_WIDTH: Final = 14
 
 
-def encode_record(record: "GoalRecord") -> str:
+def encode_goal(record: "GoalRecord") -> str:
     """Return a goal's record as a line of JSON, for `--json`."""
     import msgspec
 
@@ -46,7 +46,7 @@ def format_goal_row(record: "GoalRecord") -> str:
     return to_one_line(row, line_width(sys.stdout)) + "\n"
 
 
-def format_record(record: "GoalRecord") -> str:
+def format_goal(record: "GoalRecord") -> str:
     """Return a goal as text of several lines: status, checklist with evidence, iterations and scores."""
     from perdure.goals import draw_sparkline
 

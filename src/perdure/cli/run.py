@@ -193,9 +193,9 @@ def choose_session(given: str | None, options: dict[str, Any], *, last: bool) ->
     """Return the id of the session that `perdure run` continues, from its options; `None` for a new session."""
     if given is None and not last:
         return None
-    from .session_choice import complete_session_id, resolve_session
+    from .session_choice import expand_session_id, resolve_session
 
-    return resolve_session(None, options) if last else complete_session_id(given, options)
+    return resolve_session(None, options) if last else expand_session_id(given, options)
 
 
 def offer_trust_at_terminal(options: "AgentOptions") -> None:

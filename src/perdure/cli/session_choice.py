@@ -65,7 +65,7 @@ def resolve_session(given: str | None, options: dict[str, Any]) -> str:
     return run_with_store(_get_store(options), find)
 
 
-def complete_session_id(given: str | None, options: dict[str, Any]) -> str | None:
+def expand_session_id(given: str | None, options: dict[str, Any]) -> str | None:
     """Return the session id to use for a new run: `given`, expanded if it is the beginning of a generated id.
 
     Any other id is the name of a new session, even if that of another session begins with it.

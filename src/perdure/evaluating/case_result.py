@@ -74,7 +74,7 @@ def build_result(cell: dict[str, Any], case: Case, outcome: Outcome[Any], grades
     failures = [each for each in grades if not each.is_judged]
     error = ""
     if not grades:
-        error = describe_end(outcome)
+        error = describe_missing_answer(outcome)
     elif failures:
         error = "; ".join([each.feedback for each in failures])
     passed = bool(grades) and all(each.passed for each in grades)
@@ -119,7 +119,7 @@ def build_raised_result(cell: dict[str, Any], case: Case, error: Exception) -> C
     )
 
 
-def describe_end(outcome: Outcome[Any]) -> str:
+def describe_missing_answer(outcome: Outcome[Any]) -> str:
     """Return a text that says why a run ended without an answer to grade."""
     if outcome.error is not None:
         return error_message(outcome.error)

@@ -24,8 +24,8 @@ from .dataset import Case, Dataset, GraderChoice
 from .evaluation_report import (
     EvaluationReport,
     PastEvaluation,
+    build_reported_case,
     compare_results,
-    report_case,
     summarize_agents,
 )
 from .named_graders import GraderContext, build_grader
@@ -262,7 +262,7 @@ class Evaluation:
             dataset=self.dataset.name,
             started_at=record.started_at,
             finished_at=finished_at,
-            cases=tuple([report_case(case) for case in self.dataset.cases]),
+            cases=tuple([build_reported_case(case) for case in self.dataset.cases]),
             results=results,
             summaries=summarize_agents(results),
             reused=progress.reused,

@@ -138,7 +138,7 @@ def read_report(data: bytes | str) -> EvaluationReport:
         ) from error
 
 
-def report_case(case: Case) -> ReportedCase:
+def build_reported_case(case: Case) -> ReportedCase:
     """Return the part of a case that an evaluation report shows: id, prompt, expected answer and tags."""
     from perdure.core.jsonable import to_jsonable
 

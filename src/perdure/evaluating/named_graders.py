@@ -23,7 +23,7 @@ from perdure.grading import (
 from perdure.grading.grader import to_grade
 
 from .dataset import GraderChoice
-from .named_objects import import_named
+from .import_by_name import import_from_module_or_file
 
 NAMES_AND_PARAMETERS: Final[Mapping[str, Sequence[str]]] = {
     "contains": ("texts", "ignore_case"),
@@ -165,7 +165,7 @@ def _build_model_grader(given: dict[str, Any], context: GraderContext) -> Grader
 
 
 def _import_grader(place: str) -> Grader:
-    found = import_named(place)
+    found = import_from_module_or_file(place)
     try:
         return to_grader(found)
     except ConfigError as error:

@@ -200,12 +200,12 @@ def _start_firing(record: FiringRecord, status: FiringStatus, attempts: int = 0)
     )
 
 
-def name_input(schedule: str, firing_id: str, attempt: int) -> str:
+def build_input_id(schedule: str, firing_id: str, attempt: int) -> str:
     """Return the `input_id` for the prompt of one attempt of a firing: the same attempt never runs twice."""
     return f"schedule:{schedule}:{firing_id}#{attempt}"
 
 
-def build_event(record: FiringRecord) -> Custom:
+def build_record_event(record: FiringRecord) -> Custom:
     """Return the event that stores a record in a schedule's journal."""
     return Custom(RECORD_EVENT, msgspec.to_builtins(record))
 

@@ -14,7 +14,7 @@ from perdure.core.event import Entry
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.store import Lease, Log, Post, Store, finish_before_cancel, run_to_completion
 
-from .firing_record import END_KINDS, FiringRecord, JournalState, build_event, read_record
+from .firing_record import END_KINDS, FiringRecord, JournalState, build_record_event, read_record
 
 REGISTRY_SESSION: Final = "schedules"
 """The session whose log has the schedules that were added to a store."""
@@ -22,7 +22,7 @@ CANCEL_POST: Final = "schedule_cancel"
 """Kind of the posts that cancel a firing while it has no run: before a retry, or while its session is in use."""
 
 
-def name_journal(schedule: str) -> str:
+def get_journal_session_id(schedule: str) -> str:
     """Return the id of the session that is the journal of a schedule."""
     return f"{REGISTRY_SESSION}/{schedule}"
 
@@ -47,7 +47,7 @@ class ScheduleJournal:
     def __init__(self, store: Store, name: str, clock: Clock, redaction: RelatedRunsRedaction) -> None:
         self.redaction = redaction
         """Removes secrets of the agent from the records."""
-        self.session_id = name_journal(name)
+        self.session_id = get_journal_session_id(name)
         self.state = JournalState()
         self._store = store
         self._clock = clock
@@ -75,13 +75,13 @@ class ScheduleJournal:
         end = _name_end(firing_id)
         return any(post.kind == CANCEL_POST and post.id == end for post in await self.list_posts())
 
-    async def claim(self) -> "JournalClaim | None":
+    async def claim(self) -> "ScheduleClaim | None":
         """Take the lease of the journal, and read it; `None` while another process has it, which runs a firing."""
         try:
             lease, was_cancelled = await run_to_completion(self._store.acquire(self.session_id))
         except SessionBusy:
             return None
-        claim = JournalClaim(self, lease, self._store, self._clock)
+        claim = ScheduleClaim(self, lease, self._store, self._clock)
         if was_cancelled:
             await claim.release()
             raise asyncio.CancelledError
@@ -117,8 +117,8 @@ def _has_no_id(record: FiringRecord) -> bool:
     return record.kind != "fired" and record.kind not in END_KINDS
 
 
-class JournalClaim:
-    """The lease of a schedule's journal: while a process has it, only that process can run the schedule."""
+class ScheduleClaim:
+    """The claim of one process on a schedule: while it has the journal's lease, no other process can run it."""
 
     def __init__(self, journal: ScheduleJournal, lease: Lease, store: Store, clock: Clock) -> None:
         self.journal = journal
@@ -153,7 +153,7 @@ class JournalClaim:
             stored.extend(entries)
             self.journal.apply_stored(entries)
 
-        events = [self.journal.redaction.redact_event(build_event(each)) for each in ordered]
+        events = [self.journal.redaction.redact_event(build_record_event(each)) for each in ordered]
         if await self._log.append(events, sync=True, on_stored=apply, entry_ids=ids):
             raise asyncio.CancelledError
         found = [record for record in map(read_record, stored) if record is not None]

@@ -67,7 +67,7 @@ class FileWriteBackend(FileReadBackend, Protocol):
         ...
 
 
-def is_shown(context: ToolContext[Any], files: "FileReadBackend", path: str) -> bool:
+def may_show_path(context: ToolContext[Any], files: "FileReadBackend", path: str) -> bool:
     """Return True if a tool may show a path that it has found: no permission rule denies it, or asks about it."""
     if not context.hides_paths:
         return True
@@ -106,7 +106,7 @@ def get_path_target(context: ToolContext[Any]) -> PathTarget:
     return target
 
 
-def refuse_early(
+def build_early_path_check(
     backend: FileReadBackend, verb: str, *, write: bool = False, is_folder: bool = False
 ) -> Callable[[Any, dict[str, Any]], Skip | None]:
     """Return a `prepare` hook that rejects paths which a backend would refuse, before the user is asked for permission.

@@ -64,14 +64,16 @@ def parse_record(value: Any) -> FileRecord | None:
         return None
 
 
-async def note_read(context: ToolContext[Any], path: str, digest: str) -> None:
+async def record_read(context: ToolContext[Any], path: str, digest: str) -> None:
     """Store in the session's log that a tool has read a file with this digest, unless that is stored already."""
     known = read_record(context, path)
     if known is None or known.digest != digest:
         await context.keep(FILE_PREFIX + path, FileRecord(digest))
 
 
-async def note_change(context: ToolContext[Any], path: str, root: str, before: FileContent | None, after: str) -> None:
+async def record_change(
+    context: ToolContext[Any], path: str, root: str, before: FileContent | None, after: str
+) -> None:
     """Store in the session's log that a tool call is about to change a file."""
     record = FileRecord(
         digest=after,
@@ -83,7 +85,7 @@ async def note_change(context: ToolContext[Any], path: str, root: str, before: F
     await context.keep(FILE_PREFIX + path, record)
 
 
-def check_fresh(known: FileRecord | None, found: FileContent | None, path: str) -> None:
+def require_read_and_unchanged(known: FileRecord | None, found: FileContent | None, path: str) -> None:
     """Raise `ToolError` unless the session has read the file, and the file has not changed since."""
     if found is None:
         return

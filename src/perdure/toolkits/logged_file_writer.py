@@ -13,7 +13,7 @@ from perdure.core.tool import ToolContext
 from perdure.files.jail import digest_of
 
 from .file_backend import FileChanged, FileContent, FileReadBackend, FileRefused, FileWriteBackend, call_backend_method
-from .file_record import NO_FILE, SnapshotBackend, note_change
+from .file_record import NO_FILE, SnapshotBackend, record_change
 
 
 async def read_file(
@@ -56,7 +56,7 @@ class FileWriter(Struct, frozen=True):
         if self.snapshots is not None:
             for each in (data,) if found is None else (found.data, data):
                 await call_backend_method(context, self.snapshots.save, each)
-        await note_change(context, shown, self.files.root, found, digest_of(data))
+        await record_change(context, shown, self.files.root, found, digest_of(data))
         expected = NO_FILE if found is None else found.digest
         try:
             await call_backend_method(context, self.files.write_file, target, data, expected=expected)

@@ -6,7 +6,7 @@ from typing import Final
 
 from perdure.core.error import ToolError
 
-from .html_text import convert_html, remove_shapeless
+from .html_text import convert_html, remove_invisible_characters
 
 MOST_CHARACTERS: Final = 2_000_000
 """The most characters of a page that are converted."""
@@ -47,7 +47,7 @@ def read_page_text(body: bytes | str, content_type: str, url: str) -> str:
         page = convert_html(text, url)
         is_titled = not page.title or page.text.lstrip("# ").startswith(page.title)
         return page.text if is_titled else f"# {page.title}\n\n{page.text}".rstrip()
-    return remove_shapeless(text)
+    return remove_invisible_characters(text)
 
 
 def get_media_type(content_type: str) -> str:

@@ -227,9 +227,9 @@ class RunningProgram:
         except (pydantic_monty.MontySyntaxError, pydantic_monty.MontyRuntimeError) as error:
             if self.is_quick and _STEP_TOO_LONG in str(error):
                 raise StepTooLong from None
-            raise ProgramFailed(describe_program_error(error.display())) from None
+            raise ProgramFailed(clean_program_traceback(error.display())) from None
         except pydantic_monty.MontyError as error:
-            raise ProgramFailed(describe_program_error(str(error))) from None
+            raise ProgramFailed(clean_program_traceback(str(error))) from None
         finally:
             with self._lock:
                 self._is_advancing = False
@@ -325,7 +325,7 @@ class RunningProgram:
             self._interpreter.close_session(session, is_killed=not self._is_finished)
 
 
-def describe_program_error(text: str) -> str:
+def clean_program_traceback(text: str) -> str:
     """Return a program's traceback without the interpreter's file names, and with a hint if an `await` is missing."""
     text = _PLACE.sub("", text)
     if "'coroutine' object" in text:

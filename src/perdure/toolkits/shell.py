@@ -17,9 +17,9 @@ from perdure.core.provenance import PRIVATE_LABEL, UNTRUSTED_LABEL
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
 from .command_line import split_command_line
-from .command_record import note_command
 from .read_only_commands import ReadingRules, explain_reading
 from .shell_backend import Confinement, JobOutput, ReadingInsight, ShellBackend, ShellCommand, ShellResult
+from .shell_command_record import record_command
 
 TIMEOUT_SECONDS: Final = 120.0
 MOST_SECONDS: Final = 600.0
@@ -56,7 +56,7 @@ def shell_tools(
         seconds = usual if timeout_seconds is None else check_timeout(timeout_seconds, most)
         started = ShellCommand(argv=checked.argv, line="" if checked.argv else checked.text, timeout_seconds=seconds)
         if not checked.reads_only:
-            await note_command(context, checked.text, backend.root)
+            await record_command(context, checked.text, backend.root)
         if background:
             job_id = await backend.start(started)
             return ToolOutput(f"Started as {job_id}. See its output with bash_output, end it with kill_shell.")
@@ -131,7 +131,7 @@ def exec_tool(
         seconds = check_timeout(timeout_seconds, most_seconds)
         command = ShellCommand(argv=checked.argv, folder=folder, stdin=stdin, timeout_seconds=seconds)
         if not checked.reads_only:
-            await note_command(context, checked.text, backend.root)
+            await record_command(context, checked.text, backend.root)
         return build_output(await backend.run(command), confinement, seconds)
 
     return tool(

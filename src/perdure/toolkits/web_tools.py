@@ -16,7 +16,7 @@ from perdure.core.tool import Skip, Tool, ToolContext, ToolOutput, tool
 from perdure.core.url_target import UrlTarget
 from perdure.net.error import NetError
 
-from .html_text import remove_shapeless
+from .html_text import remove_invisible_characters
 from .page_text import MOST_CHARACTERS, get_media_type, read_page_text
 from .web_backend import (
     MOST_SEARCH_RESULTS,
@@ -75,7 +75,7 @@ def web_fetch_tool(web: WebFetchBackend) -> Tool[..., Any]:
             text, summary=f"(fetched {page.url}: {page.status})", is_error=page.status >= _FIRST_ERROR_STATUS
         )
 
-    return before(web_fetch, refuse_url_early(web.check_url, "fetched"))
+    return before(web_fetch, build_early_url_check(web.check_url, "fetched"))
 
 
 def web_search_tool(search: WebSearchBackend) -> Tool[..., Any]:
@@ -162,7 +162,7 @@ def cut_text(text: str, max_bytes: int) -> str:
 
 def _shorten(text: str, most: int) -> str:
     """Return a text of others as one line without invisible characters, cut off after `most` characters."""
-    line = " ".join(remove_shapeless(text).split())
+    line = " ".join(remove_invisible_characters(text).split())
     return line if len(line) <= most else f"{line[:most]}…"
 
 
@@ -177,7 +177,7 @@ def _choose_redirects(context: ToolContext[Any]) -> Callable[[UrlTarget, UrlTarg
     return follow
 
 
-def refuse_url_early(
+def build_early_url_check(
     check_url: Callable[[UrlTarget], object], verb: str
 ) -> Callable[[Any, dict[str, Any]], Skip | None]:
     """Return a `prepare` hook that rejects URLs which a backend never fetches, before the user is asked about them."""

@@ -33,17 +33,17 @@ class ChatConversation:
     """
 
     def __init__(
-        self, agent: Agent[Any], parts: AgentParts, order: CommandOptions, show: Show, note: Callable[[str], None]
+        self, agent: Agent[Any], parts: AgentParts, options: CommandOptions, show: Show, note: Callable[[str], None]
     ) -> None:
         self.agent = agent
         self.parts = parts
-        self.overrides: Overrides[Any] = parts.build_overrides(order)
+        self.overrides: Overrides[Any] = parts.build_overrides(options)
         """Options of the next run, such as its model and role."""
-        self.session: Session[Any] = agent.session(order.session_id)
+        self.session: Session[Any] = agent.session(options.session_id)
         self.usage: SessionUsage | None = None
         """Tokens and cost of the session so far."""
         self.on_session_changed: Callable[[], None] = lambda: None
-        self._order = order
+        self._options = options
         self._show = show
         self._note = note
         self._task: asyncio.Task[None] | None = None
@@ -87,7 +87,7 @@ class ChatConversation:
         if "/" in text:
             for line in describe_unused_skills(text, ".", self.agent.all_skills()):
                 self._note(line)
-        prompt = user(text, metadata=self._order.agent.build_prompt_metadata(get_project_path()))
+        prompt = user(text, metadata=self._options.agent.build_prompt_metadata(get_project_path()))
         self._begin(lambda: self.session.run(prompt, **self.overrides))
         return False
 
@@ -99,7 +99,9 @@ class ChatConversation:
         state = await self.session.read_state()
         if self.is_running or state.run is None or not (state.is_interrupted or (unpark and state.is_parked)):
             return False
-        await check_can_resume(self.agent, self.session.store, self.session.session_id, state, self._order.agent.store)
+        await check_can_resume(
+            self.agent, self.session.store, self.session.session_id, state, self._options.agent.store
+        )
         self._begin(lambda: self.session.resume(unpark=unpark))
         return True
 

@@ -13,7 +13,7 @@ from perdure.core.jsonable import error_message, short_repr
 from perdure.runtime.agent import Agent
 
 
-def import_named(place: str) -> Any:
+def import_from_module_or_file(place: str) -> Any:
     """Import the object that a user names as `module:name` or `file.py:name`. The working folder is searched last.
 
     Raises `ConfigError` if it cannot be imported.
@@ -30,7 +30,7 @@ def import_named(place: str) -> Any:
 
 def import_agent(place: str) -> Agent[Any]:
     """Import the agent that a user names, or call the named function that returns one. Raises `ConfigError`."""
-    found: Any = import_named(place)
+    found: Any = import_from_module_or_file(place)
     make: Any = found
     if not _is_agent(found) and callable(found):
         try:

@@ -27,7 +27,7 @@ def _render_findings(review: Review) -> Iterator[str]:
         yield ""
         yield f"## {number}. {finding.severity}: {_to_line(finding.title)}"
         yield ""
-        yield f"`{_to_line(place_of(each))}`{_describe_agreement(review, each)}"
+        yield f"`{_to_line(format_location(each))}`{_describe_agreement(review, each)}"
         yield ""
         yield finding.problem.strip()
         yield ""
@@ -45,7 +45,7 @@ def _render_rest(review: Review) -> Iterator[str]:
         yield "Too few models report these, or their files do not exist:"
         yield ""
         for each in review.left_out:
-            yield f"- {each.finding.severity} `{_to_line(place_of(each))}` {_to_line(each.finding.title)}"
+            yield f"- {each.finding.severity} `{_to_line(format_location(each))}` {_to_line(each.finding.title)}"
     if review.failed:
         yield ""
         yield "## Models without a review"
@@ -54,7 +54,7 @@ def _render_rest(review: Review) -> Iterator[str]:
             yield f"- {failed.model}: {_to_line(failed.problem)}"
 
 
-def place_of(found: ReviewedFinding) -> str:
+def format_location(found: ReviewedFinding) -> str:
     """Return the location of a finding as `file:line`, or `file` if it has no line."""
     finding = found.finding
     return finding.file if finding.line is None else f"{finding.file}:{finding.line}"

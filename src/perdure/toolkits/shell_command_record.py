@@ -16,7 +16,7 @@ COMMAND_NAME: Final = "shell:command"
 """Name of the value; the log has one entry for each command, and the state of a session only the last."""
 
 
-class CommandRecord(Struct, frozen=True):
+class ShellCommandRecord(Struct, frozen=True):
     """Log record of a shell command that may change files, written just before it runs."""
 
     line: str
@@ -27,14 +27,14 @@ class CommandRecord(Struct, frozen=True):
     """The working folder."""
 
 
-async def note_command(context: ToolContext[Any], line: str, root: str) -> None:
+async def record_command(context: ToolContext[Any], line: str, root: str) -> None:
     """Write to the session's log that a tool call is about to run a shell command which may change files."""
-    await context.keep(COMMAND_NAME, CommandRecord(line, context.call_id, root))
+    await context.keep(COMMAND_NAME, ShellCommandRecord(line, context.call_id, root))
 
 
-def parse_command_record(value: Any) -> CommandRecord | None:
-    """Convert a value from a session's log to a `CommandRecord`; `None` if it is not one."""
+def parse_command_record(value: Any) -> ShellCommandRecord | None:
+    """Convert a value from a session's log to a `ShellCommandRecord`; `None` if it is not one."""
     try:
-        return convert(value, CommandRecord)
+        return convert(value, ShellCommandRecord)
     except msgspec.ValidationError:
         return None

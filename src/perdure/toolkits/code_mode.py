@@ -16,7 +16,7 @@ _OWNER = "code_mode"
 _LEAST_MEMORY_BYTES = 1_000_000
 
 
-class ProgramMode:
+class CodeMode:
     """Code mode of one agent, or of several that share its interpreter: the tool `run_program` and what it needs."""
 
     def __init__(

@@ -44,7 +44,7 @@ class KnownServer(NamedTuple):
         return self.table.url or " ".join([self.table.command, *self.table.args])
 
 
-def own_file_path() -> str:
+def get_user_servers_path() -> str:
     """Return the path of the user's own list of MCP servers, `mcp.json` in `~/.perdure`."""
     return get_home_file_path("mcp.json")
 
@@ -69,7 +69,7 @@ def list_known_servers(workdir: str = os.curdir, config: "Config | None" = None)
 
     Of servers with the same name, the first that may be used is.
     """
-    own, found = own_file_path(), find_nearest(PROJECT_FILE, workdir, skip_empty_folders=True)
+    own, found = get_user_servers_path(), find_nearest(PROJECT_FILE, workdir, skip_empty_folders=True)
     if not os.path.lexists(own) and found is None and config is None:  # nearly always
         return []
     from perdure.configuring.mcp_servers import read_unexpanded_servers
@@ -130,7 +130,7 @@ def find_server(name: str, workdir: str = os.curdir, config: "Config | None" = N
     raise ConfigError(f"there is no MCP server {name!r}; there is {names}")
 
 
-def connect_servers(*servers: "McpServer") -> "McpServers":
+def build_mcp_servers(*servers: "McpServer") -> "McpServers":
     """Build the extension object for these MCP servers, with the user's approvals and logins. Starts nothing."""
     from perdure.mcp.client import require_sdk
 
@@ -144,7 +144,7 @@ def connect_servers(*servers: "McpServer") -> "McpServers":
 # -- changes -----------------------------------------------------------------------------------------------------------
 
 
-def add_to_file(path: str, name: str, table: dict[str, Any]) -> None:
+def add_server_to_file(path: str, name: str, table: dict[str, Any]) -> None:
     """Add an MCP server to a configuration file, which is created if needed. Raises `ConfigError` for a taken name."""
     values = _read_file(path)
     servers = values.setdefault("mcpServers", {})
@@ -156,7 +156,7 @@ def add_to_file(path: str, name: str, table: dict[str, Any]) -> None:
     _write_file(path, values)
 
 
-def remove_from_file(path: str, name: str) -> bool:
+def remove_server_from_file(path: str, name: str) -> bool:
     """Remove an MCP server from a configuration file; return False if the file has none of that name."""
     values = _read_file(path)
     servers = values.get("mcpServers")
@@ -189,7 +189,7 @@ def _write_file(path: str, values: dict[str, Any]) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with open_new_file(descriptor, os.path.basename(path)) as file:  # noqa: PTH119 - as above
-            os.fchmod(file.descriptor, 0o600 if path == own_file_path() else 0o644)
+            os.fchmod(file.descriptor, 0o600 if path == get_user_servers_path() else 0o644)
             while data:
                 data = data[os.write(file.descriptor, data) :]
             os.fsync(file.descriptor)
