@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from perdure.cli.command_examples import EXAMPLES
-from perdure.cli.main import program
+from perdure.cli.main import root_command
 from scripts.json_outputs import OUTPUTS, WITHOUT_JSON, Fields
 
 FILE = "command-line.md"
@@ -23,7 +23,9 @@ type. If a command fails, it prints `error: …` and its exit code is not 0; com
 """
 
 
-def walk_commands(command: click.Command = program, words: Sequence[str] = ()) -> Iterator[tuple[str, click.Command]]:
+def walk_commands(
+    command: click.Command = root_command, words: Sequence[str] = ()
+) -> Iterator[tuple[str, click.Command]]:
     """Yield every command that is no group of others, by its words, in the order of the program."""
     if isinstance(command, click.Group):
         for name, each in command.commands.items():

@@ -323,7 +323,7 @@ USER_PAGES = (
         (),
         (
             "perdure.reviewing.branch_reviewer.BranchReviewer",
-            "perdure.reviewing.review_page.render_review",
+            "perdure.reviewing.review_markdown.render_review",
             "perdure.reviewing.review.Review",
             "perdure.reviewing.review.ReviewedFinding",
             "perdure.reviewing.review.Finding",

@@ -110,7 +110,7 @@ def _open_shell(root: str, *, is_required: bool, has_own_names: bool) -> "LocalS
 
 
 class ShellLifespan:
-    """Lifespan of a shell: it is closed when the last agent or run that uses it ends.
+    """Lifespan function of an extension: closes a shell when the last agent or run that uses it ends.
 
     The shell opens itself.
     """
@@ -132,7 +132,7 @@ class ShellLifespan:
 
 
 def list_always_ask_rules() -> list[Rule]:
-    """Return the permission rules that ask before files such as AGENTS.md or CI workflows are written or edited.
+    """Return the permission rules that ask the user before files such as AGENTS.md or CI workflows are changed.
 
     Other programs run such files by themselves, or read them as instructions.
     """

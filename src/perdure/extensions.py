@@ -64,7 +64,7 @@ def large_results(max_characters: int = MAX_CHARACTERS) -> Extension:
 
 
 def short_results(*, min_tokens: int = 2_000, min_fraction: float = 0.1) -> Extension:
-    """Send tool results of earlier runs in their short form, where that saves enough tokens to be worth a cache miss.
+    """Send tool results of earlier runs as the summaries that their tools provide, where that saves enough tokens.
 
     The short form is `ToolOutput.summary`, or is made by `@tool(summary=…)`.
     """
@@ -201,9 +201,9 @@ def code_mode(
         max_output_characters: Length of what a program returns, and of what it prints, above which the rest is left
             out.
     """
-    from .toolkits.program_mode import ProgramMode  # at first use: most agents have no code mode
+    from .toolkits.code_mode import CodeMode  # at first use: most agents have no code mode
 
-    mode = ProgramMode(
+    mode = CodeMode(
         exclude=exclude,
         hide_tools=hide_tools,
         max_seconds=max_seconds,
@@ -239,5 +239,5 @@ def tool_search(
 
 
 def tracing(tracer: "Tracer") -> Extension:
-    """Collect the events of an agent, and the instructions and tools of each of its requests, with a `Tracer`."""
+    """Record an agent's events, and the instructions and tools of each of its model requests, with a `Tracer`."""
     return Extension(name="tracing", watchers=[tracer], wrap_model=tracer.observe)

@@ -22,8 +22,8 @@ from .files.confined_folder import FileRefused
 from .files.jail import FileContent, Jail
 from .runtime.background_job_record import list_background_jobs
 from .runtime.session import Session
-from .toolkits.command_record import COMMAND_NAME, parse_command_record
 from .toolkits.file_record import FILE_PREFIX, NO_FILE, FileRecord, SnapshotBackend, parse_record
+from .toolkits.shell_command_record import COMMAND_NAME, parse_command_record
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class FileChange(Struct, frozen=True, kw_only=True):
 
 
 class CommandEntry(Struct, frozen=True, kw_only=True):
-    """A command that a tool call has run, and that may have changed files: what it changed is not recorded."""
+    """A shell command that a tool call has run, and that may have changed files: what it changed is not recorded."""
 
     seq: int
     """Number of the entry in the log."""
@@ -66,7 +66,7 @@ class CommandEntry(Struct, frozen=True, kw_only=True):
 
 
 class RestoredFile(Struct, frozen=True, kw_only=True):
-    """Result of an undo or redo for one file: its path, status, and the content that it should have."""
+    """Result of an undo or redo for one file: its path, status, and the digest of the content it should have."""
 
     path: str
     status: RestoreStatus

@@ -83,7 +83,7 @@ class ImportReport(Struct, frozen=True, kw_only=True):
 def reduce_to_conversation(
     entries: Sequence[Entry], digest: str, now: float
 ) -> tuple[list[Entry], dict[str, int], list[str]]:
-    """Return the entries without anything that controls later runs, the number of dropped events by kind, and notes.
+    """Return log entries without what could control later runs, the number of dropped events by kind, and notes.
 
     Raises `ConfigError` for entries that contradict one another, as no log has them.
     """
@@ -112,7 +112,7 @@ def reduce_to_conversation(
 
 
 def renumber_entries(entries: Sequence[Entry]) -> list[Entry]:
-    """Number entries from 1 and give them new ids, since an id from a document could imitate that of a later post."""
+    """Number log entries from 1 and give them new ids, since an imported id could imitate that of a later post."""
     return [Entry(seq, each.at, each.event, new_id()) for seq, each in enumerate(entries, 1)]
 
 

@@ -51,7 +51,7 @@ logger = logging.getLogger("perdure")
 
 
 class CatalogueEntry(Struct, frozen=True, kw_only=True):
-    """A server in a catalogue, and what it is good for."""
+    """An MCP server in an `McpCatalogue`, with a description of what it is good for."""
 
     server: McpServer
     description: str

@@ -43,7 +43,7 @@ logger = logging.getLogger("perdure")
 
 
 class McpServers:
-    """MCP servers whose tools an agent has. `extension` adds them to an agent; tools are called `server__tool`."""
+    """MCP servers whose tools an agent can call, as `server__tool`. Its `extension` adds them to the agent."""
 
     def __init__(
         self,
@@ -232,12 +232,12 @@ class McpServers:
 
 
 def get_default_pins_path() -> str:
-    """Return the file of pins in `~/.perdure`, or in the folder that PERDURE_HOME names."""
+    """Return the path of the file in `~/.perdure`, or PERDURE_HOME, with the tools that the user has approved."""
     return os.path.join(os.path.expanduser(os.environ.get("PERDURE_HOME") or "~/.perdure"), "mcp_pins.json")  # noqa: PTH111, PTH118
 
 
 async def start_process(server: McpServer) -> "ServerProcess":
-    """Start the program of a server, with a clean environment: a few variables of this process, and its own."""
+    """Start the program of an MCP server, with only a few variables of this process and those of its settings."""
     from .hosts.server_process import ServerProcess
 
     env = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}

@@ -26,7 +26,7 @@ VERSION: Final = 1
 
 
 class PromptPrefix(msgspec.Struct, frozen=True):
-    """Instructions and tools that precede the conversation in a model request; the log has only their hash.
+    """Instructions and tools that begin each model request, before the conversation; the log has only their hash.
 
     An export can include their full text.
     """
@@ -78,7 +78,7 @@ async def import_session(
     by: str = "",
     clock: Clock = SYSTEM_CLOCK,
 ) -> ImportReport:
-    """Store the session in an exported document, under its id or a new one. All or nothing is stored.
+    """Store the session of an exported document, under its id or a new one. Either all of it is stored, or nothing.
 
     An import takes words, not power: messages and results are stored, with the label `imported`. Grants, decisions,
     models, settings, questions, inbox items, kept values and jobs are dropped and counted, and a run that was not over

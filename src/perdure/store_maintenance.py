@@ -38,7 +38,7 @@ async def prune(
     dry_run: bool = False,
     snapshots: "SnapshotFolder | None" = None,
 ) -> list[SessionInfo]:
-    """Delete the least recently used sessions, free their space, and return them.
+    """Delete the least recently used sessions of a store, free their space, and return the deleted sessions.
 
     Selected are those last used more than `older_than_seconds` before `now`; all but the `keep` most recently used; and
     as many more as needed until the entries of the rest have at most `max_bytes`, as `size` counts them, without the
@@ -67,7 +67,7 @@ async def prune(
 async def prune_snapshots(
     snapshots: "SnapshotFolder", *stores: Store, now: float, grace_seconds: float = SNAPSHOT_GRACE_SECONDS
 ) -> "RemovedSnapshots":
-    """Delete the contents of files that no session needs for an undo, and return how many there were.
+    """Delete saved file contents that no session needs for an undo any more, and return how many there were.
 
     Args:
         snapshots: The folder.
@@ -92,7 +92,7 @@ async def prune_snapshots(
 
 
 async def list_snapshot_digests(store: Store, session_id: str) -> set[str]:
-    """Return the digests of the contents before and after each change of a file that a session has made."""
+    """Return the digests of the file contents before and after each change that a session has made."""
     digests: set[str] = set()
     for entry in await store.read(session_id):
         if isinstance(entry.event, ValueKept) and entry.event.name.startswith(FILE_PREFIX):
@@ -144,7 +144,7 @@ async def list_expendable_sessions(
 
 
 async def delete_sessions(store: Store, chosen: Sequence[SessionInfo]) -> list[SessionInfo]:
-    """Delete these sessions unless they were used meanwhile, free their space, and return those deleted."""
+    """Delete the chosen sessions, except those used since they were listed; free space, and return the deleted ones."""
     removed: list[SessionInfo] = []
     for info in chosen:
         now = await store.info(info.session_id)

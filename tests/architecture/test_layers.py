@@ -166,7 +166,7 @@ OWN_FILES = {
     "cli.completion": "the completion script of a shell",
     "cli.init": "files in a folder that the user names on the command line",
     "cli.run": "a JSON Schema that the user names on the command line",
-    "cli.mcp_files": "the folder of a list of servers that the user changes",
+    "cli.mcp_server_files": "the folder of a list of servers that the user changes",
     "cli.mcp_serve": "the tokens that the user names on the command line",
     "cli.terminal_output": "the null device",
     "cli.run_trace": "a file that the user names on the command line",
@@ -242,7 +242,7 @@ def test_files_that_others_name_are_opened_by_one_package():
         if isinstance(node, ast.Call) and is_opening(node)
     }
     stores = {name for name in found if name.startswith(("stores.", "testing.", "files."))}
-    strangers = found - stores - {*OWN_FILES} - {"toolkits.basics"}  # whose method `read_text` is that of `TextFolder`
+    strangers = found - stores - {*OWN_FILES} - {"toolkits.basics"}  # `ConfinedTextFolder.read_text`
     assert sorted(strangers) == []
     assert sorted({*OWN_FILES} - found) == []
 

@@ -6,7 +6,7 @@ import click.testing
 import pytest
 
 from perdure import Agent, ToolContext, tool
-from perdure.cli.main import program
+from perdure.cli.main import root_command
 from perdure.testing import ScriptedModel, call
 from scripts.json_outputs import OUTPUTS, list_problems
 from tests.cli.process import Shell
@@ -45,7 +45,7 @@ def perdure(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments, stdin=None) -> click.testing.Result:
-        result = click.testing.CliRunner().invoke(program, arguments, input=stdin)
+        result = click.testing.CliRunner().invoke(root_command, arguments, input=stdin)
         if "--json" in arguments:  # whatever a test is about, rows are as they are documented
             words = " ".join(arguments[:2]) if " ".join(arguments[:2]) in OUTPUTS else arguments[0]
             assert [*list_problems(words, result.stdout)] == []

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from perdure.cli.command_examples import EXAMPLES
-from perdure.cli.main import add_default_command, program
+from perdure.cli.main import add_default_command, root_command
 from scripts.command_page import walk_commands
 from scripts.json_outputs import OUTPUTS, WITHOUT_JSON, list_problems
 
@@ -26,7 +26,7 @@ def list_groups(command: click.Command, words: tuple[str, ...] = ()):
 
 
 def test_every_command_and_group_has_examples_and_no_example_is_left_over():
-    assert sorted(EXAMPLES) == sorted([*COMMANDS, *list_groups(program)])
+    assert sorted(EXAMPLES) == sorted([*COMMANDS, *list_groups(root_command)])
 
 
 def test_help_ends_with_examples_line_by_line(perdure):
@@ -45,10 +45,11 @@ def test_every_example_can_be_typed():
         first, *arguments = shlex.split(typed)
         assert first == "perdure", line
         arguments = add_default_command(arguments) if arguments else ["chat"]
-        command: click.Command = program
+        command: click.Command = root_command
         while isinstance(command, click.Group):
             command = command.commands[arguments.pop(0)]
-        command.make_context(command.name, arguments, parent=click.Context(program))  # raises for what it cannot parse
+        parent = click.Context(root_command)
+        command.make_context(command.name, arguments, parent=parent)  # raises for what it cannot parse
 
 
 def test_every_command_prints_json_or_says_why_not():

@@ -9,7 +9,7 @@ import click
 import pytest
 from click.shell_completion import ShellComplete
 
-from perdure.cli.main import program
+from perdure.cli.main import root_command
 from tests.architecture.source import ROOT
 from tests.cli.process import PATIENCE, await_text
 
@@ -234,7 +234,7 @@ def test_mistakes_of_a_dataset_are_listed_with_their_lines(perdure, folder):
 
 def test_ids_tags_and_files_are_completed(perdure, folder):
     def complete(*words, typed=""):
-        found = ShellComplete(program, {}, "perdure", "_PERDURE_COMPLETE").get_completions(list(words), typed)
+        found = ShellComplete(root_command, {}, "perdure", "_PERDURE_COMPLETE").get_completions(list(words), typed)
         return [each.value if each.type == "plain" else each.type for each in found]
 
     assert complete("eval", "cases.toml", "--case", typed="a") == ["alpha"]
@@ -249,7 +249,7 @@ def test_the_help_has_examples(perdure):
     shown = perdure("eval", "--help").output
     assert "  perdure eval cases.toml --resume " in shown
     assert "Exit codes: 0 when all passed" in shown
-    assert isinstance(program.commands["eval"], click.Command)
+    assert isinstance(root_command.commands["eval"], click.Command)
 
 
 # -- interruptions -----------------------------------------------------------------------------------------------------

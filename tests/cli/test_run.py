@@ -250,9 +250,9 @@ def test_a_session_that_somebody_else_drives_is_left_alone(shell):
 def test_help_imports_nothing_of_what_a_run_needs(arguments):
     code = f"""
 import sys
-from perdure.cli.main import program
+from perdure.cli.main import root_command
 try:
-    program.main({arguments!r})
+    root_command.main({arguments!r})
 finally:
     print(*sys.modules, file=sys.stderr)
 """

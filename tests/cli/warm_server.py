@@ -28,7 +28,7 @@ from typing import Any
 
 import click.testing
 
-from perdure.cli.main import program
+from perdure.cli.main import root_command
 
 STREAMS = 3
 REHEARSED = (
@@ -49,7 +49,7 @@ def import_everything() -> None:
         with tempfile.TemporaryDirectory() as home:
             os.environ |= {"PERDURE_HOME": home, "HOME": home, "PERDURE_MODEL": "demo"}
             for arguments in REHEARSED:
-                click.testing.CliRunner().invoke(program, arguments)
+                click.testing.CliRunner().invoke(root_command, arguments)
         os.write(writer, "\n".join(sys.modules.keys() - here).encode())
         os._exit(0)
     os.close(writer)

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from perdure import Agent, ProviderDown, ToolContext, ToolOutput, replay, tool
-from perdure.cli.main import program
+from perdure.cli.main import root_command
 from perdure.core.codec import encode_entry
 from perdure.core.display_slot import Showable
 from perdure.core.event import TextDelta, ToolProgress
@@ -150,7 +150,7 @@ async def leaked_into(tmp_path, caplog, secrets, place) -> Mapping[str, str | by
     await store.aclose()
     if place != "memory":
         arguments = ["sessions", "show", "s", "--json", "--store", address]
-        shown = await asyncio.to_thread(click.testing.CliRunner().invoke, program, arguments)
+        shown = await asyncio.to_thread(click.testing.CliRunner().invoke, root_command, arguments)
         assert shown.exit_code == 0, shown.output
         found["command line"] = shown.output
         found["disk"] = b"".join(file.read_bytes() for file in sorted(tmp_path.rglob("*")) if file.is_file())

@@ -18,7 +18,7 @@ from typing import Any, get_args, get_origin
 import click
 
 import perdure
-from perdure.cli.main import program
+from perdure.cli.main import root_command
 from perdure.core import event as events
 from perdure.runtime import agent, session
 
@@ -43,7 +43,7 @@ def problem_of(written: str) -> str:
 
 def look_up_command(words: list[str]) -> None:
     """Follow a command line; whatever is not a command or an option is taken for an argument."""
-    command: click.Command = program
+    command: click.Command = root_command
     for word in words:
         if word.startswith("-"):
             options = {option for parameter in command.params for option in parameter.opts}

@@ -5,7 +5,7 @@ import re
 from click.testing import CliRunner
 
 from perdure._version import __version__
-from perdure.cli.main import program
+from perdure.cli.main import root_command
 from tests.architecture.source import ROOT
 
 HEADING = re.compile(r"^## \[([^]]+)\]", re.MULTILINE)
@@ -27,5 +27,5 @@ def test_the_versions_of_the_changelog_descend():
 
 
 def test_the_command_line_prints_the_version_of_the_package():
-    result = CliRunner().invoke(program, ["--version"])
+    result = CliRunner().invoke(root_command, ["--version"])
     assert (result.exit_code, result.output) == (0, f"perdure {__version__}\n")

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from perdure import Agent, Permissions, ask, tool
-from perdure.cli.main import program
+from perdure.cli.main import root_command
 from perdure.core.approval_binding import ApprovalBinding
 from perdure.core.codec import encode_entry
 from perdure.core.error import ConfigError
@@ -61,7 +61,7 @@ def perdure(tmp_path, monkeypatch):
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HOME", str(tmp_path / "person"))
     monkeypatch.chdir(tmp_path)
-    return lambda *arguments: CliRunner().invoke(program, arguments)
+    return lambda *arguments: CliRunner().invoke(root_command, arguments)
 
 
 @pytest.fixture

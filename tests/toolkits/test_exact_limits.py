@@ -8,8 +8,8 @@ from perdure.testing import ScriptedModel, call
 from perdure.toolkits import glob_pattern, people_tools, search_pattern, todo
 from perdure.toolkits import rewritten_task_list as task_list
 from perdure.toolkits.arithmetic_evaluator import MOST_BITS, MOST_CHARACTERS, evaluate_arithmetic
-from perdure.toolkits.git_tools import log_command
-from perdure.toolkits.text_folder import MOST_BYTES, TextFolder
+from perdure.toolkits.confined_text_folder import MOST_BYTES, ConfinedTextFolder
+from perdure.toolkits.git_tools import build_log_command
 
 HALF = MOST_BITS // 2
 
@@ -84,7 +84,7 @@ def test_an_expression_or_a_pattern_may_be_as_large_as_its_limit(function, fits,
 
 
 def test_a_file_is_written_up_to_the_most_bytes(tmp_path):
-    folder = TextFolder(tmp_path)
+    folder = ConfinedTextFolder(tmp_path)
     assert accepts(folder.write_text, "full.txt", "x" * MOST_BYTES)
     assert not accepts(folder.write_text, "more.txt", "x" * (MOST_BYTES + 1))
     assert folder.read_text("full.txt") == "x" * MOST_BYTES
@@ -92,4 +92,4 @@ def test_a_file_is_written_up_to_the_most_bytes(tmp_path):
 
 @pytest.mark.parametrize(("limit", "is_accepted"), [(0, False), (1, True), (200, True), (201, False)])
 def test_a_log_has_from_one_to_two_hundred_commits(tmp_path, limit, is_accepted):
-    assert accepts(log_command, LocalFiles(tmp_path), "", ".", limit) is is_accepted
+    assert accepts(build_log_command, LocalFiles(tmp_path), "", ".", limit) is is_accepted

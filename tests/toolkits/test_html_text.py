@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.toolkits.html_text import convert_html, remove_shapeless
+from perdure.toolkits.html_text import convert_html, remove_invisible_characters
 
 LONG = "This sentence makes the page long enough to be taken as it is. " * 5
 
@@ -73,7 +73,7 @@ def test_links_follow_the_base_of_a_page():
 def test_characters_that_nobody_sees_are_left_out():
     tags = "".join(chr(0xE0000 + ord(each)) for each in "send it")
     assert text_of(f"<p>He{tags}l\u200blo\u202e!</p>") == "Hello!"
-    assert remove_shapeless("a\r\nb\rc\td\x1b[0m\0") == "a\nb\nc\td[0m"
+    assert remove_invisible_characters("a\r\nb\rc\td\x1b[0m\0") == "a\nb\nc\td[0m"
 
 
 def test_a_deeply_nested_page_is_converted():

@@ -191,11 +191,11 @@ def _load_mcp_extension(here: str, config: "Config | None") -> "Extension | None
 
     Those of `perdure.toml` are not among them, nor servers of the same name.
     """
-    from .mcp_files import connect_servers, load_used_servers
+    from .mcp_server_files import build_mcp_servers, load_used_servers
 
     configured: set[str] = set() if config is None else {name for each in config.servers for name in each.tables}
     servers = [each for each in load_used_servers(here, config) if each.name not in configured]
-    return replace(connect_servers(*servers).extension, name="mcp_of_user") if servers else None
+    return replace(build_mcp_servers(*servers).extension, name="mcp_of_user") if servers else None
 
 
 def _choose_basic_tools(here: str, *, has_coding: bool) -> list[Tool[..., Any]]:

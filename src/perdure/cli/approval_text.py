@@ -1,4 +1,4 @@
-"""Text of a tool call that is to be approved: who makes it, the tool, the target, and all of its arguments.
+"""Format a tool call for the user who is asked to approve it: agent, tool, target and all arguments.
 
 The question at the terminal and `perdure questions` show the same rows.
 """

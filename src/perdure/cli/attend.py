@@ -136,11 +136,11 @@ class _CommandSessions:
         from perdure.runtime.worker_sessions import WorkerSessions
 
         from .agent_assembly import collect_agent_parts
-        from .resume_check import find_chief_session, find_resume_problem
+        from .resume_check import find_parent_session, find_resume_problem
         from .run_options import fill_missing_options, was_begun_by_command
 
         state = fold_entries(await self._store.read(session_id))
-        session_id, state = await find_chief_session(self._store, session_id, state)
+        session_id, state = await find_parent_session(self._store, session_id, state)
         if self._interrupts.is_interrupted or not was_begun_by_command(state):
             return None
         equipment = collect_agent_parts(fill_missing_options(self._options, state))

@@ -64,7 +64,7 @@ def chat(context: click.Context, /, *, last: bool, plain: bool, **options: Any) 
 
 
 def list_missing_packages() -> list[str]:
-    """Return the packages of the chat in a window that are not installed."""
+    """Return the names of the packages that the chat window needs and that are not installed."""
     from importlib.util import find_spec
 
     return [name for name in ("prompt_toolkit", "rich") if find_spec(name) is None]

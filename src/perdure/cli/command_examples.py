@@ -188,7 +188,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def add_examples(program: click.Group) -> None:
-    """Give each command its examples, as the end of its help."""
+    """Add usage examples to the end of the help of each command in the click group `program`."""
     for words, lines in EXAMPLES.items():
         command: click.Command = program
         for word in words.split():

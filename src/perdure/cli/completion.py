@@ -59,7 +59,7 @@ def install(shell: str | None, *, as_json: bool) -> None:
 
 
 def find_shell() -> str:
-    """Return the user's shell, from the variable SHELL. Raises `ConfigError` if it is none that is known here."""
+    """Return the name of the user's shell, from the variable SHELL. Raises `ConfigError` if it is not supported."""
     name = os.path.basename(os.environ.get("SHELL", ""))
     if name not in _PATHS:
         raise ConfigError(f"the variable SHELL names {name!r}; name one of {', '.join(_PATHS)}")

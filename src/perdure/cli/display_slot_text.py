@@ -21,7 +21,7 @@ _MARK: Final = "> "
 
 
 def render_slot(renderer: str, data: Any) -> str:
-    """Render what a tool shows in a display slot as text, with a mark in front of each row."""
+    """Render what a tool shows in a display slot as text for the terminal, with a mark in front of each row."""
     text = escape_controls(_render_data(renderer, data))
     rest = len(text) - MAX_CHARACTERS
     if rest > 0:

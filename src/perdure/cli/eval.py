@@ -86,7 +86,7 @@ async def _build_evaluation(
     dataset: "Dataset", store: str, options: dict[str, Any], agent_options: dict[str, Any], signals: Any
 ) -> "Evaluation":
     from perdure.evaluating import Evaluation
-    from perdure.evaluating.named_objects import import_named
+    from perdure.evaluating.import_by_name import import_from_module_or_file
 
     from .eval_agents import build_agents
 
@@ -101,7 +101,7 @@ async def _build_evaluation(
         parallel=options["parallel"],
         repeat=options["repeat"],
         max_cost_usd=options["max_cost"],
-        build_deps=None if options["deps"] is None else import_named(options["deps"]),
+        build_deps=None if options["deps"] is None else import_from_module_or_file(options["deps"]),
         grader_model=options["grader_model"],
         retry_errors=options["retry_errors"],
     )

@@ -1,4 +1,4 @@
-"""The agents of `perdure eval`: those that the user names, or that of `perdure run`, each with each model."""
+"""Build the agents that `perdure eval` runs: those the user names, or the agent of `perdure run`, with each model."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 def build_agents(
     places: Sequence[str], models: Sequence[str], options: dict[str, Any], *, yes: bool, screen: TerminalOutput
 ) -> "dict[str, Agent[Any]]":
-    """Return the agents by their names in the report. Raises `ConfigError` for one that cannot be used.
+    """Build the agents to evaluate, by their names in the report. Raises `ConfigError` for one that cannot be used.
 
     Agents are those at `places`, or else that of `perdure run`, assembled with `options`; with models, each of them
     with each model.
     """
     from perdure.evaluating.evaluation import name_agents
-    from perdure.evaluating.named_objects import import_agent
+    from perdure.evaluating.import_by_name import import_agent
 
     if not places:
         return _build_own_agents(models, options, yes=yes, screen=screen)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def list_given_options(context: click.Context, *, without: Sequence[str]) -> list[str]:
-    """Return the options that the user gave on the command line, as arguments of another command."""
+    """Return the options that the user gave, as arguments for a printed command that resumes the evaluation."""
     source = click.core.ParameterSource.COMMANDLINE
     given = [each for each in context.command.params if isinstance(each, click.Option) and each.name not in without]
     return [

@@ -18,7 +18,7 @@ def add_evaluation_options(command: Any) -> Any:
 
 
 def complete_case_words(context: click.Context, parameter: click.Parameter, typed: str) -> "list[CompletionItem]":
-    """Complete the ids or tags of the cases in the dataset that was typed before."""
+    """Complete case ids or tags for the shell, from the DATASET that was typed before (click callback for options)."""
     from click.shell_completion import CompletionItem  # at first use: for a quick start
 
     from perdure.core.error import PerdureError

@@ -71,7 +71,7 @@ class TextEventPrinter:
 
     def _print_unattached_files(self, message: Message) -> None:
         """Print the names of mentioned files that were not attached."""
-        from perdure.context.directives.apply import NOT_ATTACHED_KEY
+        from perdure.context.directives.user_message_directives import NOT_ATTACHED_KEY
 
         for note in message.metadata.get(NOT_ATTACHED_KEY, ()):
             self._print_line(note)

@@ -138,7 +138,7 @@ def _restore(
 
 
 async def list_commands_since(history: "FileHistory", done: "Sequence[RestoredFile]") -> "list[CommandEntry]":
-    """Return the commands of the run that was undone, and of later ones; of all runs if nothing was undone."""
+    """Return the shell commands of an undone run and of later runs: an undo does not revert what they changed."""
     run_id = done[0].run_id if done else ""
     first = min([each.seq for each in await history.changes(run_id)], default=0)
     return [each for each in await history.commands() if each.run_id == run_id or each.seq > first]
@@ -161,7 +161,7 @@ def _use_history(
 def open_file_history(
     session: "Session[Any]", store: str, snapshots: str | None = None, workdir: str | None = None
 ) -> "FileHistory":
-    """Return the file history of a session; its contents are in `snapshots`, or in the folder for its store."""
+    """Return the file history of a session; saved contents are in the folder `snapshots`, or in that of its store."""
     from perdure.file_history import FileHistory
     from perdure.hosts import SnapshotFolder
 
@@ -169,7 +169,7 @@ def open_file_history(
 
 
 async def build_diff(history: "FileHistory", change: "FileChange") -> str:
-    """Return a change as a unified diff; if its contents are not there any more, a line that says so."""
+    """Return a file change as a unified diff; if the saved contents no longer exist, a line that says so."""
     import difflib
 
     try:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .goal_text import encode_record, format_goal_row, format_record
+from .goal_text import encode_goal, format_goal, format_goal_row
 from .perdure_home import resolve_store_spec, run_with_store, store_option
 from .run import add_agent_options, take_agent_options
 from .session_choice import MIN_PREFIX
@@ -79,11 +79,11 @@ def start(context: click.Context, /, objective: str, **options: Any) -> None:
 
     Exit codes: 0 achieved, 1 errored, 2 blocked, 3 max_iterations, 4 budget_limited, 5 paused, 130 after Ctrl-C.
     """
-    from .goal_command import GoalCommand, run_goal_command
+    from .goal_command import GoalCommandOptions, run_goal_command
 
     agent, as_json, quiet = _take_common_options(options)
     context.exit(
-        run_goal_command(GoalCommand(objective=objective, agent=agent, as_json=as_json, quiet=quiet, **options))
+        run_goal_command(GoalCommandOptions(objective=objective, agent=agent, as_json=as_json, quiet=quiet, **options))
     )
 
 
@@ -105,14 +105,16 @@ def resume(context: click.Context, /, goal_id: str | None, **options: Any) -> No
     Exit codes are those of perdure goal start.
     """
     from .agent_assembly import resolve_store
-    from .goal_command import GoalCommand, run_goal_command
+    from .goal_command import GoalCommandOptions, run_goal_command
     from .run_options import AgentOptions
 
     store = resolve_store(AgentOptions(store=options["store"]))
     record = run_with_store(store, lambda opened: _find_goal(opened, goal_id, unfinished=True))
     agent, as_json, quiet = _take_common_options(options)
     context.exit(
-        run_goal_command(GoalCommand(goal_id=record.goal_id, agent=agent, as_json=as_json, quiet=quiet, **options))
+        run_goal_command(
+            GoalCommandOptions(goal_id=record.goal_id, agent=agent, as_json=as_json, quiet=quiet, **options)
+        )
     )
 
 
@@ -127,7 +129,7 @@ def list_(*, limit: int, as_json: bool, store: str | None) -> None:
     screen = TerminalOutput()
     found = run_with_store(store, list_goals)
     for record in found[:limit]:
-        screen.write(encode_record(record) if as_json else format_goal_row(record))
+        screen.write(encode_goal(record) if as_json else format_goal_row(record))
     if not found and not as_json:
         screen.note('there is no goal; perdure goal start "…" begins one')
     elif len(found) > limit and not as_json:
@@ -145,7 +147,7 @@ def show(*, goal_id: str, svg: str | None, as_json: bool, store: str | None) -> 
 
     record = run_with_store(store, lambda opened: _find_goal(opened, goal_id))
     screen = TerminalOutput()
-    screen.write(encode_record(record) if as_json else escape_controls(format_record(record)))
+    screen.write(encode_goal(record) if as_json else escape_controls(format_goal(record)))
     if svg is not None:
         from .sessions_transfer import write_file
 

@@ -1,4 +1,4 @@
-"""Carry out `perdure goal start` and `resume`: build the agents, print the steps, pass signals on, return the code."""
+"""Run `perdure goal start` and `resume`: build the agents, print the steps, handle signals, return the exit code."""
 
 # ruff: noqa: PTH109 - pathlib would cost every start milliseconds
 import asyncio
@@ -28,7 +28,7 @@ from perdure.stores import open_store
 
 from .agent_assembly import AgentParts, check_sandbox_for_yolo, collect_agent_parts, resolve_store
 from .find_config import read_config
-from .goal_text import EXIT_CODES, encode_record, format_record
+from .goal_text import EXIT_CODES, encode_goal, format_goal
 from .project_context import describe_missing_sandbox
 from .run_options import AgentOptions
 from .signals import SignalHandler
@@ -38,7 +38,7 @@ MOST_REPORT_CHARACTERS: Final = 200
 """Characters of a report or a summary that a line about a step shows."""
 
 
-class GoalCommand(Struct, frozen=True, kw_only=True):
+class GoalCommandOptions(Struct, frozen=True, kw_only=True):
     """All options of one `perdure goal start` or `perdure goal resume` command."""
 
     objective: str = ""
@@ -91,16 +91,16 @@ class GoalCommand(Struct, frozen=True, kw_only=True):
         return {"command_line": {name: value for name, value in given.items() if value is not None}}
 
 
-def run_goal_command(command: GoalCommand) -> int:
-    """Pursue or resume the goal that the options describe, print its steps, and return the exit code."""
-    return asyncio.run(_run_with_signals(command))
+def run_goal_command(options: GoalCommandOptions) -> int:
+    """Pursue or resume a goal as the options say, print its steps, and return the exit code."""
+    return asyncio.run(_run_with_signals(options))
 
 
-async def _run_with_signals(command: GoalCommand) -> int:
-    screen = TerminalOutput(quiet=command.quiet or command.as_json)
+async def _run_with_signals(options: GoalCommandOptions) -> int:
+    screen = TerminalOutput(quiet=options.quiet or options.as_json)
     with SignalHandler(screen.note) as interrupts:
-        record = await (_resume if command.goal_id else _start)(command, _Terminal(screen, interrupts))
-        _print_record(record, command)
+        record = await (_resume if options.goal_id else _start)(options, _Terminal(screen, interrupts))
+        _print_record(record, options)
         code = interrupts.exit_code if interrupts.is_interrupted else EXIT_CODES[record.status]
         return interrupts.exit_with(code)
 
@@ -112,15 +112,15 @@ class _Terminal(NamedTuple):
     interrupts: SignalHandler
 
 
-async def _start(command: GoalCommand, terminal: _Terminal) -> GoalRecord:
-    wanted, goal_id, here = command.build_goal(), new_goal_id(), os.getcwd()
+async def _start(options: GoalCommandOptions, terminal: _Terminal) -> GoalRecord:
+    wanted, goal_id, here = options.build_goal(), new_goal_id(), os.getcwd()
     branch = ""
-    command = replace(command, agent=_fix_config(command.agent, here))
-    if command.worktree:
-        if command.agent.coding is False:
+    options = replace(options, agent=_fix_config(options.agent, here))
+    if options.worktree:
+        if options.agent.coding is False:
             raise ConfigError("--worktree is for an agent with tools for files: leave out --no-coding")
         here, branch = prepare_worktree(here, goal_id)
-        command = replace(command, agent=replace(command.agent, coding=True))
+        options = replace(options, agent=replace(options.agent, coding=True))
         terminal.screen.note(f"worktree {here} on branch {branch}")
 
     async def pursue(maker: "Agent[Any]", checker: "Agent[Any] | None", grader: Grader | None) -> GoalRecord:
@@ -133,18 +133,18 @@ async def _start(command: GoalCommand, terminal: _Terminal) -> GoalRecord:
             goal_id=goal_id,
             workdir=here,
             branch=branch,
-            details=command.build_details(),
+            details=options.build_details(),
             watchers=[_StepPrinter(terminal.screen)],
         )
 
-    return await _pursue_with_agents(command, here, goal_id, pursue, terminal)
+    return await _pursue_with_agents(options, here, goal_id, pursue, terminal)
 
 
-async def _resume(command: GoalCommand, terminal: _Terminal) -> GoalRecord:
-    store = open_store(resolve_store(command.agent))
-    record = await read_goal(command.goal_id, store)
+async def _resume(options: GoalCommandOptions, terminal: _Terminal) -> GoalRecord:
+    store = open_store(resolve_store(options.agent))
+    record = await read_goal(options.goal_id, store)
     await store.aclose()
-    command = _restore_options(command, record)
+    options = _restore_options(options, record)
     here = record.workdir or os.getcwd()
     if record.branch:
         repository = here.rpartition("/.perdure/worktrees/")[0]  # the last one: a goal may begin in a worktree
@@ -159,26 +159,26 @@ async def _resume(command: GoalCommand, terminal: _Terminal) -> GoalRecord:
             checker=checker,
             grader=grader,
             watchers=[_StepPrinter(terminal.screen)],
-            max_iterations=command.max_iterations,
-            token_budget=command.budget_tokens,
-            max_cost_usd=command.budget_cost,
-            max_seconds=command.budget_seconds,
+            max_iterations=options.max_iterations,
+            token_budget=options.budget_tokens,
+            max_cost_usd=options.budget_cost,
+            max_seconds=options.budget_seconds,
         )
 
-    return await _pursue_with_agents(command, here, record.goal_id, pursue, terminal)
+    return await _pursue_with_agents(options, here, record.goal_id, pursue, terminal)
 
 
 async def _pursue_with_agents(
-    command: GoalCommand, here: str, goal_id: str, pursue: Any, terminal: _Terminal
+    options: GoalCommandOptions, here: str, goal_id: str, pursue: Any, terminal: _Terminal
 ) -> GoalRecord:
     """Build the agents of a goal, and pursue it until it ends or a signal stops it; return its record."""
-    parts = collect_agent_parts(command.agent, here)
+    parts = collect_agent_parts(options.agent, here)
     for note in parts.notes:
         terminal.screen.note(to_one_line(note))
-    _warn_about_approvals(command, parts)
-    grader = None if command.grade_command is None else command_grader(command.grade_command, cwd=here)
-    async with terminal.interrupts.wrap_agent(_build_maker(command, parts)) as maker:
-        checker = None if command.checker_model is None else maker.replace(model=command.checker_model)
+    _warn_about_approvals(options, parts)
+    grader = None if options.grade_command is None else command_grader(options.grade_command, cwd=here)
+    async with terminal.interrupts.wrap_agent(_build_maker(options, parts)) as maker:
+        checker = None if options.checker_model is None else maker.replace(model=options.checker_model)
         task = asyncio.ensure_future(pursue(maker, checker, grader))
 
         async def cancel() -> None:
@@ -192,19 +192,19 @@ async def _pursue_with_agents(
         return record
 
 
-def _build_maker(command: GoalCommand, parts: AgentParts) -> "Agent[Any]":
+def _build_maker(options: GoalCommandOptions, parts: AgentParts) -> "Agent[Any]":
     """Build the agent that does the work. A call that needs an approval pauses the goal."""
-    gate = parts.build_gate(None, yes=command.yes or command.yolo, wait=True)
+    gate = parts.build_gate(None, yes=options.yes or options.yolo, wait=True)
     limits = parts.options.get("limits", Limits())
-    if command.max_turns is not None:
-        limits = replace(limits, max_turns=command.max_turns)
+    if options.max_turns is not None:
+        limits = replace(limits, max_turns=options.max_turns)
     return parts.build_agent(permission=gate, answer_timeout_seconds=0.0, limits=limits)
 
 
-def _warn_about_approvals(command: GoalCommand, parts: AgentParts) -> None:
-    if command.yolo:
+def _warn_about_approvals(options: GoalCommandOptions, parts: AgentParts) -> None:
+    if options.yolo:
         check_sandbox_for_yolo(parts.options["extensions"])
-    elif command.yes:
+    elif options.yes:
         risk = describe_missing_sandbox(parts.options["extensions"])
         danger = f", commands too, and they run without a sandbox: {risk}" if risk else ""
         warn(f"--yes: every tool call is made without asking{danger}")
@@ -216,16 +216,16 @@ def _fix_config(options: AgentOptions, here: str) -> AgentOptions:
     return options if config is None else replace(options, config=os.path.abspath(config.path))  # noqa: PTH100 - as above
 
 
-def _restore_options(command: GoalCommand, record: GoalRecord) -> GoalCommand:
+def _restore_options(options: GoalCommandOptions, record: GoalRecord) -> GoalCommandOptions:
     """Return the options of `resume`, with those that were not given taken from the start of the goal."""
     found = record.details.get("command_line")
     stored = dict(cast("dict[str, Any]", found)) if isinstance(found, dict) else {}
     own = {name: stored.pop(name) for name in ("grade_command", "checker_model", "max_turns") if name in stored}
     known = {name: value for name, value in stored.items() if name in AgentOptions.__struct_fields__}
-    given = {name: value for name in known if (value := getattr(command.agent, name)) not in {None, False}}
-    if command.grade_command is not None:
-        own["grade_command"] = command.grade_command
-    return replace(command, agent=replace(command.agent, **{**known, **given}), **own)
+    given = {name: value for name in known if (value := getattr(options.agent, name)) not in {None, False}}
+    if options.grade_command is not None:
+        own["grade_command"] = options.grade_command
+    return replace(options, agent=replace(options.agent, **{**known, **given}), **own)
 
 
 class _StepPrinter:
@@ -263,7 +263,7 @@ def _describe_step(entry: Entry) -> str:
             return ""
 
 
-def _print_record(record: GoalRecord, command: GoalCommand) -> None:
+def _print_record(record: GoalRecord, options: GoalCommandOptions) -> None:
     """Print the record of a goal at the end of the command."""
     screen = TerminalOutput()
-    screen.write(encode_record(record) if command.as_json else escape_controls(format_record(record)))
+    screen.write(encode_goal(record) if options.as_json else escape_controls(format_goal(record)))

@@ -1,4 +1,4 @@
-"""Goals as text for the terminal and as JSON, and the exit code of each status."""
+"""Format goals as text for the terminal and as JSON, and map the status of a goal to an exit code."""
 
 import sys
 import time
@@ -22,8 +22,8 @@ EXIT_CODES: Final = {
 _STATUS_WIDTH: Final = 14
 
 
-def encode_record(record: "GoalRecord") -> str:
-    """Return a goal as a line of JSON."""
+def encode_goal(record: "GoalRecord") -> str:
+    """Return a goal's record as a line of JSON, for `--json`."""
     import msgspec
 
     data = {
@@ -36,7 +36,7 @@ def encode_record(record: "GoalRecord") -> str:
 
 
 def format_goal_row(record: "GoalRecord") -> str:
-    """Return a goal as a line of a list."""
+    """Return a goal as one line for `perdure goal list`."""
     from perdure.goals import draw_sparkline
 
     done = f"{len(record.items) - len(record.open_items)}/{len(record.items)}"
@@ -46,8 +46,8 @@ def format_goal_row(record: "GoalRecord") -> str:
     return to_one_line(row, line_width(sys.stdout)) + "\n"
 
 
-def format_record(record: "GoalRecord") -> str:
-    """Return a goal as text: status, checklist with evidence, iterations and scores."""
+def format_goal(record: "GoalRecord") -> str:
+    """Return a goal as text of several lines: status, checklist with evidence, iterations and scores."""
     from perdure.goals import draw_sparkline
 
     reason = f" ({record.reason})" if record.reason else ""

@@ -69,7 +69,7 @@ class Program(click.Group):
 
 
 def add_default_command(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with the command that is meant if they name none: the chat, or help without a terminal."""
+    """Return the arguments, with the default command added if they name none: the chat, or help without a terminal."""
     first = arguments[0] if arguments else ""
     if first in _OWN_OPTIONS or (first and not first.startswith("-")):
         return [*arguments]
@@ -130,7 +130,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
 
 @click.group("perdure", cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="perdure", message="%(prog)s %(version)s")
-def program() -> None:
+def root_command() -> None:
     """Run agents whose sessions are saved turn by turn.
 
     Without a command, `perdure` is a chat at the terminal; its options are those of perdure chat.
@@ -143,8 +143,8 @@ for command in (
     *(models, probe, skills, mcp, memory, config, review, eval_command, init, completion),
     *(backup, restore),
 ):
-    program.add_command(command)
-add_examples(program)
+    root_command.add_command(command)
+add_examples(root_command)
 
 
 def main() -> NoReturn:
@@ -152,6 +152,6 @@ def main() -> NoReturn:
     remove_working_folder_from_path()
     repair_standard_streams()
     try:
-        program.main()
+        root_command.main()
     finally:  # from here on nothing would catch the exception
         signal.signal(signal.SIGINT, signal.SIG_DFL)

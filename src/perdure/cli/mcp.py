@@ -10,7 +10,7 @@ import click
 
 from perdure.core.error import ConfigError
 
-from . import mcp_files
+from . import mcp_server_files
 from .mcp_serve import serve
 from .terminal_output import TerminalOutput, line_width, to_ascii_json, to_one_line
 
@@ -41,8 +41,8 @@ def mcp(context: click.Context) -> None:
 @_json_option
 def list_servers(*, as_json: bool) -> None:
     """List the MCP servers that are known here. None is started."""
-    known, screen = mcp_files.list_known_servers(config=_load_config()), TerminalOutput()
-    logins = mcp_files.open_login_file().load()
+    known, screen = mcp_server_files.list_known_servers(config=_load_config()), TerminalOutput()
+    logins = mcp_server_files.open_login_file().load()
     width = max((len(each.name) for each in known), default=0)
     for each in known:
         if as_json:
@@ -81,8 +81,8 @@ def add(name: str, command: tuple[str, ...], **options: Any) -> None:
         if options[option]:
             table[key] = dict([_split_pair(option, each) for each in options[option]])
     _check_settings(name, table)
-    path = mcp_files.PROJECT_FILE if options["project"] else mcp_files.own_file_path()
-    mcp_files.add_to_file(path, name, table)
+    path = mcp_server_files.PROJECT_FILE if options["project"] else mcp_server_files.get_user_servers_path()
+    mcp_server_files.add_server_to_file(path, name, table)
     _print_result({"name": name, "path": path}, f"server {name!r} is in {path}", as_json=options["as_json"])
     if options["project"]:
         TerminalOutput().note(f"to use it: perdure config trust {path}")
@@ -94,11 +94,11 @@ def add(name: str, command: tuple[str, ...], **options: Any) -> None:
 @_json_result_option
 def remove(name: str, *, project: bool, as_json: bool) -> None:
     """Remove the MCP server NAME, its login and what was agreed to of it."""
-    path = mcp_files.PROJECT_FILE if project else mcp_files.own_file_path()
-    if not mcp_files.remove_from_file(path, name):
+    path = mcp_server_files.PROJECT_FILE if project else mcp_server_files.get_user_servers_path()
+    if not mcp_server_files.remove_server_from_file(path, name):
         raise ConfigError(f"there is no server {name!r} in {path!r}; see perdure mcp list")
-    mcp_files.open_login_file().remove(name)
-    mcp_files.open_pin_file().forget(name)
+    mcp_server_files.open_login_file().remove(name)
+    mcp_server_files.open_pin_file().forget(name)
     _print_result({"name": name, "path": path}, f"server {name!r} is removed from {path}", as_json=as_json)
 
 
@@ -181,7 +181,7 @@ def login(name: str, *, client_id: str, scope: str, port: int, no_browser: bool,
     """
     from perdure.mcp.login.login_flow import log_in
 
-    server, screen = mcp_files.find_server(name, config=_load_config()), TerminalOutput()
+    server, screen = mcp_server_files.find_server(name, config=_load_config()), TerminalOutput()
 
     def open_url(url: str) -> None:
         screen.note(f"open this address to log in:\n{url}")
@@ -191,7 +191,7 @@ def login(name: str, *, client_id: str, scope: str, port: int, no_browser: bool,
             webbrowser.open(url)
 
     secret = os.environ.get("PERDURE_MCP_CLIENT_SECRET", "") if client_id else ""
-    logins = mcp_files.open_login_file()
+    logins = mcp_server_files.open_login_file()
     asyncio.run(log_in(server, logins, open_url, client_id=client_id, client_secret=secret, scope=scope, port=port))
     _print_result({"name": name, "logged_in": True}, f"logged in to {name!r}", as_json=as_json)
 
@@ -201,7 +201,7 @@ def login(name: str, *, client_id: str, scope: str, port: int, no_browser: bool,
 @_json_result_option
 def logout(name: str, *, as_json: bool) -> None:
     """Forget the login to the MCP server NAME."""
-    done = mcp_files.open_login_file().remove(name)
+    done = mcp_server_files.open_login_file().remove(name)
     text = f"the login to {name!r} is {'forgotten' if done else 'not there'}"
     _print_result({"name": name, "logged_in": False, "was_logged_in": done}, text, as_json=as_json)
 
@@ -257,10 +257,10 @@ def _load_config() -> Any:
 
 def _with_server(name: str, work: "Callable[[McpServers], Awaitable[T]]") -> T:
     """Run `work` with one server, and close the connection."""
-    server = mcp_files.find_server(name, config=_load_config())
+    server = mcp_server_files.find_server(name, config=_load_config())
 
     async def main() -> T:
-        servers = mcp_files.connect_servers(server)
+        servers = mcp_server_files.build_mcp_servers(server)
         try:
             return await work(servers)
         finally:

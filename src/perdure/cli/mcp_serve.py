@@ -116,7 +116,7 @@ def _find_tokens(path: str | None, screen: TerminalOutput) -> dict[str, str]:
 
 
 def read_tokens(path: str) -> dict[str, str]:
-    """Read a file with a line `NAME TOKEN` for each client. Raises `ConfigError` if others can read it."""
+    """Read the tokens of MCP clients from a file of lines `NAME TOKEN`. Raises `ConfigError` if others can read it."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - as in the other commands
             if os.name == "posix" and os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):

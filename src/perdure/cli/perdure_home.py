@@ -92,7 +92,7 @@ def run_with_store(given: str | None, work: "Callable[[Store], Awaitable[T]]") -
 
 
 def run_with_session(given: str | None, session_id: str, work: "Callable[[Session], Awaitable[T]]") -> T:
-    """Run `work(session)` with an existing session, and return its result. Asks no model. Raises `SessionNotFound`."""
+    """Open the store, run `work(session)` with an existing session, and return the result. Raises `SessionNotFound`."""
 
     async def with_session(store: "Store") -> T:
         from perdure.runtime.agent import Agent
@@ -132,7 +132,7 @@ def format_answer_commands(session_id: str, question: "QuestionAsked", store: st
 
 
 def format_session_arguments(session_id: str, store: str | None, *more: str) -> str:
-    """Return the arguments of a command about a session, quoted for a shell: its id, `more`, and a named store."""
+    """Return shell-quoted arguments for a command about a session: its id, `more`, and `--store` if one was named."""
     import shlex
 
     return shlex.join([session_id, *more, *([] if store is None else ["--store", store])])

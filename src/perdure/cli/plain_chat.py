@@ -44,24 +44,26 @@ _MAX_RESULTS: Final = 100
 """Tool results that can be shown in full: the last ones."""
 
 
-def run_plain_chat(order: CommandOptions) -> int:
+def run_plain_chat(options: CommandOptions) -> int:
     """Run the chat in plain lines until the user leaves, and return the exit code."""
     logging.getLogger().addHandler(logging.NullHandler())
-    return asyncio.run(_chat(order))
+    return asyncio.run(_chat(options))
 
 
-async def _chat(order: CommandOptions) -> int:
-    wish = order.agent if order.session_id is None else await restore_agent_options(order.agent, order.session_id)
-    order = replace(order, agent=wish)
+async def _chat(options: CommandOptions) -> int:
+    wish = (
+        options.agent if options.session_id is None else await restore_agent_options(options.agent, options.session_id)
+    )
+    options = replace(options, agent=wish)
     parts = collect_agent_parts(wish)
-    if order.yolo:
+    if options.yolo:
         check_sandbox_for_yolo(parts.options["extensions"])
     screen, keyboard = TerminalOutput(), LineReader()
     question = TerminalPermissionPrompt(screen, keyboard)
-    gate = parts.build_gate(question, yes=order.yes or order.yolo)
+    gate = parts.build_gate(question, yes=options.yes or options.yolo)
     agent = parts.build_agent(permission=gate, answer_timeout_seconds=float("inf"))
     async with agent:
-        chat = PlainChat(agent, parts, order, screen, question=question, keyboard=keyboard)
+        chat = PlainChat(agent, parts, options, screen, question=question, keyboard=keyboard)
         await chat.run()
         if not parts.store.startswith("memory:") and await chat.session.info() is not None:
             named = format_session_arguments(shorten_id(chat.session.session_id), wish.store)
@@ -73,17 +75,17 @@ class PlainChat:
     """Reads prompts and commands from the terminal, and prints the events of the runs that answer them."""
 
     def __init__(
-        self, agent: Agent[Any], parts: AgentParts, order: CommandOptions, screen: TerminalOutput, *,
+        self, agent: Agent[Any], parts: AgentParts, options: CommandOptions, screen: TerminalOutput, *,
         keyboard: LineReader, question: TerminalPermissionPrompt,
     ) -> None:  # fmt: skip
         self.agent = agent
-        self.session: Session[Any] = agent.session(order.session_id)
-        self.overrides = parts.build_overrides(order)
+        self.session: Session[Any] = agent.session(options.session_id)
+        self.overrides = parts.build_overrides(options)
         """Options of the next run, such as its model and role."""
         self.last_answer = ""
         """The text of the last complete reply."""
         self._parts = parts
-        self._order = order
+        self._options = options
         self._screen = screen
         self._keyboard = keyboard
         self._question = question
@@ -134,7 +136,7 @@ class PlainChat:
             report_error(str(error))
 
     async def _answer(self, text: str) -> None:
-        prompt = user(text, metadata=self._order.agent.build_prompt_metadata(get_project_path()))
+        prompt = user(text, metadata=self._options.agent.build_prompt_metadata(get_project_path()))
         for each in describe_unused_skills(text, ".", self.agent.all_skills()) if "/" in text else ():
             self.note(each)
         await self._perform(lambda: self.session.run(prompt, **self.overrides))
@@ -228,7 +230,7 @@ class PlainChat:
         if state.run is None or not (state.is_interrupted or (unpark and state.is_parked)):
             return False
         try:
-            await check_can_resume(self.agent, session.store, session.session_id, state, self._order.agent.store)
+            await check_can_resume(self.agent, session.store, session.session_id, state, self._options.agent.store)
         except PerdureError as error:
             report_error(str(error))
             return False

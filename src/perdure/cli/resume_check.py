@@ -24,17 +24,17 @@ _OR: Final = " or agent.attend_all()"
 async def format_resume_hint(
     store: "Store", session_id: str, state: "State", store_option: str | None, *, is_of_task: bool = False
 ) -> str:
-    """Return how to continue the last run of a session: a command, or the program that began it.
+    """Return a hint on how to continue the last run of a session: a command, or in the program that began the run.
 
     The session of a background agent is continued by the session that gave the task, which knows the agent.
     `is_of_task` asks how to continue the background agents of the session, instead of its own run.
     """
-    chief_id, chief_state = await find_chief_session(store, session_id, state)
-    is_ours = was_begun_by_command(chief_state)
-    if is_of_task or chief_id != session_id:
-        command = f"with: perdure attend --once --prefix {format_session_arguments(chief_id, store_option)}"
+    parent_id, parent_state = await find_parent_session(store, session_id, state)
+    is_ours = was_begun_by_command(parent_state)
+    if is_of_task or parent_id != session_id:
+        command = f"with: perdure attend --once --prefix {format_session_arguments(parent_id, store_option)}"
         how = command if is_ours else f"{_IN_PROGRAM}session.wake(){_OR}"
-        return f"continue session {chief_id!r}, which continues its background agents, {how}"
+        return f"continue session {parent_id!r}, which continues its background agents, {how}"
     if is_ours:
         options = ("--unpark",) if state.is_parked else ()
         return f"finish it with: perdure resume {format_session_arguments(session_id, store_option, *options)}"
@@ -42,8 +42,8 @@ async def format_resume_hint(
     return f"continue it {_IN_PROGRAM}{how}"
 
 
-async def find_chief_session(store: "Store", session_id: str, state: "State") -> "tuple[str, State]":
-    """Return the id and the state of the session that a background agent works for; of any other session, its own."""
+async def find_parent_session(store: "Store", session_id: str, state: "State") -> "tuple[str, State]":
+    """Return the id and state of the session that gave a background agent its task; for other sessions, their own."""
     from perdure.core.fold import fold_entries
     from perdure.runtime.run_ownership import find_task_giver
 

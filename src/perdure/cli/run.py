@@ -97,7 +97,7 @@ def add_run_options(command: Any) -> Any:
 
 
 def split_tool_names(given: str | None) -> tuple[str, ...] | None:
-    """Return the names of `--tools`, which are separated by commas; `None` if it was not given."""
+    """Return the tool names in the comma-separated value of `--tools`; `None` if the option was not given."""
     return None if given is None else tuple([each.strip() for each in given.split(",") if each.strip()])
 
 
@@ -190,16 +190,16 @@ def resume(context: click.Context, /, session_id: str, **options: Any) -> None:
 
 
 def choose_session(given: str | None, options: dict[str, Any], *, last: bool) -> str | None:
-    """Return the id of the session to run in; `None` for a new one."""
+    """Return the id of the session that `perdure run` continues, from its options; `None` for a new session."""
     if given is None and not last:
         return None
-    from .session_choice import complete_session_id, resolve_session
+    from .session_choice import expand_session_id, resolve_session
 
-    return resolve_session(None, options) if last else complete_session_id(given, options)
+    return resolve_session(None, options) if last else expand_session_id(given, options)
 
 
 def offer_trust_at_terminal(options: "AgentOptions") -> None:
-    """Ask the user whether a configuration file that needs trust is trusted; without a terminal, do nothing."""
+    """Ask the user whether to trust a configuration file that needs it; without a terminal, do nothing."""
     if can_ask_user():
         from .find_config import offer_trust
 

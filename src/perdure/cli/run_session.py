@@ -133,7 +133,7 @@ def _print_result(outcome: Outcome[Any] | None, order: CommandOptions, screen: T
 
 
 def format_outcome_usage(outcome: Outcome[Any]) -> str:
-    """Return what a run has used, on one line: turns, tokens, the share of the prompt cache, and cost."""
+    """Return on one line what a run has used: turns, tokens, the share of the prompt cache, and cost."""
     usage = outcome.usage
     turns = "1 turn" if outcome.turns == 1 else f"{outcome.turns} turns"
     share = usage.cache_read_tokens / max(usage.input_tokens, 1)
@@ -209,7 +209,7 @@ def _build_resume(session: Session, *, asked: bool, unpark: bool) -> StartRun:
 
 
 async def show_run(session: Session, begin: StartRun, show: Show, interrupts: SignalHandler) -> Outcome[Any] | None:
-    """Show a run until it ends, and return its outcome; `None` when it was stopped before it began."""
+    """Start a run, show its events until it ends, and return its outcome; `None` if it was stopped before it began."""
     subscription = session.subscribe(backpressure=True)  # a slow terminal slows the run, and misses nothing
     run = asyncio.ensure_future(begin())
     run.add_done_callback(lambda _: subscription.close())

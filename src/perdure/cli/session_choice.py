@@ -65,8 +65,8 @@ def resolve_session(given: str | None, options: dict[str, Any]) -> str:
     return run_with_store(_get_store(options), find)
 
 
-def complete_session_id(given: str | None, options: dict[str, Any]) -> str | None:
-    """Return the id of the session for a new run: `given`, completed if it is the beginning of a generated id.
+def expand_session_id(given: str | None, options: dict[str, Any]) -> str | None:
+    """Return the session id to use for a new run: `given`, expanded if it is the beginning of a generated id.
 
     Any other id is the name of a new session, even if that of another session begins with it.
     """

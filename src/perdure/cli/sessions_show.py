@@ -192,7 +192,7 @@ def _inbox_lines(items: "Sequence[InboxItem]") -> Iterator[str]:
 
 
 def format_inbox_item(item: "InboxItem") -> str:
-    """Return one line about an inbox item: what the session waits for from outside, or has received."""
+    """Return one line about an inbox item: a result that the session waits for from outside, or has received."""
     from perdure.core.jsonable import to_text
 
     response = "" if item.status == "pending" else f" -> {to_text(item.response)}"

@@ -105,7 +105,7 @@ def _escape_json_character(character: str) -> str:
 
 
 class OutputFailed(Exception):
-    """Standard output cannot be written to: the disk is full, or the reader of the pipe has closed it."""
+    """Raised when standard output cannot be written to: the disk is full, or the reader of the pipe has closed it."""
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(f"standard output cannot be written: {cause.strerror}; check where it goes")
@@ -227,12 +227,12 @@ def _write_error(text: str, end: str = "\n") -> None:
 
 
 def uses_styles() -> bool:
-    """Return True if text on standard error may have styles: it is a terminal, and NO_COLOR is not set."""
+    """Return True if text on standard error may have colours and styles: it is a terminal, and NO_COLOR is not set."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and "NO_COLOR" not in os.environ
 
 
 def uses_cursor() -> bool:
-    """Return True if a row on standard error can be drawn over: it is a terminal that can move its cursor."""
+    """Return True if a row on standard error can be redrawn: it is a terminal that can move its cursor."""
     return sys.stderr.isatty() and os.environ.get("TERM", "") not in {"", "dumb", "unknown"}
 
 

@@ -128,7 +128,7 @@ class UnattendedQuestions:
 
 
 async def ask_question(view: SlotView, ask_line: Ask) -> Any:
-    """Ask a tool's question until the answer is valid, and return it. Raises `EOFError` when the user declines."""
+    """Ask the user a tool's question until the answer is valid, and return it. Raises `EOFError` if declined."""
 
     async def ask(prompt: str) -> str:
         return await ask_line(_fit_rows(prompt))

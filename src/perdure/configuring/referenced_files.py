@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from perdure.context.skills.skill_file_reader import combine_hashes, hash_files
+from perdure.context.skills.skill_directory_reader import combine_hashes, hash_files
 from perdure.core.error import ConfigError
 from perdure.files.confined_folder import ConfinedFolder, FileRefused
 from perdure.files.file_head import FileHead, read_file_head

@@ -1,4 +1,4 @@
-"""The `Role` class: named additional instructions that an agent can switch to."""
+"""The `Role` class: named additional instructions, such as `reviewer`, that an agent can switch to."""
 
 from typing import Final
 

@@ -93,7 +93,7 @@ class SummaryMessageBuilder:
 
 
 async def keep_recent(run: Run, replaced: Sequence[Message]) -> Message:
-    """Build a note that replaces older messages, without asking a model: a compaction strategy.
+    """Compaction strategy that asks no model: replace the older messages by a short note.
 
     The note says that they were left out, and lists files and tasks.
     """

@@ -41,7 +41,7 @@ def _format_part(part: Part) -> str:
 
 
 def get_searchable_text(message: Message) -> str:
-    """Return the text of a message that a search looks at, without shortening it."""
+    """Return the full text of a message that a search in the history looks at."""
     return "\n".join([text for part in message.parts if (text := parts_to_text((part,)))])
 
 

@@ -19,7 +19,7 @@ VIEW_CHANGE_CAUSE = "summaries"
 
 
 def summarize_old_results(*, min_tokens: int = 2_000, min_fraction: float = 0.1) -> Callable[[Run], Awaitable[None]]:
-    """Make a `between_turns` function that sends tool results of earlier runs as their short summaries.
+    """Make a `between_turns` function that replaces tool results of earlier runs by their tools' short summaries.
 
     It does so once that saves `min_tokens` and `min_fraction` of the context.
 
@@ -41,7 +41,7 @@ def summarize_old_results(*, min_tokens: int = 2_000, min_fraction: float = 0.1)
 
 
 def estimate_savings(messages: Sequence[Message]) -> Iterator[int]:
-    """Yield, for each message with tool results, the tokens saved by sending their summaries instead."""
+    """Yield, for each message with tool results, the tokens saved by sending the results' summaries instead."""
     for message in messages:
         if message.role == "tool":
             yield max(

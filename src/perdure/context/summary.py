@@ -40,7 +40,7 @@ END_NOTE = "[End of the summary. The conversation goes on from here.]"
 
 
 class SummaryCarryOver(Struct, frozen=True):
-    """Data that one summary message carries over to the next: summary text, touched files, skill texts.
+    """Data in a summary message that the next summary takes over: summary text, touched files, skill texts.
 
     It is stored in the metadata of the message.
     """
@@ -66,14 +66,14 @@ def read_summary_data(messages: Sequence[Message]) -> SummaryCarryOver:
 
 
 def is_summary(message: Message) -> bool:
-    """Return True if a message was made by compaction, to replace others."""
+    """Return True if a message is a summary that compaction has put in place of earlier messages."""
     return message.origin == SUMMARY_ORIGIN
 
 
 def build_summary_message(
     run: Run, replaced: Sequence[Message], replaced_count: int, room: int, snapshot: str | None
 ) -> Message:
-    """Build the summary message that replaces these messages, of about `room` tokens at most.
+    """Build the summary message that replaces the messages `replaced`; it has about `room` tokens at most.
 
     Without a `snapshot`, the text of the summary, it says how many messages are missing.
     """

@@ -54,7 +54,7 @@ def decode_strictly(path: str, data: bytes) -> str:
 
 
 def decode_leniently(found: FileHead) -> tuple[str, bool]:
-    """Decode the start of a file as UTF-8; return the text, and True if invalid bytes were replaced.
+    """Decode the start of a file as UTF-8; return the text, and True if invalid bytes had to be replaced.
 
     They are replaced by U+FFFD, and so are NUL characters.
     """

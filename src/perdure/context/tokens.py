@@ -159,7 +159,7 @@ class ContextTokenCounter:
 
 
 class LearnedContextWindow(Struct, frozen=True):
-    """Context window learned from requests that the model refused as too long, as stored with a summary.
+    """A model's context window as learned from requests that it refused as too long; stored with a summary message.
 
     It also has the number of messages at that time. Later runs read it.
     """
@@ -173,7 +173,7 @@ class LearnedContextWindow(Struct, frozen=True):
 
 
 def read_learned_window(view: MessagesSnapshot) -> LearnedContextWindow:
-    """Return the learned context window stored with the summary that opens the messages sent to the model.
+    """Return the model's context window learned in earlier requests, as stored with the summary at the start of `view`.
 
     It is empty if the view does not start with a summary.
     """

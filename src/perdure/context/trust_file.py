@@ -39,7 +39,7 @@ class _File(Struct, frozen=True):
 
 
 class TrustFile:
-    """A file with the items that the user has trusted. Reading it fails if it is damaged, or others can write to it."""
+    """A file that lists what the user has trusted. Reading it fails if it is damaged, or if others can write to it."""
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(os.path.expanduser(path))

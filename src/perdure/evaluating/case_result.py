@@ -1,4 +1,4 @@
-"""`CaseResult`: how one run of a case ended, with its grades, cost and latency."""
+"""`CaseResult`: how one run of an evaluation case ended, with its grades, cost and latency."""
 
 import itertools
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ CaseVerdict: TypeAlias = Literal["passed", "failed", "error"]
 
 
 class CaseResult(Struct, frozen=True, kw_only=True):
-    """The result of one run of a case by one agent: its verdict, grades, cost and latency."""
+    """The result of one run of an evaluation case by one agent: its verdict, grades, cost and latency."""
 
     case_id: str
     agent: str
@@ -70,11 +70,11 @@ class CaseResult(Struct, frozen=True, kw_only=True):
 
 
 def build_result(cell: dict[str, Any], case: Case, outcome: Outcome[Any], grades: Sequence[Grade]) -> CaseResult:
-    """Build the result of a run that ended; `cell` has the fields that name it. Without grades, it is an error."""
+    """Build the result of a case whose run has ended; `cell` has the fields that identify it. No grades: an error."""
     failures = [each for each in grades if not each.is_judged]
     error = ""
     if not grades:
-        error = describe_end(outcome)
+        error = describe_missing_answer(outcome)
     elif failures:
         error = "; ".join([each.feedback for each in failures])
     passed = bool(grades) and all(each.passed for each in grades)
@@ -119,8 +119,8 @@ def build_raised_result(cell: dict[str, Any], case: Case, error: Exception) -> C
     )
 
 
-def describe_end(outcome: Outcome[Any]) -> str:
-    """Return why a run has no answer to grade."""
+def describe_missing_answer(outcome: Outcome[Any]) -> str:
+    """Return a text that says why a run ended without an answer to grade."""
     if outcome.error is not None:
         return error_message(outcome.error)
     if outcome.status == "waiting" and outcome.questions:
@@ -129,7 +129,7 @@ def describe_end(outcome: Outcome[Any]) -> str:
 
 
 def measure_latency(entries: Sequence[Entry]) -> float:
-    """Return the seconds from the first to the last entry of a run, without the gaps before it was resumed."""
+    """Return the seconds from the first to the last log entry of a run, without the time between a crash and resume."""
     if not entries:
         return 0.0
     total = entries[-1].at - entries[0].at

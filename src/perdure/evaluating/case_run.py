@@ -1,4 +1,4 @@
-"""`CaseRun`: a run of a case by an agent, in a separate session, and the grading of its answer."""
+"""`CaseRun`: one run of an evaluation case by an agent, in a separate session, and the grading of its answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,7 +31,7 @@ BuildDeps: TypeAlias = Callable[[Case], Any | Awaitable[Any]]
 
 
 class CaseRun(Struct, frozen=True, kw_only=True, eq=False):
-    """A run of a case by an agent: `perform` begins or resumes it, and grades the answer."""
+    """A run of an evaluation case by an agent: `perform` starts or resumes it, and grades the answer."""
 
     case: Case
     agent: Agent[Any]

@@ -1,4 +1,4 @@
-"""`Dataset` and `Case`: prompts with what is expected of the answers, and the graders that judge them."""
+"""`Dataset` and `Case`: prompts for an evaluation, with expected answers and the graders that judge them."""
 
 import hashlib
 import re
@@ -28,7 +28,7 @@ GraderChoice: TypeAlias = "str | Mapping[str, Any] | AnyGrader"
 
 
 class Case(Struct, frozen=True, kw_only=True, metaclass=OptionClass):
-    """A prompt with what is expected of the answer, and how the answer is graded."""
+    """A case of an evaluation: a prompt, what is expected of the answer, and how the answer is graded."""
 
     prompt: str
     """The text that the agent is sent."""
@@ -78,7 +78,7 @@ class Case(Struct, frozen=True, kw_only=True, metaclass=OptionClass):
 
 
 class Dataset(Struct, frozen=True):
-    """A list of cases with a name. Ids are filled in, and each is different."""
+    """A named list of cases for an evaluation. Missing case ids are filled in, and no two cases have the same id."""
 
     name: str
     cases: Sequence[Case]

@@ -37,7 +37,7 @@ _ADVICE: Final = {
 
 
 class BadDataset(BadConfig):
-    """A dataset cannot be used. The message has a line per mistake: `file:line: mistake; what to do`."""
+    """Raised when a dataset cannot be used. The message has a line per mistake: `file:line: mistake; what to do`."""
 
 
 class _Table(NamedTuple):

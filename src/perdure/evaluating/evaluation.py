@@ -1,4 +1,4 @@
-"""`Evaluation`: a dataset is run by agents, several cases at a time, and graded; what is finished is not run again."""
+"""`Evaluation`: agents run the cases of a dataset, several at a time, and are graded; no finished case is run again."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,8 +24,8 @@ from .dataset import Case, Dataset, GraderChoice
 from .evaluation_report import (
     EvaluationReport,
     PastEvaluation,
+    build_reported_case,
     compare_results,
-    report_case,
     summarize_agents,
 )
 from .named_graders import GraderContext, build_grader
@@ -55,7 +55,7 @@ class EvaluationProgress(Struct, frozen=True, kw_only=True):
 
 
 class Evaluation:
-    """A dataset with the agents that run it, and graders. Each result is stored at once, so that it can be resumed."""
+    """An evaluation: a dataset, the agents that run its cases, and graders. It can be resumed: results are stored."""
 
     def __init__(
         self,
@@ -262,7 +262,7 @@ class Evaluation:
             dataset=self.dataset.name,
             started_at=record.started_at,
             finished_at=finished_at,
-            cases=tuple([report_case(case) for case in self.dataset.cases]),
+            cases=tuple([build_reported_case(case) for case in self.dataset.cases]),
             results=results,
             summaries=summarize_agents(results),
             reused=progress.reused,
@@ -324,7 +324,7 @@ class _Progress:
 
 
 def name_agents(agents: Any) -> dict[str, Agent[Any]]:
-    """Return agents by names that are all different: their own, or those of their models. Raises `ConfigError`."""
+    """Return agents by unique names: their own, or those of their models. Raises `ConfigError` for other objects."""
     by_name: dict[Any, Any] | None = dict(agents) if _is_mapping(agents) else None
     listed: list[Any] = [*agents] if _is_list(agents) else [agents] if by_name is None else [*by_name.values()]
     if not listed or not all(isinstance(each, Agent) for each in listed):

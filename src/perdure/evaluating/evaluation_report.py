@@ -13,7 +13,7 @@ from .dataset import Case
 
 
 class ReportedCase(Struct, frozen=True, kw_only=True):
-    """A case as a report shows it."""
+    """A case as an evaluation report shows it: id, prompt, expected answer and tags."""
 
     id: str
     prompt: str
@@ -22,7 +22,7 @@ class ReportedCase(Struct, frozen=True, kw_only=True):
 
 
 class AgentSummary(Struct, frozen=True, kw_only=True):
-    """The results of one agent together: how many passed, the mean score, cost and latency."""
+    """Summary of all results of one agent in an evaluation: how many passed, the mean score, cost and latency."""
 
     agent: str
     runs: int = 0
@@ -129,7 +129,7 @@ class EvaluationReport(Struct, frozen=True, kw_only=True):
 
 
 def read_report(data: bytes | str) -> EvaluationReport:
-    """Read a report from its JSON. Raises `ConfigError` if it is none."""
+    """Read an evaluation report from JSON text. Raises `ConfigError` if it is not a report."""
     try:
         return msgspec.json.decode(data, type=EvaluationReport)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -138,15 +138,15 @@ def read_report(data: bytes | str) -> EvaluationReport:
         ) from error
 
 
-def report_case(case: Case) -> ReportedCase:
-    """Return what a report shows of a case."""
+def build_reported_case(case: Case) -> ReportedCase:
+    """Return the part of a case that an evaluation report shows: id, prompt, expected answer and tags."""
     from perdure.core.jsonable import to_jsonable
 
     return ReportedCase(id=case.id, prompt=case.prompt, expected=to_jsonable(case.expected), tags=tuple(case.tags))
 
 
 def summarize_agents(results: Iterable[CaseResult]) -> tuple[AgentSummary, ...]:
-    """Return a summary for each agent, in the order in which they occur."""
+    """Return a summary of the results of each agent, in the order in which the agents first occur."""
     by_agent: dict[str, list[CaseResult]] = {}
     for result in results:
         by_agent.setdefault(result.agent, []).append(result)
@@ -186,7 +186,7 @@ def find_quantile(ordered: Sequence[float], fraction: float) -> float:
 def compare_results(
     results: Iterable[CaseResult], baseline_id: str, baseline_at: float, before: Sequence[CaseResult]
 ) -> Comparison:
-    """Compare results with those of an earlier evaluation; cases that were changed meanwhile are left out."""
+    """Compare results with those of an earlier evaluation; cases whose definition has changed since are left out."""
     now, then = _group_results(results), _group_results(before)
     changes = [_compare_case(key, then[key], each) for key, each in now.items() if key in then]
     agents = {agent for _, agent, _ in now}

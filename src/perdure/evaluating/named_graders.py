@@ -1,4 +1,4 @@
-"""Graders by name with parameters, as datasets and the command line name them: `"contains"`, `{name = "matches"}`."""
+"""Build graders by name, with parameters, as datasets and the command line give them: `{name = "matches", …}`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
@@ -23,7 +23,7 @@ from perdure.grading import (
 from perdure.grading.grader import to_grade
 
 from .dataset import GraderChoice
-from .named_objects import import_named
+from .import_by_name import import_from_module_or_file
 
 NAMES_AND_PARAMETERS: Final[Mapping[str, Sequence[str]]] = {
     "contains": ("texts", "ignore_case"),
@@ -48,7 +48,7 @@ _MAX_DEPTH: Final = 8
 
 
 class GraderContext(NamedTuple):
-    """Model and budget for graders by name that have none of their own."""
+    """Default model and budget for graders that are built by name: used where a grader names no model itself."""
 
     model: "str | Model | None" = None
     """Model of `model` graders that name none."""
@@ -57,7 +57,7 @@ class GraderContext(NamedTuple):
 
 
 def build_grader(choice: GraderChoice, context: GraderContext) -> Grader:
-    """Return the grader that a dataset or the command line names; a grader or a function is used as it is.
+    """Build the grader that a dataset or the command line names; a grader object or function is used as it is.
 
     Raises `ConfigError` for a name or parameters that are not known.
     """
@@ -77,7 +77,7 @@ def _is_written(choice: Any) -> bool:
 
 
 def find_grader_mistakes(choices: Sequence[Any], *, trusted: bool) -> Iterator[tuple[int, str]]:
-    """Yield the place and the mistake of each grader of a list that cannot be used. No code is imported."""
+    """Yield, for each configured grader that cannot be used, its index and what is wrong. Imports no grader code."""
     for place, choice in enumerate(choices):
         for mistake in _find_mistakes(choice, trusted=trusted, depth=0):
             yield place, mistake
@@ -165,7 +165,7 @@ def _build_model_grader(given: dict[str, Any], context: GraderContext) -> Grader
 
 
 def _import_grader(place: str) -> Grader:
-    found = import_named(place)
+    found = import_from_module_or_file(place)
     try:
         return to_grader(found)
     except ConfigError as error:

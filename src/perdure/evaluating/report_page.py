@@ -1,4 +1,4 @@
-"""A report of an evaluation as one web page: plots, regressions, and each case with its answers and grades.
+"""Render an evaluation report as one web page: plots, regressions, and each case with its answers and grades.
 
 The page is self-contained, has no script, and requests nothing: its policy allows its own style alone, by its hash.
 Answers of models, feedback and names are text that cannot become anything else.
@@ -26,7 +26,7 @@ _FOLDER: Final = Path(__file__).parent / "page"
 
 
 def build_report_page(report: EvaluationReport) -> str:
-    """Return the report of an evaluation as a web page."""
+    """Return an evaluation report as the HTML of one web page."""
     style = read_theme() + _read_part("page.css")
     parts = {
         "STYLE_HASH": hash_source(style),

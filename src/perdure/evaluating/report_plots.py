@@ -1,4 +1,4 @@
-"""Plots of a report as inline SVG: results, scores, latency, cost, tags and history. All text in them is escaped."""
+"""Plots of an evaluation report as inline SVG: results, scores, latency, cost, tags, history. All text is escaped."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ _MAX_COLUMNS: Final = 24
 
 
 def plot_results(summaries: Sequence[AgentSummary]) -> str:
-    """Return a bar for each agent: the runs that passed, failed, and ended in an error."""
+    """Return an SVG plot with a bar for each agent: the runs that passed, failed, and ended in an error."""
     rows: list[str] = []
     for place, each in enumerate(summaries):
         y, x = place * _ROW, float(_LABEL)
@@ -41,7 +41,7 @@ def plot_results(summaries: Sequence[AgentSummary]) -> str:
 
 
 def plot_scores(report: EvaluationReport) -> str:
-    """Return a square for each case and agent, coloured by the mean score of its repetitions."""
+    """Return an SVG plot with a square for each case and agent, coloured by the mean score of the repetitions."""
     scores: dict[tuple[str, str], list[float]] = {}
     for each in report.results:
         scores.setdefault((each.agent, each.case_id), []).append(each.score)
@@ -66,7 +66,7 @@ def plot_scores(report: EvaluationReport) -> str:
 
 
 def plot_latencies(report: EvaluationReport) -> str:
-    """Return a dot for each run on an axis of seconds, with the median of each agent."""
+    """Return an SVG plot with a dot for each run on an axis of seconds, and the median of each agent."""
     times = [each.latency_seconds for each in report.results]
     axis = _Axis(times)
     rows = [*axis.draw(len(report.summaries) * _ROW)]
@@ -81,7 +81,7 @@ def plot_latencies(report: EvaluationReport) -> str:
 
 
 def plot_costs(summaries: Sequence[AgentSummary]) -> str:
-    """Return a bar for each agent: the cost of its runs, and of grading them."""
+    """Return an SVG plot with a bar for each agent: the cost of its runs, and of grading them."""
     most = max([(each.cost_usd or 0.0) + each.grading_cost_usd for each in summaries], default=0.0) or 1.0
     rows: list[str] = []
     for place, each in enumerate(summaries):
@@ -95,7 +95,7 @@ def plot_costs(summaries: Sequence[AgentSummary]) -> str:
 
 
 def plot_tags(report: EvaluationReport) -> str:
-    """Return the pass rate of each agent by tag, for the tags of most cases; empty without tags."""
+    """Return an SVG plot of each agent's pass rate by tag, for the most frequent tags; empty without tags."""
     rates = report.summarize_tags()
     sizes = {tag: len([case for case in report.cases if tag in case.tags]) for tag in rates}
     shown = sorted(rates, key=lambda tag: (-sizes[tag], tag))[:MAX_TAGS]
@@ -117,7 +117,7 @@ def plot_tags(report: EvaluationReport) -> str:
 
 
 def plot_history(report: EvaluationReport) -> str:
-    """Return a line of pass rates over the evaluations of the dataset for each agent; empty if this is the first."""
+    """Return an SVG plot of pass rates over the evaluations of a dataset, a line per agent; empty for the first one."""
     if not report.history:
         return ""
     points = [*[(each.started_at, each.summaries) for each in report.history], (report.started_at, report.summaries)]

@@ -1,4 +1,4 @@
-"""A report of an evaluation as text: a table of the agents, and the cases that did not pass, or that changed."""
+"""Format an evaluation report as text: a table of the agents, and the cases that did not pass or that changed."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ _CENT: Final = 0.01
 
 
 def format_report(report: EvaluationReport, *, width: int = 100) -> str:
-    """Return a report as text: a table of the agents, then regressions, failures and improvements."""
+    """Return an evaluation report as text: a table of the agents, then regressions, failures and improvements."""
     rows: list[tuple[str, ...]] = [("agent", "passed", "score", "cost", "median", "p95", "errors", "before")]
     before = {each.agent: each for each in report.comparison.summaries} if report.comparison else {}
     rows += [_format_row(each, before.get(each.agent)) for each in report.summaries]
@@ -85,21 +85,21 @@ def describe_reason(result: CaseResult) -> str:
 
 
 def format_cost(cost_usd: float | None) -> str:
-    """Return dollars with as many digits as they need; `-` if they are not known."""
+    """Return a cost in dollars as text, with as many digits as it needs; `-` if the cost is not known."""
     if cost_usd is None:
         return "-"
     return f"${cost_usd:.2f}" if cost_usd >= _CENT or not cost_usd else f"${cost_usd:.2g}"
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a time in a unit that suits it."""
+    """Return a duration as text in minutes, seconds or milliseconds, whichever suits it."""
     if seconds >= _MINUTE:
         return f"{seconds / _MINUTE:.1f} min"
     return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
 
 
 def format_time(seconds: float) -> str:
-    """Return a time of day, in UTC."""
+    """Return a moment (seconds since 1970) as date and time of day in UTC."""
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 

@@ -1,4 +1,4 @@
-"""Evaluations in a store: a session with the record of each, and one session for each run of a case."""
+"""Store evaluations as sessions: one with the record of each evaluation, and one for each run of a case."""
 
 import hashlib
 from typing import Any, Final
@@ -45,7 +45,7 @@ class EvaluationRecord(Struct, frozen=True, kw_only=True):
 
 
 class EvaluationStore:
-    """Reads and writes the records and results of evaluations in a store."""
+    """Reads and writes the records of evaluations, as sessions of a store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -84,19 +84,19 @@ class EvaluationStore:
 
 
 def get_run_session_id(evaluation_id: str, case_digest: str, case_id: str, agent: str, repetition: int) -> str:
-    """Return the id of the session of one run: a case that was changed gets another one."""
+    """Return the id of the session for one run of a case; a case that was changed gets a different one."""
     named = msgspec.json.encode([case_id, case_digest, agent, repetition])
     return f"{RUN_PREFIX}{evaluation_id}-{hashlib.sha256(named).hexdigest()[:12]}"
 
 
 async def read_result(session: "Session[Any]") -> CaseResult | None:
-    """Return the result that is stored with a run; `None` if it has none yet."""
+    """Return the case result that is stored in the session of its run; `None` if there is none yet."""
     result: CaseResult | None = _convert(await session.kept(_RESULT), CaseResult)
     return result
 
 
 async def write_result(session: "Session[Any]", result: CaseResult) -> None:
-    """Store the result of a run with it."""
+    """Store the result of a case in the session of its run."""
     await session.keep(_RESULT, msgspec.to_builtins(result))
 
 

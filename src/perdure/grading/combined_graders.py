@@ -1,4 +1,4 @@
-"""Graders that are made of others: all of them have to pass, or one of them."""
+"""Graders that combine other graders: all of them have to pass, or at least one of them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from .grader import GRADE_SECONDS, AnyGrader, Grader, get_grader_name, grade_evi
 
 
 class CombinedGrader:
-    """Several graders as one, which are called at the same time; their grades are the parts of its grade."""
+    """A grader that calls several others at the same time; their grades are the parts of its grade."""
 
     def __init__(self, name: str, graders: Sequence[Any], *, is_all: bool, timeout_seconds: float) -> None:
         call = "all_of" if is_all else "any_of"
@@ -64,10 +64,10 @@ def _join_failures(failures: Sequence[GraderFailure]) -> GraderFailure:
 
 
 def all_of(*graders: AnyGrader, name: str = "", timeout_seconds: float = GRADE_SECONDS) -> Grader:
-    """Make a grader that passes if every one of these passes. Its score is the mean of theirs."""
+    """Make a grader that passes if all the given graders pass. Its score is the mean of their scores."""
     return CombinedGrader(name, graders, is_all=True, timeout_seconds=timeout_seconds)
 
 
 def any_of(*graders: AnyGrader, name: str = "", timeout_seconds: float = GRADE_SECONDS) -> Grader:
-    """Make a grader that passes if at least one of these passes. Its score is the best of theirs."""
+    """Make a grader that passes if at least one of the given graders passes. Its score is the best of their scores."""
     return CombinedGrader(name, graders, is_all=False, timeout_seconds=timeout_seconds)

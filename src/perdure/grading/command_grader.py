@@ -1,4 +1,4 @@
-"""`command_grader`: a program grades, by its exit code, such as the tests of a project."""
+"""`command_grader`: a grader that runs a program, such as the tests of a project, and judges by its exit code."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ NOT_EXECUTABLE: Final = 126
 
 
 class CommandGrader:
-    """A program as a grader: exit code 0 has passed. Its output is the feedback."""
+    """A grader that runs a program: exit code 0 means passed, and the output is the feedback."""
 
     def __init__(self, command: ShellCommand, shell: ShellBackend, name: str, *, owns_shell: bool = False) -> None:
         self._command = command

@@ -17,7 +17,7 @@ MOST_TOOL_CHARACTERS = 40_000
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """The material of a grader: the goal, the answer, and what the agent did. `from_outcome` makes it of a run."""
+    """The material that a grader judges: goal, answer, and what the agent did. `from_outcome` builds it from a run."""
 
     goal: str = ""
     """What was asked for: the prompt, or the objective of a goal."""

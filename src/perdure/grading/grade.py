@@ -1,4 +1,4 @@
-"""`Grade`: the judgement of a grader, with its score and feedback, and the error of a grader that could not judge."""
+"""`Grade`: the judgement of a grader, with score and feedback; or the failure of a grader that could not judge."""
 
 from typing import Any, Final, Literal, TypeAlias
 
@@ -20,7 +20,7 @@ _NO_SCORE: Final = float("-1")
 
 
 class GraderFailure(Struct, frozen=True, omit_defaults=True):
-    """The reason why a grader returned no judgement. The work that it had to grade is not affected."""
+    """The reason why a grader could not judge. It says nothing about the work that was to be graded."""
 
     kind: GraderFailureKind
     message: str
@@ -73,7 +73,7 @@ def is_score(value: Any) -> bool:
 
 
 def build_failed_grade(grader: str, kind: GraderFailureKind, message: str, error: str = "") -> Grade:
-    """Build the grade of a grader that could not judge."""
+    """Build the grade for a grader that could not judge, with the reason."""
     return Grade(
         passed=False,
         feedback=f"the grader {grader!r} could not judge this: {message}",

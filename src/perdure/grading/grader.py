@@ -1,4 +1,4 @@
-"""`Grader`: the interface of graders, functions as graders, and the one way in which a grader is called."""
+"""`Grader`: the protocol of graders, plain functions as graders, and the function that calls a grader."""
 
 import asyncio
 import inspect
@@ -44,7 +44,7 @@ AnyGrader: TypeAlias = Grader | GraderFunction
 
 
 class FunctionGrader:
-    """A function as a grader. What it returns becomes a grade; anything else is reported as the grader's failure."""
+    """A grader that calls a function. A returned value that is no judgement is reported as the grader's failure."""
 
     def __init__(self, function: GraderFunction, name: str = "") -> None:
         argument_checks.require_callable("function_grader", "function", function)
@@ -70,7 +70,7 @@ def function_grader(function: GraderFunction, *, name: str = "") -> Grader:
 
 
 def to_grade(found: Any, name: str) -> Grade:
-    """Convert the result of a grader to a grade with its name. Another value than a judgement is a failed grade."""
+    """Convert what a grader has returned to a `Grade`; a value that is no judgement gives a failed grade."""
     if isinstance(found, Grade):
         return found if found.grader else replace(found, grader=name)
     if isinstance(found, bool):
@@ -92,13 +92,13 @@ def to_grader(given: Any) -> Grader:
 
 
 def get_grader_name(grader: Any) -> str:
-    """Return the name of a grader; of one that has none, the name of its class."""
+    """Return the name of a grader; if it has none, the name of its class."""
     name = getattr(grader, "name", "")
     return name if isinstance(name, str) and name else type(grader).__name__
 
 
 async def grade_evidence(grader: AnyGrader, evidence: Evidence, *, timeout_seconds: float = GRADE_SECONDS) -> Grade:
-    """Return the grade of the evidence. A grader that raises or takes too long is a failed grade, and never an error.
+    """Call a grader and return its grade. If it raises an error or takes too long, that is a failed grade.
 
     Only a cancel of the caller is raised. Raises `ConfigError` if the first argument is no grader.
     """

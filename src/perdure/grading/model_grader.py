@@ -1,4 +1,4 @@
-"""`model_grader`: a model grades, from the answer and the tool calls with their results."""
+"""`model_grader`: a grader that asks a model, which sees the answer and the tool calls with their results."""
 
 import re
 from hashlib import sha256
@@ -50,7 +50,7 @@ _GRADE_KEY: Final = re.compile(r'"(?:passed|done|pass|score)"\s*:')
 
 
 class ModelGrade(Struct, frozen=True):
-    """The grade that was found in the reply of a model."""
+    """The grade that was parsed from the reply of a grading model."""
 
     passed: bool
     score: float
@@ -58,7 +58,7 @@ class ModelGrade(Struct, frozen=True):
 
 
 class ModelGrader:
-    """A model as a grader. It sees the goal, the answer and the tool calls with their results, and calls no tools."""
+    """A grader that asks a model, which sees the goal, the answer and the tool calls, and calls no tools itself."""
 
     def __init__(self, agent: "Agent[Any]", name: str, criteria: str, passing_score: float | None) -> None:
         self._agent = agent
@@ -123,7 +123,7 @@ def model_grader(
 
 
 def parse_model_grade(text: str) -> ModelGrade | None:
-    """Return the grade in the reply of a model; `None` if it has none.
+    """Parse the grade in the reply of a grading model; `None` if the reply has none.
 
     The answer that is graded may contain a grade, and a model may quote it. So a reply with grades that differ, or with
     one that cannot be read beside another, has none.

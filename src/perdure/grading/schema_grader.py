@@ -1,4 +1,4 @@
-"""`schema_grader`: the answer has to be JSON that fits a type or a JSON Schema."""
+"""`schema_grader`: a grader that passes if the answer is JSON that fits a type or a JSON Schema."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Graders of the answer's text: equal to a text, with a text in it, or matching a pattern."""
+"""Graders that compare the answer with a text: equal to it, containing it, or matching a pattern."""
 
 import re
 from typing import Any, Final

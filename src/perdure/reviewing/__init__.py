@@ -5,6 +5,6 @@
 
 from .branch_reviewer import BranchReviewer
 from .review import Finding, ModelReview, Review, ReviewedFinding, Severity
-from .review_page import render_review
+from .review_markdown import render_review
 
 __all__ = ["BranchReviewer", "Finding", "ModelReview", "Review", "ReviewedFinding", "Severity", "render_review"]

@@ -1,4 +1,4 @@
-"""Merge the findings of several models: which of them are the same, and how many models report each."""
+"""Merge the findings of several reviewing models: find those that are the same, and count the models for each."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ _WORD: Final = re.compile(r"\w{3,}")
 
 
 def merge_findings(reviews: Mapping[str, Sequence[Finding]]) -> list[ReviewedFinding]:
-    """Return each distinct finding once, with the models that report it; `reviews` has the findings by model.
+    """Return each distinct finding once, with the models that report it. `reviews` has the findings by model.
 
     Of findings that are the same, the worst is kept.
     """

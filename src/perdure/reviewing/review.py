@@ -1,4 +1,4 @@
-"""Values of a review: what a model finds, and the review that is made of the findings of several models."""
+"""Data classes of a code review: the findings of one model, and the review that merges those of several models."""
 
 from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -40,7 +40,7 @@ class ModelReview(Struct, frozen=True):
 
 
 class ReviewedFinding(Struct, frozen=True):
-    """A finding of one or more models, whose place was looked up in the repository."""
+    """A finding with the models that report it; its file and line were looked up in the repository."""
 
     finding: Finding
     models: tuple[str, ...]
@@ -52,14 +52,14 @@ class ReviewedFinding(Struct, frozen=True):
 
 
 class FailedReviewer(Struct, frozen=True):
-    """A model whose review could not be had."""
+    """A model that returned no review, and the reason."""
 
     model: str
     problem: str
 
 
 class Review(Struct, frozen=True, kw_only=True):
-    """The review of a branch: the findings that enough models report, the worst first."""
+    """The review of a git branch: the findings that enough models report, the worst first."""
 
     base: str
     """The branch or commit that it was compared with."""

@@ -1,4 +1,4 @@
-"""The moments at which a cron expression is due, in a time zone, also when its clocks are changed.
+"""Find the next time at which a cron expression is due, in a time zone, also when its clocks change.
 
 An expression with a fixed hour is due once on each date that it fits: a time that the clocks skip is due at the end of
 the gap, and a time that they show twice is due the first time. An expression whose hour begins with `*`, such as
@@ -22,7 +22,7 @@ _DAY: Final = timedelta(days=1)
 
 
 def find_next_cron_time(expression: CronExpression, zone: tzinfo, after: datetime) -> datetime | None:
-    """Return the first moment after `after` at which an expression is due, in UTC; `None` if there is none.
+    """Return the first moment after `after` at which a cron expression is due, in UTC; `None` if there is none.
 
     `None` means that no date of the next nine years fits, or that the calendar ends before.
     """

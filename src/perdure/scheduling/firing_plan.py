@@ -1,4 +1,4 @@
-"""The records to store for a schedule now, decided by its state and the time; nothing is stored here.
+"""Decide which records to add to a schedule's journal now, such as a firing, from its state and the time.
 
 Firings that were missed are not made up for: of all due times that have passed, only the last one is fired, and only if
 it is not too late for it. While a run of the schedule is not over, due times are skipped. Triggers wait, and are fired
@@ -25,7 +25,7 @@ _FIRST_WINDOW_SECONDS: Final = 60.0
 
 
 class DueTimes(Struct, frozen=True):
-    """The due times of a schedule that have passed and were not handled: the first, the last, and how many."""
+    """Due times of a schedule that have passed without a firing: the first, the last, and how many there were."""
 
     first: float
     last: float
@@ -33,7 +33,7 @@ class DueTimes(Struct, frozen=True):
 
 
 def plan_records(schedule: Schedule, state: JournalState, posts: Sequence[Post], now: float) -> list[FiringRecord]:
-    """Return the records to store for a schedule that no process runs now; none if there is nothing to do.
+    """Return the records to add to the journal of a schedule that has no run in progress; empty if nothing is due.
 
     If the last of them is `fired` or `resumed`, a run has to begin once they are stored.
     """
@@ -56,7 +56,7 @@ def plan_records(schedule: Schedule, state: JournalState, posts: Sequence[Post],
 
 
 def plan_skipped(schedule: Schedule, state: JournalState, now: float) -> list[FiringRecord]:
-    """Return the record of the due times that have passed while a run was not over, if there are any."""
+    """Return a record that skips the due times which passed while the schedule's last run went on; empty if none."""
     if schedule.when is None or state.timing != schedule.when or (due := find_due_times(state, now)) is None:
         return []
     return [_build_passed(schedule, "skipped", due, OVERLAP_REASON)]
@@ -73,7 +73,7 @@ def _plan_arming(schedule: Schedule, now: float) -> list[FiringRecord]:
 
 
 def find_due_times(state: JournalState, now: float) -> DueTimes | None:
-    """Return the due times up to `now` that were not handled yet; `None` if there are none."""
+    """Return the due times up to `now` that were not fired, skipped or missed yet; `None` if there are none."""
     first, timing = state.next_due, state.timing
     if timing is None or first is None or first > now:
         return None
@@ -108,7 +108,7 @@ def _count(timing: Timing, anchor: float, first: float, last: float) -> int:
 
 
 def build_triggered_record(schedule: Schedule, post: Post) -> FiringRecord:
-    """Return the record of a firing by a trigger, whose id is that of the post."""
+    """Build the record of a firing that a trigger asked for; the firing has the id of the trigger's post."""
     body = cast("dict[str, Any]", post.body if isinstance(post.body, dict) else {})
     labels = tuple([str(each) for each in cast("Sequence[object]", body.get("labels") or ())])
     return _build_fired(schedule, post.id, input=body.get("input"), labels=labels)

@@ -1,4 +1,4 @@
-"""Records of a schedule's journal: each firing, and what became of it, as the log of a session stores them.
+"""Records in a schedule's journal, which is the log of a session: each firing of the schedule, and how it ended.
 
 The journal of a schedule is a session of its own, `schedules/NAME`. Its state is the fold of its records.
 """
@@ -27,7 +27,7 @@ END_KINDS: Final = frozenset({"finished", "failed", "cancelled"})
 
 
 class FiringRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A record of a journal: a schedule was armed, a firing began, was skipped or missed, or ended."""
+    """A record in a schedule's journal: the schedule was armed, or a firing began, was skipped or missed, or ended."""
 
     kind: RecordKind
     """`armed`: its times are counted from now. `fired`, `resumed`, `retried`: a run begins. `skipped`: the last run was
@@ -115,7 +115,7 @@ class Firing(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class JournalState:
-    """State of a schedule, folded from the records of its journal."""
+    """State of a schedule as computed from its journal: its timing, its firings, and the one that is not over."""
 
     def __init__(self) -> None:
         self.timing: Timing | None = None
@@ -200,18 +200,18 @@ def _start_firing(record: FiringRecord, status: FiringStatus, attempts: int = 0)
     )
 
 
-def name_input(schedule: str, firing_id: str, attempt: int) -> str:
-    """Return the `input_id` of a run: that of one attempt of a firing."""
+def build_input_id(schedule: str, firing_id: str, attempt: int) -> str:
+    """Return the `input_id` for the prompt of one attempt of a firing: the same attempt never runs twice."""
     return f"schedule:{schedule}:{firing_id}#{attempt}"
 
 
-def build_event(record: FiringRecord) -> Custom:
-    """Return the event that stores a record."""
+def build_record_event(record: FiringRecord) -> Custom:
+    """Return the event that stores a record in a schedule's journal."""
     return Custom(RECORD_EVENT, msgspec.to_builtins(record))
 
 
 def read_record(entry: Entry) -> FiringRecord | None:
-    """Return the record that an entry of a journal contains; `None` for any other entry."""
+    """Return the record that a log entry of a schedule's journal contains; `None` for any other entry."""
     event = entry.event
     if not isinstance(event, Custom) or event.name != RECORD_EVENT:
         return None

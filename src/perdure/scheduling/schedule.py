@@ -1,4 +1,4 @@
-"""`Schedule`: what a background agent is asked to do, and when. A plain value, which can be stored."""
+"""`Schedule`: what a background agent is asked to do, and when. A value without behaviour, which can be stored."""
 
 import re
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""The journal of a schedule: a session of the store whose log has every firing.
+"""The journal of a schedule: a session of the store whose log records every firing of the schedule.
 
 The process that runs a firing has the lease of the journal until the run is over. So no two processes fire a schedule,
 a run never overlaps the one before, and when a process dies its lease ends with it, and another one continues the run.
@@ -14,7 +14,7 @@ from perdure.core.event import Entry
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.store import Lease, Log, Post, Store, finish_before_cancel, run_to_completion
 
-from .firing_record import END_KINDS, FiringRecord, JournalState, build_event, read_record
+from .firing_record import END_KINDS, FiringRecord, JournalState, build_record_event, read_record
 
 REGISTRY_SESSION: Final = "schedules"
 """The session whose log has the schedules that were added to a store."""
@@ -22,19 +22,19 @@ CANCEL_POST: Final = "schedule_cancel"
 """Kind of the posts that cancel a firing while it has no run: before a retry, or while its session is in use."""
 
 
-def name_journal(schedule: str) -> str:
+def get_journal_session_id(schedule: str) -> str:
     """Return the id of the session that is the journal of a schedule."""
     return f"{REGISTRY_SESSION}/{schedule}"
 
 
 def is_schedule_session(session_id: str) -> bool:
-    """Return True if a session has the schedules of a store, or the firings of one, also in a namespaced store."""
+    """Return True if a session is internal to schedules: it stores the schedules themselves, or the firings of one."""
     *_, before, last = ("", *session_id.split("/"))
     return REGISTRY_SESSION in {before, last}
 
 
 async def was_deleted(store: Store, session_id: str, head: int) -> bool:
-    """Return True if a session that was read up to entry `head` was deleted since, and perhaps begun anew."""
+    """Return True if a session was deleted, and perhaps started anew, since it was read up to entry number `head`."""
     if head == 0:
         return False
     info = await store.info(session_id)
@@ -42,12 +42,12 @@ async def was_deleted(store: Store, session_id: str, head: int) -> bool:
 
 
 class ScheduleJournal:
-    """The records of one schedule, as far as this process has read them."""
+    """Reads the journal of one schedule, and acquires the right to add records to it."""
 
     def __init__(self, store: Store, name: str, clock: Clock, redaction: RelatedRunsRedaction) -> None:
         self.redaction = redaction
         """Removes secrets of the agent from the records."""
-        self.session_id = name_journal(name)
+        self.session_id = get_journal_session_id(name)
         self.state = JournalState()
         self._store = store
         self._clock = clock
@@ -75,13 +75,13 @@ class ScheduleJournal:
         end = _name_end(firing_id)
         return any(post.kind == CANCEL_POST and post.id == end for post in await self.list_posts())
 
-    async def claim(self) -> "JournalClaim | None":
+    async def claim(self) -> "ScheduleClaim | None":
         """Take the lease of the journal, and read it; `None` while another process has it, which runs a firing."""
         try:
             lease, was_cancelled = await run_to_completion(self._store.acquire(self.session_id))
         except SessionBusy:
             return None
-        claim = JournalClaim(self, lease, self._store, self._clock)
+        claim = ScheduleClaim(self, lease, self._store, self._clock)
         if was_cancelled:
             await claim.release()
             raise asyncio.CancelledError
@@ -117,8 +117,8 @@ def _has_no_id(record: FiringRecord) -> bool:
     return record.kind != "fired" and record.kind not in END_KINDS
 
 
-class JournalClaim:
-    """The right of this process to add records to a journal, and so to run the schedule, until it is released."""
+class ScheduleClaim:
+    """The claim of one process on a schedule: while it has the journal's lease, no other process can run it."""
 
     def __init__(self, journal: ScheduleJournal, lease: Lease, store: Store, clock: Clock) -> None:
         self.journal = journal
@@ -153,7 +153,7 @@ class JournalClaim:
             stored.extend(entries)
             self.journal.apply_stored(entries)
 
-        events = [self.journal.redaction.redact_event(build_event(each)) for each in ordered]
+        events = [self.journal.redaction.redact_event(build_record_event(each)) for each in ordered]
         if await self._log.append(events, sync=True, on_stored=apply, entry_ids=ids):
             raise asyncio.CancelledError
         found = [record for record in map(read_record, stored) if record is not None]

@@ -1,4 +1,4 @@
-"""Schedules that were added to a store, so that every process that serves it has them."""
+"""Schedules that were added to a store, so that every process which runs the store's schedules has them."""
 
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ _ATTEMPT_SECONDS: Final = 0.1
 
 
 class ScheduleRegistry:
-    """The schedules in a store, by name. They are read from the log of one session."""
+    """The schedules that were added to a store, by name; they are stored in the log of one session."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Run one firing of a schedule: unattended, with a time limit, tried again only if nothing can happen twice.
+"""Run one firing of a schedule: unattended, with a time limit; retried only if nothing can happen twice.
 
 Each run has an `input_id` made of the schedule, the firing and the attempt. A run that a crash interrupted is found by
 it in the log of its session, and continued: it is never begun anew.
@@ -23,9 +23,9 @@ from perdure.runtime.asyncio_tasks import sleep_until_shutdown
 from perdure.runtime.overrides import Overrides, Prompt
 from perdure.runtime.session import Session
 
-from .firing_record import FiringRecord, name_input
+from .firing_record import FiringRecord, build_input_id
 from .schedule import Schedule
-from .schedule_journal import JournalClaim
+from .schedule_journal import ScheduleClaim
 
 UNATTENDED: Final = "schedule"
 """The name under which questions of unattended runs are denied."""
@@ -39,11 +39,11 @@ _SHOWN: Final = 120
 
 
 class FiringLeft(Exception):
-    """Raised when a run is left for the next process, because this one was asked to end."""
+    """Raised when the run of a firing is left unfinished for the next process, because this one is to end."""
 
 
 class ScheduledRun:
-    """The run of one firing, and its retries, in this process."""
+    """The run of one firing of a schedule in this process, with its retries."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class ScheduledRun:
         self._poll_seconds = poll_seconds
         self._process_end = process_end
 
-    async def perform(self, fired: FiringRecord, claim: JournalClaim) -> bool:
+    async def perform(self, fired: FiringRecord, claim: ScheduleClaim) -> bool:
         """Run a firing to its end, with its retries, and store the record that ends it.
 
         Return False if the process was asked to end: the next one continues the run.
@@ -86,7 +86,7 @@ class ScheduledRun:
             delay = min(self._schedule.retry_seconds * 2.0 ** (attempt - 2), _LONGEST_RETRY_SECONDS)
             await self._wait_for_retry(delay, fired, claim)
 
-    async def _wait_for_retry(self, seconds: float, fired: FiringRecord, claim: JournalClaim) -> None:
+    async def _wait_for_retry(self, seconds: float, fired: FiringRecord, claim: ScheduleClaim) -> None:
         """Wait for the next attempt; not longer than until the firing is cancelled, or the process is asked to end."""
         end = self._clock.monotonic() + seconds
         while (left := end - self._clock.monotonic()) > _SHORTEST_WAIT_SECONDS:
@@ -96,11 +96,11 @@ class ScheduledRun:
                 return
             await sleep_until_shutdown(self._clock, min(left, self._poll_seconds), self._process_end)
 
-    async def _append(self, claim: JournalClaim, record: FiringRecord) -> None:
+    async def _append(self, claim: ScheduleClaim, record: FiringRecord) -> None:
         for stored in await claim.append([record]):
             self._publish(stored)
 
-    async def _run_attempt(self, fired: FiringRecord, claim: JournalClaim, attempt: int) -> Outcome[Any]:
+    async def _run_attempt(self, fired: FiringRecord, claim: ScheduleClaim, attempt: int) -> Outcome[Any]:
         """Begin or continue the run of one attempt; wait while another process drives its session."""
         started, longest = self._clock.monotonic(), self._schedule.timeout_seconds
         while True:
@@ -136,7 +136,7 @@ class ScheduledRun:
         """Send the prompt of a firing. Sent again, it continues the run that it began, or returns its outcome."""
         if fired.labels and not fired.prompt.strip():  # the schedule was changed after the trigger
             raise ConfigError(f"schedule {fired.schedule!r} has no prompt any more, and its input has labels")
-        input_id = name_input(self._schedule.name, fired.firing_id, attempt)
+        input_id = build_input_id(self._schedule.name, fired.firing_id, attempt)
         overrides = self._build_overrides()
         if fired.skill:
             return await session.skill(fired.skill, fired.input, input_id=input_id, **overrides)

@@ -22,7 +22,7 @@ from perdure.runtime.overrides import Overrides, add_output, check_overrides
 from .firing_plan import plan_records, plan_skipped
 from .firing_record import Firing, FiringRecord
 from .schedule import Schedule
-from .schedule_journal import JournalClaim
+from .schedule_journal import ScheduleClaim
 from .scheduled_run import ScheduledRun
 from .stored_schedules import POLL_SECONDS, StoredSchedules
 
@@ -34,7 +34,7 @@ _LONGEST_PAUSE_SECONDS: Final = 60.0
 
 RecordWatcher = Callable[[FiringRecord], object]
 """Function that is called with each record that this process stores."""
-_BegunRuns: TypeAlias = "dict[asyncio.Task[None], JournalClaim]"
+_BegunRuns: TypeAlias = "dict[asyncio.Task[None], ScheduleClaim]"
 """The runs that one call of `serve` or `run_now` has begun, and their claims. It ends them, and no others."""
 
 
@@ -76,7 +76,7 @@ class Scheduler(StoredSchedules):
         self._process_end = find_shutdown_signal(agent.engine)
         self._tasks: set[asyncio.Task[None]] = set()
         """The runs in progress in this process."""
-        self._claims: dict[str, JournalClaim] = {}
+        self._claims: dict[str, ScheduleClaim] = {}
         """Their claims, by the name of their schedule."""
         self._not_before: dict[str, tuple[float, float]] = {}
         """Schedules that failed because of the store: the time of the next attempt, and the pause before it."""
@@ -203,14 +203,14 @@ class Scheduler(StoredSchedules):
             raise
         await claim.release()
 
-    def _begin(self, schedule: Schedule, claim: JournalClaim) -> asyncio.Task[None]:
+    def _begin(self, schedule: Schedule, claim: ScheduleClaim) -> asyncio.Task[None]:
         self._claims[schedule.name] = claim
         task = asyncio.ensure_future(self._perform(schedule, claim))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _perform(self, schedule: Schedule, claim: JournalClaim) -> None:
+    async def _perform(self, schedule: Schedule, claim: ScheduleClaim) -> None:
         """Run the open firing of a schedule, and release its journal."""
         fired = claim.state.open
         assert fired is not None  # noqa: S101 - it was stored before
@@ -234,14 +234,14 @@ class Scheduler(StoredSchedules):
             del self._claims[schedule.name]
             await self._release(schedule.name, claim)
 
-    async def _release(self, name: str, claim: JournalClaim) -> None:
+    async def _release(self, name: str, claim: ScheduleClaim) -> None:
         """Give up a claim; a store that fails meanwhile is logged, and ends nothing."""
         try:
             await claim.release()
         except StoreError as error:
             self._pause(name, error)
 
-    async def _store_records(self, claim: JournalClaim, records: Sequence[FiringRecord]) -> list[FiringRecord]:
+    async def _store_records(self, claim: ScheduleClaim, records: Sequence[FiringRecord]) -> list[FiringRecord]:
         stored = await claim.append(records)
         for record in stored:
             self._publish(record)

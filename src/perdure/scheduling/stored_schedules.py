@@ -1,4 +1,4 @@
-"""Schedules and their firings as a store has them: added, listed, triggered and cancelled from any process.
+"""Add, list, trigger and cancel schedules that are kept in a store, from any process, without running them.
 
 Nothing here runs an agent: that is what `Scheduler` does.
 """
@@ -22,7 +22,7 @@ from perdure.runtime.session_redaction import add_agent_redactors
 from perdure.stores import open_store
 
 from .firing_plan import TRIGGER_POST
-from .firing_record import Firing, name_input
+from .firing_record import Firing, build_input_id
 from .schedule import Schedule
 from .schedule_journal import ScheduleJournal
 from .schedule_registry import ScheduleRegistry
@@ -35,7 +35,7 @@ POLL_SECONDS: Final = 1.0
 
 
 class ScheduleStatus(Struct, frozen=True, kw_only=True):
-    """A schedule as it is now: when it is due next, and its last firing."""
+    """The current status of a schedule: when it is due next, its running firing, and its last one."""
 
     schedule: Schedule
     is_stored: bool
@@ -51,7 +51,7 @@ class ScheduleStatus(Struct, frozen=True, kw_only=True):
 
 
 class StoredSchedules:
-    """The schedules of a program and of its store, with all operations that do not run the agent."""
+    """The schedules of a program and of its store, with all operations except running them, which `Scheduler` adds."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class StoredSchedules:
             await self.find_schedule(name)
             return False
         session = self.agent.session(running.session_id, store=self.store)
-        state, input_id = await session.read_state(), name_input(name, running.firing_id, journal.state.attempt)
+        state, input_id = await session.read_state(), build_input_id(name, running.firing_id, journal.state.attempt)
         is_used_by_others = state.run is not None and state.is_interrupted and state.run.input_id != input_id
         if is_used_by_others or not await session.cancel():  # it waits for its session, or for a retry
             await journal.request_cancel(running.firing_id)

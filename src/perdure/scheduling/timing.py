@@ -27,7 +27,7 @@ _INTERVAL: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s?([smhdw])", re.ASCII)
 
 
 class Every(Struct, frozen=True, tag_field="kind", tag="every"):
-    """The times of a schedule that is due at an interval, counted from the moment it was first served."""
+    """Timing of a schedule that is due at an interval, counted from the moment it was first served."""
 
     seconds: float
 
@@ -54,7 +54,7 @@ class Every(Struct, frozen=True, tag_field="kind", tag="every"):
 
 
 class At(Struct, frozen=True, tag_field="kind", tag="at"):
-    """The time of a schedule that is due once."""
+    """Timing of a schedule that is due once, at a given moment."""
 
     moment: float
     """Seconds since 1970."""
@@ -73,7 +73,7 @@ class At(Struct, frozen=True, tag_field="kind", tag="at"):
 
 
 class Cron(Struct, frozen=True, tag_field="kind", tag="cron"):
-    """The times of a schedule that is due by a cron expression, in a time zone."""
+    """Timing of a schedule that is due by a cron expression, in a time zone."""
 
     expression: str
     timezone: str = "UTC"
@@ -153,7 +153,7 @@ def parse_interval(text: str) -> Every:
 
 
 def open_timezone(name: str) -> tzinfo:
-    """Return a time zone by its name, such as `Europe/Berlin`. Raises `ConfigError` if there is none."""
+    """Return the time zone with this name, such as `Europe/Berlin`. Raises `ConfigError` if there is none."""
     if name == "UTC":  # which needs no database
         return UTC
     from zoneinfo import ZoneInfo  # at first use: most schedules are in UTC

@@ -1,4 +1,4 @@
-"""Four small tools that need no key and no network: the time, arithmetic, reading and writing text.
+"""Four small tools that need no key and no network: the current time, arithmetic, reading and creating text files.
 
 `perdure run` offers them. Writing needs permission; only files below one folder are read or written.
 """
@@ -13,12 +13,12 @@ from perdure.core.path_target import PathTarget
 from perdure.core.tool import Tool, ToolContext, tool
 
 from .arithmetic_evaluator import evaluate_arithmetic, format_number
-from .text_folder import TextFolder
+from .confined_text_folder import ConfinedTextFolder
 
 
 def basic_tools(folder: str | os.PathLike[str] = ".", *, clock: Clock = SYSTEM_CLOCK) -> list[Tool[..., Any]]:
     """Return four tools: the current time, arithmetic, and reading and creating text files below `folder`."""
-    files = TextFolder(folder)
+    files = ConfinedTextFolder(folder)
 
     target = PathTarget.of_argument("path", files.root)
 

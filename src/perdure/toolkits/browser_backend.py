@@ -1,4 +1,4 @@
-"""The backend of the browser tools: a protocol for a browser with one set of pages for each session, and its values.
+"""Protocol of the browser that the browser tools control, with separate pages for each session, and its data classes.
 
 `perdure.hosts.LocalBrowser` drives a Chromium of this machine; `perdure.testing.ScriptedBrowser` has pages in a table.
 """
@@ -34,7 +34,7 @@ class BrowserElement(Struct, frozen=True):
 
 
 class BrowserFrame(Struct, frozen=True):
-    """A document that a page shows: the page itself, or a frame in it."""
+    """A document that a web page shows: the page itself, or a frame in it."""
 
     url: str
     text: str
@@ -81,7 +81,7 @@ class BrowserDownload(Struct, frozen=True):
 
 
 class BrowserBackend(Protocol):
-    """Protocol of a browser. Sessions, named by their ids, share neither pages nor cookies nor storage.
+    """Protocol of a browser for the browser tools. Sessions, by their ids, share no pages, cookies or storage.
 
     It connects to public addresses only, for everything that a page loads. Methods raise `ToolError` or `NetError` with
     the reason, also for a `ref` that is not in the latest snapshot of the session.

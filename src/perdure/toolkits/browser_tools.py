@@ -1,4 +1,4 @@
-"""The tools `browser_navigate`, `browser_click`, `browser_type` and so on: use pages of the web as people do.
+"""The tools `browser_navigate`, `browser_click`, `browser_type` and so on: use web pages in a browser as people do.
 
 The target of a call is a URL: the one to visit, or that of the frame which the element is in. So rules decide about a
 frame of another origin by its own address, and a secret that is bound to an origin is not typed into a foreign frame.
@@ -27,9 +27,9 @@ from .browser_backend import (
     BrowserSnapshot,
     ScrollDirection,
 )
-from .file_backend import FileWriteBackend, call_backend_method, check_backend, refuse_early
-from .html_text import remove_shapeless
-from .web_tools import check_web_backend, cut_text, refuse_url_early
+from .file_backend import FileWriteBackend, build_early_path_check, call_backend_method, check_backend
+from .html_text import remove_invisible_characters
+from .web_tools import build_early_url_check, check_web_backend, cut_text
 
 PAGE_BYTES: Final = 24 * 1024
 """The size of the text of a page that a call returns; the rest is read with `browser_snapshot(offset=…)`."""
@@ -124,7 +124,7 @@ def _build_page_tools(browser: BrowserBackend, labels: Sequence[str]) -> list[To
         is_closed = await browser.close_session(context.full_session_id)
         return "The browser is closed." if is_closed else "The browser was not open."
 
-    visiting = before(browser_navigate, refuse_url_early(browser.check_url, "visited"))
+    visiting = before(browser_navigate, build_early_url_check(browser.check_url, "visited"))
     return [visiting, browser_snapshot, browser_scroll, browser_back, browser_close]
 
 
@@ -206,7 +206,7 @@ def _build_download_tool(browser: BrowserBackend, files: FileWriteBackend, label
         name = _shorten(file.name)
         return f"Downloaded {name!r} from {_shorten(file.url)} to {files.show(target)} ({len(written.data):,} bytes)."
 
-    checked = before(browser_download, refuse_early(files, "written", write=True))
+    checked = before(browser_download, build_early_path_check(files, "written", write=True))
     return before(checked, _refuse_ref_early(browser))
 
 
@@ -248,7 +248,7 @@ def _find_element_target(browser: BrowserBackend) -> Callable[[dict[str, Any]], 
 
 
 def parse_frame_target(url: str) -> UrlTarget | TextTarget:
-    """Return the address of a frame as a target: a URL, or text if it has no host, as `about:blank`.
+    """Parse the address of a page's frame as a permission target: a URL, or text if it has no host, as `about:blank`.
 
     No rule for URLs allows the latter, and no secret that is bound to an origin is sent there.
     """
@@ -330,7 +330,7 @@ def format_browser_snapshot(snapshot: BrowserSnapshot, offset: int = 0, max_byte
 
 def _format_frame(frame: BrowserFrame, *, is_page: bool) -> str:
     """Format the text of a frame, below a line with its address unless it is the page itself."""
-    text = remove_shapeless(frame.text).strip()
+    text = remove_invisible_characters(frame.text).strip()
     return text if is_page else f"--- frame {_shorten(frame.url)} ---\n{text}"
 
 
@@ -347,5 +347,5 @@ def format_browser_element(element: BrowserElement) -> str:
 
 def _shorten(text: str) -> str:
     """Return a text of others as one line without invisible characters, and not too long."""
-    line = " ".join(remove_shapeless(text).split())
+    line = " ".join(remove_invisible_characters(text).split())
     return line if len(line) <= _MOST_NAME_CHARACTERS else f"{line[:_MOST_NAME_CHARACTERS]}…"

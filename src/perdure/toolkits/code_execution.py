@@ -1,4 +1,4 @@
-"""The tool `code_execution`: a snippet of code, run by a shell backend, in its sandbox if it has one."""
+"""The tool `code_execution`: a shell backend runs a snippet of code, in its sandbox if it has one."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,6 @@ from perdure.core.command_target import CommandPart, CommandTarget, quote_words
 from perdure.core.error import ToolError
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
-from .command_record import note_command
 from .shell import (
     MOST_SECONDS,
     TIMEOUT_SECONDS,
@@ -22,6 +21,7 @@ from .shell import (
     list_trust_labels,
 )
 from .shell_backend import ShellBackend, ShellCommand
+from .shell_command_record import record_command
 
 LANGUAGES: Final[Mapping[str, Sequence[str]]] = {
     "python": ("python3", "-"),
@@ -39,7 +39,7 @@ def code_execution_tool(
     timeout_seconds: float = TIMEOUT_SECONDS,
     most_seconds: float = MOST_SECONDS,
 ) -> Tool[..., Any]:
-    """Return the tool `code_execution`, which runs a snippet of code, once a call is allowed.
+    """Return the tool `code_execution`, which runs a snippet of code and needs permission for each call.
 
     Args:
         backend: The machine that runs it, such as `LocalShell("work")`.
@@ -72,7 +72,7 @@ def code_execution_tool(
         if words is None:
             raise ToolError(f"{language!r} is not one of the languages: {listed}")
         seconds = default_seconds if timeout_seconds is None else check_timeout(timeout_seconds, most_seconds)
-        await note_command(context, f"{quote_words(words)} <<< {quote_words([code])}", backend.root)
+        await record_command(context, f"{quote_words(words)} <<< {quote_words([code])}", backend.root)
         command = ShellCommand(argv=words, stdin=code, timeout_seconds=seconds)
         return build_output(await backend.run(command), confinement, seconds)
 

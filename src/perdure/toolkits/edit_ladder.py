@@ -1,4 +1,4 @@
-"""Find the text to replace in a file, even if the model did not copy it exactly, by five levels of comparison.
+"""Find the text that an edit replaces in a file, by five levels of comparison if the model did not copy it exactly.
 
 Models get blanks, indentation and quotation marks wrong. Each rung forgives more than the one before, and the first
 rung with a match decides, so that an exact copy never matches anything else. Whatever could mean two places is refused.
@@ -72,7 +72,7 @@ class EditResult(NamedTuple):
 
 
 class Replacement(NamedTuple):
-    """A range of a text, and the text to put in its place."""
+    """A range of a text to replace, and the text to put in its place."""
 
     start: int
     end: int
@@ -248,7 +248,7 @@ def _check_strings(old: str, new: str) -> None:
 
 
 def find_placeholder(new: str, old: str) -> str:
-    """Return the first placeholder for omitted code that only the new text has, such as `... existing code`."""
+    """Return the first placeholder for omitted code, as `... existing code`, that only the new text of an edit has."""
     known = {each.group().casefold() for each in _PLACEHOLDER.finditer(old)}
     return next((each.group() for each in _PLACEHOLDER.finditer(new) if each.group().casefold() not in known), "")
 

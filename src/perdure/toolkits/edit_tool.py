@@ -9,9 +9,9 @@ from perdure.core.path_target import PathTarget
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
 from .edit_ladder import EditResult, EditStep, apply_edit
-from .file_backend import FileWriteBackend, call_backend_method, check_backend, get_path_target, refuse_early
+from .file_backend import FileWriteBackend, build_early_path_check, call_backend_method, check_backend, get_path_target
 from .file_page import decode_text
-from .file_record import FileRecord, SnapshotBackend, check_fresh, read_record
+from .file_record import FileRecord, SnapshotBackend, read_record, require_read_and_unchanged
 from .logged_file_writer import FileWriter, read_file
 
 _CONTEXT_LINES: Final = 2
@@ -52,13 +52,13 @@ def edit_tool(files: FileWriteBackend, *, snapshots: SnapshotBackend | None = No
         if record is not None and _is_own_change(record, context) and record.digest == found.digest:
             return ToolOutput(f"edited {shown}")  # this very call has changed the file, before a crash
         if record is None or not _is_own_change(record, context) or record.before != found.digest:
-            check_fresh(record, found, path)
+            require_read_and_unchanged(record, found, path)
         done = await call_backend_method(context, _apply_steps, decode_text(found.data, path), steps)
         data = done[-1].text.encode()
         await writer.write(context, wanted, found, data)
         return ToolOutput(_describe_edits(shown, done, len(data)), summary=f"(edited {shown})")
 
-    return before(edit, refuse_early(files, "edited", write=True))
+    return before(edit, build_early_path_check(files, "edited", write=True))
 
 
 def _is_own_change(record: FileRecord, context: ToolContext[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Backends of the file tools: protocols for reading and writing files, and functions to call them.
+"""Protocols of the backends that file tools read and write through, and functions to check and call a backend.
 
 The tools in this package say what is done; a backend says where. `perdure.hosts.LocalFiles` is a folder of this
 machine, `perdure.testing.MemoryFiles` keeps files in memory. A method may be a plain function, which runs on a thread,
@@ -67,8 +67,8 @@ class FileWriteBackend(FileReadBackend, Protocol):
         ...
 
 
-def is_shown(context: ToolContext[Any], files: "FileReadBackend", path: str) -> bool:
-    """Return False if a permission rule denies a path that a tool has found, or asks about it."""
+def may_show_path(context: ToolContext[Any], files: "FileReadBackend", path: str) -> bool:
+    """Return True if a tool may show a path that it has found: no permission rule denies it, or asks about it."""
     if not context.hides_paths:
         return True
     try:
@@ -80,7 +80,7 @@ def is_shown(context: ToolContext[Any], files: "FileReadBackend", path: str) -> 
 async def call_backend_method(
     context: ToolContext[Any], function: Callable[P, T | Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Call a method of a tool's backend: an async one directly, a plain one on a thread.
+    """Call a method of a tool's backend: directly if it is async, else on a thread.
 
     The thread first confirms that the session's lease is still valid.
     """
@@ -96,7 +96,7 @@ async def call_backend_method(
 
 
 def get_path_target(context: ToolContext[Any]) -> PathTarget:
-    """Return the file path that permission was given for in a tool call. Raises `ToolError` if it has none."""
+    """Return the file path that a tool call has permission for. Raises `ToolError` if the call has none."""
     try:
         target = context.target
     except FileRefused as error:
@@ -106,10 +106,10 @@ def get_path_target(context: ToolContext[Any]) -> PathTarget:
     return target
 
 
-def refuse_early(
+def build_early_path_check(
     backend: FileReadBackend, verb: str, *, write: bool = False, is_folder: bool = False
 ) -> Callable[[Any, dict[str, Any]], Skip | None]:
-    """Return a `prepare` hook that rejects calls which the backend would refuse, before a person is asked.
+    """Return a `prepare` hook that rejects paths which a backend would refuse, before the user is asked for permission.
 
     The effect checks again, on the target that the person saw.
     """

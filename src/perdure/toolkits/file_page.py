@@ -24,7 +24,7 @@ def detect_image_type(data: bytes) -> str:
 
 
 def decode_text(data: bytes, path: str) -> str:
-    """Decode the content of a file that is to be edited. Raises `ToolError` unless it is UTF-8 text."""
+    """Decode the content of a text file for an edit. Raises `ToolError` unless it is UTF-8 text."""
     if b"\0" in data:
         raise ToolError(f"{path!r} is not a text file")
     try:
@@ -34,7 +34,7 @@ def decode_text(data: bytes, path: str) -> str:
 
 
 def format_page(data: bytes, path: str, offset: int, limit: int, max_bytes: int, *, line_numbers: bool) -> str:
-    """Format a page of a text file, with a note if there are more lines. Raises `ToolError` if it is not text."""
+    """Format a page of lines from a text file, with a note if there are more. Raises `ToolError` if it is not text."""
     if b"\0" in data:
         raise ToolError(f"{path!r} is not a text file")
     if offset < 1 or limit < 1:

@@ -1,4 +1,4 @@
-"""Records of files in the log of a session: the digest of each file that was read, and each change to it.
+"""Log records of files: the digest of each file that a tool has read, and each change that a tool makes to it.
 
 Each is a value in the log under the name `file:PATH`, so that it survives a restart. A change is stored before it is
 made: after a crash the digests tell whether it was made, and `perdure.file_history` can undo it. The contents are in a
@@ -23,7 +23,7 @@ NO_FILE: Final = ""
 
 
 class FileRecord(Struct, frozen=True, omit_defaults=True):
-    """A record of a file in the log: its digest, and the change that led to it, if a tool has changed it."""
+    """Record of a file in a session's log: the digest of its content, and the change that led to it, if any."""
 
     digest: str
     """The digest of its content when it was last read, written or restored."""
@@ -64,14 +64,16 @@ def parse_record(value: Any) -> FileRecord | None:
         return None
 
 
-async def note_read(context: ToolContext[Any], path: str, digest: str) -> None:
+async def record_read(context: ToolContext[Any], path: str, digest: str) -> None:
     """Store in the session's log that a tool has read a file with this digest, unless that is stored already."""
     known = read_record(context, path)
     if known is None or known.digest != digest:
         await context.keep(FILE_PREFIX + path, FileRecord(digest))
 
 
-async def note_change(context: ToolContext[Any], path: str, root: str, before: FileContent | None, after: str) -> None:
+async def record_change(
+    context: ToolContext[Any], path: str, root: str, before: FileContent | None, after: str
+) -> None:
     """Store in the session's log that a tool call is about to change a file."""
     record = FileRecord(
         digest=after,
@@ -83,8 +85,8 @@ async def note_change(context: ToolContext[Any], path: str, root: str, before: F
     await context.keep(FILE_PREFIX + path, record)
 
 
-def check_fresh(known: FileRecord | None, found: FileContent | None, path: str) -> None:
-    """Raise `ToolError` unless the file is as the session has last seen it."""
+def require_read_and_unchanged(known: FileRecord | None, found: FileContent | None, path: str) -> None:
+    """Raise `ToolError` unless the session has read the file, and the file has not changed since."""
     if found is None:
         return
     if known is None:

@@ -18,14 +18,14 @@ from .file_backend import (
     FileRefused,
     FileWriteBackend,
     FolderEntry,
+    build_early_path_check,
     call_backend_method,
     check_backend,
     get_path_target,
-    is_shown,
-    refuse_early,
+    may_show_path,
 )
 from .file_page import MOST_BYTES, MOST_LINES, detect_image_type, format_page
-from .file_record import SnapshotBackend, check_fresh, note_read, read_record
+from .file_record import SnapshotBackend, read_record, record_read, require_read_and_unchanged
 from .logged_file_writer import FileWriter, read_file, read_file_if_there
 
 MOST_LISTED: Final = 500
@@ -57,10 +57,10 @@ def read_tool(files: FileReadBackend) -> Tool[..., Any]:
             ]
         else:
             content = format_page(found.data, path, offset, limit, MOST_BYTES, line_numbers=line_numbers)
-        await note_read(context, shown, found.digest)
+        await record_read(context, shown, found.digest)
         return ToolOutput(content, summary=f"(read {shown}: {len(found.data):,} bytes)")
 
-    return before(read, refuse_early(files, "read"))
+    return before(read, build_early_path_check(files, "read"))
 
 
 def list_tool(files: FileReadBackend) -> Tool[..., Any]:
@@ -80,10 +80,10 @@ def list_tool(files: FileReadBackend) -> Tool[..., Any]:
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be listed: {error}") from error
         folder = get_path_target(context)
-        shown = [each for each in entries if is_shown(context, files, f"{folder.path}/{each.name}")]
+        shown = [each for each in entries if may_show_path(context, files, f"{folder.path}/{each.name}")]
         return format_entries(shown)
 
-    return before(list_folder, refuse_early(files, "listed", is_folder=True))
+    return before(list_folder, build_early_path_check(files, "listed", is_folder=True))
 
 
 def write_tool(files: FileWriteBackend, *, snapshots: SnapshotBackend | None = None) -> Tool[..., Any]:
@@ -109,15 +109,15 @@ def write_tool(files: FileWriteBackend, *, snapshots: SnapshotBackend | None = N
         found, shown = await read_file_if_there(context, files, wanted), files.show(wanted)
         data = content.encode("utf-8", "replace")
         if found is not None and found.data == data:  # also after a crash, when this call has written it before
-            await note_read(context, shown, found.digest)
+            await record_read(context, shown, found.digest)
             return f"{shown} has this content: {len(data):,} bytes"
         if found is not None and not overwrite:
             raise ToolError(f"{path!r} exists: use `edit` to change it, or set overwrite to replace it as a whole")
-        check_fresh(read_record(context, shown), found, path)
+        require_read_and_unchanged(read_record(context, shown), found, path)
         await writer.write(context, wanted, found, data)
         return f"{'created' if found is None else 'replaced'} {shown}: {len(data):,} bytes"
 
-    return before(write, refuse_early(files, "written", write=True))
+    return before(write, build_early_path_check(files, "written", write=True))
 
 
 def format_entries(entries: Sequence[FolderEntry]) -> str:

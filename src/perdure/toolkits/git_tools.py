@@ -18,7 +18,7 @@ from perdure.core.model_and_tool_wrappers import before
 from perdure.core.path_target import PathTarget
 from perdure.core.tool import Skip, Tool, ToolContext, tool
 
-from .file_backend import FileReadBackend, FileRefused, call_backend_method, check_backend, is_shown
+from .file_backend import FileReadBackend, FileRefused, call_backend_method, check_backend, may_show_path
 
 MOST_BYTES: Final = 100 * 1024
 """The most bytes of output that a call returns."""
@@ -62,12 +62,12 @@ def git_read_tools(files: FileReadBackend, git: GitBackend) -> list[Tool[..., An
     """Return the tools that read the repository: `git_status`, `git_diff`, `git_log` and `git_show`."""
     _check_backends("git_read_tools", files, git)
 
-    @tool(effect="read", target=lambda _: _to_target(status_command()))
+    @tool(effect="read", target=lambda _: _to_target(build_status_command()))
     async def git_status(context: ToolContext[Any]) -> str:
         """Show the branch, and the files that have changed or are new."""
         return await _run(context, files, git, "(nothing has changed)")
 
-    @tool(effect="read", target=lambda given: _to_target(diff_command(files, **given)))
+    @tool(effect="read", target=lambda given: _to_target(build_diff_command(files, **given)))
     async def git_diff(
         context: ToolContext[Any],
         base: Annotated[str, "Compare with this branch or commit: what HEAD adds to it. Empty for uncommitted."] = "",
@@ -77,7 +77,7 @@ def git_read_tools(files: FileReadBackend, git: GitBackend) -> list[Tool[..., An
         """Show changes as a diff: uncommitted ones, staged ones, or those of this branch since `base`."""
         return await _run(context, files, git, "(no changes)")
 
-    @tool(effect="read", target=lambda given: _to_target(log_command(files, **given)))
+    @tool(effect="read", target=lambda given: _to_target(build_log_command(files, **given)))
     async def git_log(
         context: ToolContext[Any],
         base: Annotated[str, "Only commits that this branch or commit does not have."] = "",
@@ -87,7 +87,7 @@ def git_read_tools(files: FileReadBackend, git: GitBackend) -> list[Tool[..., An
         """List commits, the latest first: hash, date, author, message."""
         return await _run(context, files, git, "(no commits)")
 
-    @tool(effect="read", target=lambda given: _to_target(show_command(files, **given)))
+    @tool(effect="read", target=lambda given: _to_target(build_show_command(files, **given)))
     async def git_show(
         context: ToolContext[Any],
         revision: Annotated[str, "A commit, such as 'HEAD~1' or a hash."] = "HEAD",
@@ -100,7 +100,11 @@ def git_read_tools(files: FileReadBackend, git: GitBackend) -> list[Tool[..., An
         git_status,
         *[
             before(each, _refuse_early(make, files))
-            for each, make in ((git_diff, diff_command), (git_log, log_command), (git_show, show_command))
+            for each, make in (
+                (git_diff, build_diff_command),
+                (git_log, build_log_command),
+                (git_show, build_show_command),
+            )
         ],
     ]
 
@@ -114,7 +118,7 @@ def git_commit_tool(files: FileReadBackend, git: GitBackend) -> Tool[..., Any]:
         action="commit",
         parallel=False,
         credentials=False,
-        target=lambda given: _to_target(commit_command(files, **given)),
+        target=lambda given: _to_target(build_commit_command(files, **given)),
     )
     async def git_commit(
         message: Annotated[str, "The message: what changed, and why."],
@@ -136,18 +140,18 @@ def git_commit_tool(files: FileReadBackend, git: GitBackend) -> Tool[..., Any]:
         _check_done(done)
         return done.text.strip() or "committed"
 
-    return before(git_commit, _refuse_early(commit_command, files))
+    return before(git_commit, _refuse_early(build_commit_command, files))
 
 
 # -- the words of commands ---------------------------------------------------------------------------------------------
 
 
-def status_command() -> list[str]:
+def build_status_command() -> list[str]:
     """Build the git command line of the tool `git_status`."""
     return ["git", "status", "--short", "--branch", "--untracked-files=normal", "--", "."]
 
 
-def diff_command(files: FileReadBackend, base: str = "", path: str = ".", *, staged: bool = False) -> list[str]:
+def build_diff_command(files: FileReadBackend, base: str = "", path: str = ".", *, staged: bool = False) -> list[str]:
     """Build the git command line of the tool `git_diff`.
 
     Raises `ToolError` for an invalid revision, or a path outside the root.
@@ -158,7 +162,7 @@ def diff_command(files: FileReadBackend, base: str = "", path: str = ".", *, sta
     return ["git", "diff", *since, "--", check_path(files, path)]
 
 
-def log_command(files: FileReadBackend, base: str = "", path: str = ".", limit: int = 20) -> list[str]:
+def build_log_command(files: FileReadBackend, base: str = "", path: str = ".", limit: int = 20) -> list[str]:
     """Build the git command line of the tool `git_log`.
 
     Raises `ToolError` for an invalid revision or limit, or a path outside the root.
@@ -170,7 +174,7 @@ def log_command(files: FileReadBackend, base: str = "", path: str = ".", limit: 
     return ["git", "log", f"--max-count={limit}", "--date=short", form, *since, "--", check_path(files, path)]
 
 
-def show_command(files: FileReadBackend, revision: str = "HEAD", path: str = ".") -> list[str]:
+def build_show_command(files: FileReadBackend, revision: str = "HEAD", path: str = ".") -> list[str]:
     """Build the git command line of the tool `git_show`.
 
     Raises `ToolError` for an invalid revision, or a path outside the root.
@@ -178,7 +182,7 @@ def show_command(files: FileReadBackend, revision: str = "HEAD", path: str = "."
     return ["git", "show", "--date=short", f"{check_revision(revision)}^{{commit}}", "--", check_path(files, path)]
 
 
-def commit_command(files: FileReadBackend, message: str, paths: Sequence[str]) -> list[str]:
+def build_commit_command(files: FileReadBackend, message: str, paths: Sequence[str]) -> list[str]:
     """Build the git command line of the tool `git_commit`.
 
     Raises `ToolError` if the message or the paths are missing, or for a path outside the root.
@@ -267,7 +271,7 @@ async def _list_denied_paths(
 
 def _is_shown_by_any_name(context: ToolContext[Any], files: FileReadBackend, path: str) -> bool:
     """Return True if no rule denies a path of the repository, neither as it is named nor where a link leads now."""
-    return context.may_show(PathTarget(f"{files.root}/{path}", files.root)) and is_shown(context, files, path)
+    return context.may_show(PathTarget(f"{files.root}/{path}", files.root)) and may_show_path(context, files, path)
 
 
 def _to_target(words: Sequence[str]) -> CommandTarget:

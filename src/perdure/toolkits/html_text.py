@@ -67,8 +67,8 @@ def convert_html(page: str, url: str = "") -> HtmlText:
     return whole if len(whole.text) > len(found.text) else found
 
 
-def remove_shapeless(text: str) -> str:
-    """Remove the characters of a text that people do not see, other than tabs and line ends."""
+def remove_invisible_characters(text: str) -> str:
+    """Remove invisible characters, except tabs, from a text, and convert all line ends to newlines."""
     return text.replace("\r\n", "\n").replace("\r", "\n").translate(_WITHOUT_SHAPE)
 
 
@@ -105,8 +105,8 @@ class _TextBuilder:
             else:
                 self._close(token.value)
         self._end_block()
-        text = re.sub(r"\n{3,}", "\n\n", remove_shapeless("\n".join(self._lines)))
-        return HtmlText(_collapse(remove_shapeless("".join(self._title))), text.strip("\n"))
+        text = re.sub(r"\n{3,}", "\n\n", remove_invisible_characters("\n".join(self._lines)))
+        return HtmlText(_collapse(remove_invisible_characters("".join(self._title))), text.strip("\n"))
 
     # -- elements that are left out --------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The tool `post_to_inbox`: the model asks for a result from outside (a job, a person) that arrives later."""
+"""The tool `post_to_inbox`: the model asks a job or a person for something, and gets the result later."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Storage of task lists, todos and notes: in the log of the agent, in that of its session, or in your own store.
+"""Storage for task lists, todos and notes: in the log of the agent or of its session, or in your own store.
 
 By default each agent has its own list, in its part of the log. With `values="session"` the list is that of the session,
 which its subagents share if they have the same tools. A `ValueStore` of your own can be shared by any agents.
@@ -38,7 +38,7 @@ _values: ContextVar[Values] = ContextVar("perdure_tool_values", default=None)
 
 
 def replace_value_store(tools: Sequence[Tool[..., Any]], values: Values) -> list[Tool[..., Any]]:
-    """Return tools that keep their values in the store `values` instead of in the agent's part of the log.
+    """Wrap tools so that they store their values in `values` instead of in the agent's part of the session log.
 
     It is `"session"` or a `ValueStore`; `None` changes nothing. Raises `ConfigError` for other objects.
     """
@@ -59,7 +59,7 @@ def replace_value_store(tools: Sequence[Tool[..., Any]], values: Values) -> list
 
 
 async def read_value(context: ToolContext[Any], name: str, default: Any = None) -> Any:
-    """Return the value that the current tool has stored under a name."""
+    """Return the value that a list or notes tool has stored under a name; `default` if there is none."""
     values = _values.get()
     if values is None:
         return context.kept(name, default)
@@ -71,7 +71,7 @@ async def read_value(context: ToolContext[Any], name: str, default: Any = None) 
 
 
 async def write_value(context: ToolContext[Any], name: str, value: Any) -> None:
-    """Store a value of the current tool under a name."""
+    """Store a value of a list or notes tool under a name."""
     values = _values.get()
     if values is None:
         await context.keep(name, value)

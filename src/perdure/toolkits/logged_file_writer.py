@@ -13,13 +13,13 @@ from perdure.core.tool import ToolContext
 from perdure.files.jail import compute_digest
 
 from .file_backend import FileChanged, FileContent, FileReadBackend, FileRefused, FileWriteBackend, call_backend_method
-from .file_record import NO_FILE, SnapshotBackend, note_change
+from .file_record import NO_FILE, SnapshotBackend, record_change
 
 
 async def read_file(
     context: ToolContext[Any], files: FileReadBackend, target: PathTarget, *, verb: str = "read"
 ) -> FileContent:
-    """Return the content of a file. Raises `ToolError` with the reason why it cannot be read."""
+    """Read a file from a tool's backend. Raises `ToolError` with the reason if it cannot be read."""
     try:
         return await call_backend_method(context, files.read_file, target)
     except FileRefused as error:
@@ -56,7 +56,7 @@ class FileWriter(Struct, frozen=True):
         if self.snapshots is not None:
             for each in (data,) if found is None else (found.data, data):
                 await call_backend_method(context, self.snapshots.save, each)
-        await note_change(context, shown, self.files.root, found, compute_digest(data))
+        await record_change(context, shown, self.files.root, found, compute_digest(data))
         expected = NO_FILE if found is None else found.digest
         try:
             await call_backend_method(context, self.files.write_file, target, data, expected=expected)

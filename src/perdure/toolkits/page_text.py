@@ -1,4 +1,4 @@
-"""Decode the body of a web page and convert it to text: its character set, HTML, and what is no text at all."""
+"""Decode a fetched web page and convert it to text: detect its character set, convert HTML, refuse binary data."""
 
 import codecs
 import re
@@ -6,7 +6,7 @@ from typing import Final
 
 from perdure.core.error import ToolError
 
-from .html_text import convert_html, remove_shapeless
+from .html_text import convert_html, remove_invisible_characters
 
 MOST_CHARACTERS: Final = 2_000_000
 """The most characters of a page that are converted."""
@@ -36,7 +36,7 @@ _BINARY_BYTES: Final = frozenset({*range(9), *range(14, 27), *range(28, 32)})
 
 
 def read_page_text(body: bytes | str, content_type: str, url: str) -> str:
-    """Return the text of a page: of HTML what people read of it, of other text all.
+    """Return the text of a fetched page: the readable part of HTML, or all of any other text.
 
     Raises `ToolError` if it is binary.
     """
@@ -47,7 +47,7 @@ def read_page_text(body: bytes | str, content_type: str, url: str) -> str:
         page = convert_html(text, url)
         is_titled = not page.title or page.text.lstrip("# ").startswith(page.title)
         return page.text if is_titled else f"# {page.title}\n\n{page.text}".rstrip()
-    return remove_shapeless(text)
+    return remove_invisible_characters(text)
 
 
 def get_media_type(content_type: str) -> str:

@@ -1,4 +1,4 @@
-"""The tools `ask_user` and `plan`: the model asks people a question, or for their agreement to a plan.
+"""The tools `ask_user` and `plan`: the model asks the user a question, or shows a plan for approval.
 
 The answer may come days later, from another process: until then a call has no effect, and can run again.
 """
@@ -44,7 +44,7 @@ class ChoiceQuestion(Askable[str], frozen=True):
 
 
 def people_tools() -> list[Tool[..., Any]]:
-    """Return the tools `ask_user` and `plan`, with which the model asks the people who use the agent."""
+    """Return the tools `ask_user` and `plan`, with which the model asks the user."""
     return [ask_user, plan]
 
 

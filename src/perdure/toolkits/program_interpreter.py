@@ -1,4 +1,4 @@
-"""The interpreter of programs that a model writes: pydantic-monty, in processes of its own, without files or network.
+"""The interpreter of model-written programs: pydantic-monty, in separate processes without files or network.
 
 A program is run in steps. A step goes on until every task of the program waits for calls of tools, and returns these:
 they are carried out together, and their results begin the next step. So the order in which a program is given results
@@ -41,7 +41,7 @@ _NO_SLEEP: Final = "a program cannot sleep: time does not pass in it. Call a too
 
 
 class ProgramLimits(Struct, frozen=True):
-    """Limits of one program."""
+    """Limits of one model-written program: time, memory, tool calls, printed text, depth of function calls."""
 
     max_seconds: float
     """Time that the program itself may run; the time of its calls does not count."""
@@ -53,15 +53,15 @@ class ProgramLimits(Struct, frozen=True):
 
 
 class ProgramFailed(ToolError):
-    """Raised when a program cannot be parsed, raises an error, or exceeds a limit; the text has the line."""
+    """Raised when a model-written program cannot be parsed, raises an error, or exceeds a limit; names the line."""
 
 
 class StepTooLong(Exception):
-    """Raised when a step of a program takes too long for the event loop: the program has to be run on a thread."""
+    """Raised when a step of a model-written program takes too long for the event loop: it has to run on a thread."""
 
 
 class FunctionCall(Struct, frozen=True):
-    """A call of a tool that a program makes."""
+    """A tool call that a model-written program makes: its number, the name of the function, and the arguments."""
 
     number: int
     name: str
@@ -70,29 +70,29 @@ class FunctionCall(Struct, frozen=True):
 
 
 class CallsAwaited(Struct, frozen=True):
-    """A step has ended: the program waits for the results of these calls."""
+    """Result of an interpreter step: the model-written program is paused until these tool calls have results."""
 
     calls: Sequence[FunctionCall]
 
 
 class TimeAwaited(Struct, frozen=True):
-    """A step has ended: the program asks for the time for the first time."""
+    """Result of an interpreter step: the model-written program has asked for the time, for the first time."""
 
 
 class ProgramFinished(Struct, frozen=True):
-    """The last step has ended: the program has returned this value."""
+    """Result of the last interpreter step: the model-written program has ended with this value."""
 
     value: Any
 
 
 class CallReturned(Struct, frozen=True):
-    """The value that a call returns to the program."""
+    """Answer to a tool call of a model-written program: the value that the call returns."""
 
     value: Any
 
 
 class CallRaised(Struct, frozen=True):
-    """The exception that a call raises in the program."""
+    """Answer to a tool call of a model-written program: the exception that the call raises."""
 
     kind: str
     """Name of a built-in exception, such as `PermissionError`."""
@@ -112,7 +112,7 @@ def require_monty(owner: str) -> None:
 
 
 class Interpreter:
-    """Processes in which programs run. They are started when the first program is, and ended by `close`."""
+    """Pool of processes that run model-written programs; the first program starts it, and `close` ends it."""
 
     def __init__(self, limits: ProgramLimits) -> None:
         self.limits = limits
@@ -171,7 +171,7 @@ class Interpreter:
 
 
 class RunningProgram:
-    """A program: call `advance` for each of its steps, and `stop` at the end.
+    """A model-written program that is being run: call `advance` for each of its steps, and `stop` at the end.
 
     Steps are for a thread, unless the program `is_quick`: then a step that would take long raises `StepTooLong`. The
     first step may have to start a process.
@@ -227,9 +227,9 @@ class RunningProgram:
         except (pydantic_monty.MontySyntaxError, pydantic_monty.MontyRuntimeError) as error:
             if self.is_quick and _STEP_TOO_LONG in str(error):
                 raise StepTooLong from None
-            raise ProgramFailed(describe_program_error(error.display())) from None
+            raise ProgramFailed(clean_program_traceback(error.display())) from None
         except pydantic_monty.MontyError as error:
-            raise ProgramFailed(describe_program_error(str(error))) from None
+            raise ProgramFailed(clean_program_traceback(str(error))) from None
         finally:
             with self._lock:
                 self._is_advancing = False
@@ -325,8 +325,8 @@ class RunningProgram:
             self._interpreter.close_session(session, is_killed=not self._is_finished)
 
 
-def describe_program_error(text: str) -> str:
-    """Return the traceback of a program without the names that the interpreter gives to its source."""
+def clean_program_traceback(text: str) -> str:
+    """Return a program's traceback without the interpreter's file names, and with a hint if an `await` is missing."""
     text = _PLACE.sub("", text)
     if "'coroutine' object" in text:
         text = f"{text}\nTools are async functions: write `await` before each call."

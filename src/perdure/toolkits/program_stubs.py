@@ -1,4 +1,4 @@
-"""Tools as functions of a program: their names in it, their signatures as Python stubs, and their results as values."""
+"""Present tools as Python functions to model-written programs: their names, signatures as stubs, and result values."""
 
 import builtins
 import functools
@@ -30,7 +30,7 @@ _UNKNOWN: Final = object()
 
 
 def name_program_functions(tools: Iterable[Tool[..., Any]]) -> dict[str, Tool[..., Any]]:
-    """Return tools by their names in a program: `-` becomes `_`, and `_tool` is added to names that Python has."""
+    """Return tools by their function names in a program: `-` becomes `_`, and names that Python uses get `_tool`."""
     named: dict[str, Tool[..., Any]] = {}
     for each in tools:
         name = each.name.replace("-", "_")
@@ -45,14 +45,14 @@ def name_program_functions(tools: Iterable[Tool[..., Any]]) -> dict[str, Tool[..
 
 
 def build_stubs(functions: Mapping[str, Tool[..., Any]]) -> str:
-    """Return the stubs of tools, by their names in a program, after the classes that they mention."""
+    """Return the Python stubs of the tools that a program can call, after the classes that their signatures mention."""
     classes: dict[str, str] = {}
     stubs = [build_stub(name, tool, classes) for name, tool in functions.items()]
     return "\n\n".join([*classes.values(), *stubs])
 
 
 def build_stub(name: str, tool: Tool[..., Any], classes: dict[str, str]) -> str:
-    """Return the signature and the description of a tool as Python code; classes that it mentions are added."""
+    """Return a tool's signature and description as Python code; classes that it mentions are added to `classes`."""
     given = tool.parameters.json_schema
     writer = _TypeWriter(given.get("$defs", {}), classes)
     required = set(given.get("required", ()))
@@ -174,7 +174,7 @@ def _read_function_return_type(function: Callable[..., Any]) -> Any:
 
 
 def to_program_value(tool: Tool[..., Any] | None, result: ToolResult) -> Any:
-    """Return the value of a stored result in a program: text, or JSON where the tool declares that or seems to send it.
+    """Convert a tool result to the value that a program gets: text, or JSON if the tool declares or seems to send it.
 
     It depends on the stored result alone, so a program that is run again gets the same value.
     """

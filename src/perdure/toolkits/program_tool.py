@@ -65,7 +65,7 @@ _INVALID: Final = "invalid arguments for "
 def build_program_tool(
     interpreter: Interpreter, is_callable: Callable[[Tool[..., Any]], bool], max_output_characters: int
 ) -> Tool[..., Any]:
-    """Return the tool `run_program`, whose programs can call the tools of the run that `is_callable` accepts."""
+    """Return the tool `run_program`, whose programs can call those tools of the run that `is_callable` accepts."""
 
     async def run_program(
         code: Annotated[str, "The Python program. Its last expression is what it returns."], context: ToolContext[Any]
@@ -94,7 +94,7 @@ def build_program_tool(
 
 
 def can_be_called(tool: Tool[..., Any], excluded: Collection[str]) -> bool:
-    """Return True if programs can call a tool: it does not end or hand over the conversation, and is not excluded."""
+    """Return True if programs may call a tool: it neither ends nor hands over the conversation, and is not excluded."""
     ends = tool.terminate or tool.name.startswith(_HANDOFF_PREFIX)
     return not ends and tool.name not in _UNCALLABLE_NAMES and tool.name not in excluded
 
@@ -102,7 +102,7 @@ def can_be_called(tool: Tool[..., Any], excluded: Collection[str]) -> bool:
 def describe_program_functions(
     tools: Toolbox, is_callable: Callable[[Tool[..., Any]], bool], *, with_prompts: bool
 ) -> Toolbox:
-    """Return a toolbox in which the description of `run_program` has the signatures of the tools it can call.
+    """Return the tools, with the signatures of those that programs can call in the description of `run_program`.
 
     With `with_prompts` it also has their lines for the instructions, where those of hidden tools are not.
     """

@@ -250,7 +250,7 @@ MOST_READ: Final = 2_000
 
 
 class ReadingRules(Struct, frozen=True, kw_only=True):
-    """Facts that a backend tells of its commands, for deciding which of them only read."""
+    """Facts about a shell backend that decide which of its commands only read, such as the folders they may read."""
 
     root: str
     """The working folder."""
@@ -291,7 +291,7 @@ class _Words(Struct):
 
 
 def explain_reading(commands: Sequence[tuple[str, ...]], rules: ReadingRules) -> list[CommandPart]:
-    """Return each command with the reason why it only reads files below a folder, if it does, and which it can show.
+    """Return each command with the reason why it only reads files below a folder (empty if not) and the paths it shows.
 
     After a `cd`, which may have had no effect, operands must lie below the folder wherever the command runs.
     """

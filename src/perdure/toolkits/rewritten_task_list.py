@@ -1,4 +1,4 @@
-"""Tools for a task list that the model writes anew as a whole; `todo` has tools that change one item.
+"""Tools for a task list that the model rewrites as a whole; in the module `todo`, tools change one item at a time.
 
 The list is stored in the log, under the name `tasks`: it survives a restart, and screens see it change as `value_kept`.
 """
@@ -116,7 +116,7 @@ def _to_stated_task(task: Task | StatedTask | str) -> StatedTask:
 
 
 def change_task(tasks: Sequence[Task], task_id: str, changes: dict[str, str | None]) -> tuple[list[Task], Task]:
-    """Return the list with one task changed, and that task. Raises `UsageError` if there is none of that id."""
+    """Return the list with one task changed, and that task. Raises `UsageError` if no task has this id."""
     found = next((each for each in tasks if each.id == task_id), None)
     if found is None:
         known = ", ".join([repr(each.id) for each in tasks]) or "none"

@@ -1,4 +1,4 @@
-"""The backend of the search tools: its protocol, and the queries and results that it uses."""
+"""Protocol of the backend that the tools `glob` and `grep` search with, and its queries and results."""
 
 from collections.abc import Awaitable
 from typing import Final, Protocol

@@ -11,11 +11,11 @@ from perdure.core.tool import Tool, ToolContext, tool
 from .file_backend import (
     FileReadBackend,
     FileRefused,
+    build_early_path_check,
     call_backend_method,
     check_backend,
     get_path_target,
-    is_shown,
-    refuse_early,
+    may_show_path,
 )
 from .glob_pattern import compile_glob
 from .search_backend import MOST_RESULTS, GlobQuery, SearchBackend, SearchMatch, SearchQuery, SearchResult
@@ -43,11 +43,11 @@ def glob_tool(files: FileReadBackend, search: SearchBackend) -> Tool[..., Any]:
             found = await call_backend_method(context, search.find_files, get_path_target(context), GlobQuery(pattern))
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be searched: {error}") from error
-        paths = keep_shown(context, files, found.paths)
+        paths = filter_shown_paths(context, files, found.paths)
         more = [f"[more than {MOST_RESULTS} files: use a narrower pattern or path]"] if found.is_truncated else []
         return "\n".join([*[each for each in found.paths if each in paths], *more]) or "(no files)"
 
-    return before(glob, refuse_early(files, "searched", is_folder=True))
+    return before(glob, build_early_path_check(files, "searched", is_folder=True))
 
 
 def grep_tool(files: FileReadBackend, search: SearchBackend) -> Tool[..., Any]:
@@ -74,16 +74,16 @@ def grep_tool(files: FileReadBackend, search: SearchBackend) -> Tool[..., Any]:
             found = await call_backend_method(context, search.search_lines, get_path_target(context), query)
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be searched: {error}") from error
-        shown = keep_shown(context, files, [each.path for each in found.matches])
+        shown = filter_shown_paths(context, files, [each.path for each in found.matches])
         kept = tuple([each for each in found.matches if each.path in shown])
         return format_matches(SearchResult(kept, found.is_truncated), output)
 
-    return before(grep, refuse_early(files, "searched", is_folder=True))
+    return before(grep, build_early_path_check(files, "searched", is_folder=True))
 
 
-def keep_shown(context: ToolContext[Any], files: FileReadBackend, paths: Iterable[str]) -> set[str]:
-    """Return those of the paths that a search has found which no permission rule denies, or asks about."""
-    return {each for each in dict.fromkeys(paths) if is_shown(context, files, each)}
+def filter_shown_paths(context: ToolContext[Any], files: FileReadBackend, paths: Iterable[str]) -> set[str]:
+    """Return those of the found paths that may be shown: no permission rule denies them, or asks about them."""
+    return {each for each in dict.fromkeys(paths) if may_show_path(context, files, each)}
 
 
 def format_matches(found: SearchResult, output: str = "lines") -> str:

@@ -17,9 +17,9 @@ from perdure.core.provenance import PRIVATE_LABEL, UNTRUSTED_LABEL
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
 from .command_line import split_command_line
-from .command_record import note_command
 from .read_only_commands import ReadingRules, explain_reading
 from .shell_backend import Confinement, JobOutput, ReadingInsight, ShellBackend, ShellCommand, ShellResult
+from .shell_command_record import record_command
 
 TIMEOUT_SECONDS: Final = 120.0
 MOST_SECONDS: Final = 600.0
@@ -56,7 +56,7 @@ def shell_tools(
         seconds = usual if timeout_seconds is None else check_timeout(timeout_seconds, most)
         started = ShellCommand(argv=checked.argv, line="" if checked.argv else checked.text, timeout_seconds=seconds)
         if not checked.reads_only:
-            await note_command(context, checked.text, backend.root)
+            await record_command(context, checked.text, backend.root)
         if background:
             job_id = await backend.start(started)
             return ToolOutput(f"Started as {job_id}. See its output with bash_output, end it with kill_shell.")
@@ -131,7 +131,7 @@ def exec_tool(
         seconds = check_timeout(timeout_seconds, most_seconds)
         command = ShellCommand(argv=checked.argv, folder=folder, stdin=stdin, timeout_seconds=seconds)
         if not checked.reads_only:
-            await note_command(context, checked.text, backend.root)
+            await record_command(context, checked.text, backend.root)
         return build_output(await backend.run(command), confinement, seconds)
 
     return tool(
@@ -191,7 +191,7 @@ def describe_confinement(confinement: Confinement) -> str:
 
 
 def describe_risk(confinement: Confinement) -> str:
-    """Describe the risk of a command to the person who is asked; empty for a sandbox without network access."""
+    """Describe the risk of a command for the permission question; empty for a sandbox without network access."""
     if not confinement.sandbox:
         reason = f": {confinement.reason}" if confinement.reason else ""
         return f"There is no sandbox{reason}. The command can change and send whatever you can."
@@ -211,7 +211,7 @@ def check_timeout(seconds: float, most: float) -> float:
 
 
 def build_output(result: ShellResult, confinement: Confinement, seconds: float) -> ToolOutput:
-    """Build the tool output for a finished command: both streams, and how it ended."""
+    """Build the tool output for a finished command: standard output, standard error, and how the command ended."""
     stdout, stderr = str(result.stdout), _clean_error(str(result.stderr), result.exit_code)
     ends = {
         "timeout": f"[timed out after {seconds:g} s: it was ended, with everything that it started]",

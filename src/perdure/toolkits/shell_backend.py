@@ -87,7 +87,7 @@ class JobOutput(Struct, frozen=True, kw_only=True):
 
 
 class Confinement(Struct, frozen=True, kw_only=True):
-    """The sandbox of a backend: whether there is one, and what its commands can reach."""
+    """The sandbox of a shell backend: whether there is one, and what its commands can reach."""
 
     sandbox: str = ""
     """The name of the sandbox, such as "bubblewrap"; empty if there is none."""
@@ -101,7 +101,7 @@ class Confinement(Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class ReadingInsight(Protocol):
-    """Protocol of a shell backend that can tell what its commands would read; then less is asked about."""
+    """Protocol of a shell backend that knows what its commands would read, so that fewer of them need permission."""
 
     def list_hidden_paths(self) -> Collection[str]:
         """Return the real paths of files and folders below the root that its sandbox hides from every command."""

@@ -34,7 +34,7 @@ then the tools that match it best are loaded. Load all that you need at once."""
 
 
 class ToolSearch:
-    """Chooses the tools that the model is sent, and searches the others."""
+    """Chooses which of an agent's tools are sent to the model, and searches the others."""
 
     def __init__(self, threshold: int, always: Collection[str], max_found: int, *, catalogue: bool) -> None:
         self._threshold = threshold

@@ -1,4 +1,4 @@
-"""Backends of the web tools: protocols for fetching pages and for searching, with their requests and results.
+"""Protocols of the backends that fetch web pages and search the web for tools, with their requests and results.
 
 `perdure.hosts.LocalWeb` fetches from this machine, under an egress policy; `BraveSearch`, `SearxngSearch` and
 `WikipediaSearch` of `perdure.hosts` search. `perdure.testing.ScriptedWeb` does both for tests.
@@ -16,12 +16,12 @@ MOST_SEARCH_RESULTS: Final = 20
 
 
 def never_follow(_source: UrlTarget, _target: UrlTarget) -> bool:
-    """Follow no redirect."""
+    """Return False, to follow no redirect: the default check of redirects for a `WebFetchRequest`."""
     return False
 
 
 class WebFetchRequest(Struct, frozen=True):
-    """A request for a web page."""
+    """A request of the tool `web_fetch` for a web page."""
 
     target: UrlTarget
     """The URL that permission was given for."""
@@ -30,7 +30,7 @@ class WebFetchRequest(Struct, frozen=True):
 
 
 class WebFetchResult(Struct, frozen=True):
-    """A web page as a server has sent it."""
+    """A web page as the server has sent it: status, address, type and body."""
 
     url: str
     """The URL that it came from: after redirects, the last one."""

@@ -16,7 +16,7 @@ from perdure.core.tool import Skip, Tool, ToolContext, ToolOutput, tool
 from perdure.core.url_target import UrlTarget
 from perdure.net.error import NetError
 
-from .html_text import remove_shapeless
+from .html_text import remove_invisible_characters
 from .page_text import MOST_CHARACTERS, get_media_type, read_page_text
 from .web_backend import (
     MOST_SEARCH_RESULTS,
@@ -39,7 +39,7 @@ _MOST_SNIPPET_CHARACTERS: Final = 1_000
 
 
 def web_fetch_tool(web: WebFetchBackend) -> Tool[..., Any]:
-    """Return the tool `web_fetch`, which fetches a page and returns its text, once a call is allowed."""
+    """Return the tool `web_fetch`, which fetches a page and returns its text; each call needs permission."""
     check_web_backend("web_fetch_tool", web, ("check_url", "fetch"), "LocalWeb()")
 
     @tool(
@@ -75,7 +75,7 @@ def web_fetch_tool(web: WebFetchBackend) -> Tool[..., Any]:
             text, summary=f"(fetched {page.url}: {page.status})", is_error=page.status >= _FIRST_ERROR_STATUS
         )
 
-    return before(web_fetch, refuse_url_early(web.check_url, "fetched"))
+    return before(web_fetch, build_early_url_check(web.check_url, "fetched"))
 
 
 def web_search_tool(search: WebSearchBackend) -> Tool[..., Any]:
@@ -152,7 +152,7 @@ def _describe_rest(page: WebFetchResult, offset: int, end: int, total: int) -> l
 
 
 def cut_text(text: str, max_bytes: int) -> str:
-    """Return as much of a text as fits, up to the end of a line if there is one in its second half."""
+    """Cut a text to at most `max_bytes` bytes, at the end of a line if there is one in the second half."""
     shown = text[:max_bytes].encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore")
     if len(shown) == len(text):
         return shown
@@ -162,7 +162,7 @@ def cut_text(text: str, max_bytes: int) -> str:
 
 def _shorten(text: str, most: int) -> str:
     """Return a text of others as one line without invisible characters, cut off after `most` characters."""
-    line = " ".join(remove_shapeless(text).split())
+    line = " ".join(remove_invisible_characters(text).split())
     return line if len(line) <= most else f"{line[:most]}…"
 
 
@@ -177,10 +177,10 @@ def _choose_redirects(context: ToolContext[Any]) -> Callable[[UrlTarget, UrlTarg
     return follow
 
 
-def refuse_url_early(
+def build_early_url_check(
     check_url: Callable[[UrlTarget], object], verb: str
 ) -> Callable[[Any, dict[str, Any]], Skip | None]:
-    """Return a `prepare` hook that rejects URLs which a backend never takes, before a person is asked."""
+    """Return a `prepare` hook that rejects URLs which a backend never fetches, before the user is asked about them."""
 
     def check(_call: Any, arguments: dict[str, Any]) -> Skip | None:
         url = arguments.get("url")

@@ -11,7 +11,7 @@ import click.testing
 import pytest
 
 from perdure import Agent, ConfigError, ModelInfo, Prompts, models, open_model
-from perdure.cli.main import program
+from perdure.cli.main import root_command
 from perdure.events import ReplyFinished, TextDelta
 from perdure.models import list_provider_statuses, openai_compatible, register
 from perdure.testing import ScriptedModel, call
@@ -38,11 +38,11 @@ def test_the_command_line_runs_an_agent_and_keeps_its_session(tmp_path, monkeypa
     monkeypatch.setenv("PERDURE_MODEL", "demo")
     monkeypatch.chdir(tmp_path)
     runner = click.testing.CliRunner()
-    ran = runner.invoke(program, ["run", "--session", "sums", "Calculate 6 * 7"])
+    ran = runner.invoke(root_command, ["run", "--session", "sums", "Calculate 6 * 7"])
     assert (ran.exit_code, "42" in ran.stdout) == (0, True)
-    again = runner.invoke(program, ["run", "--session", "sums", "Calculate 2 ** 10"])
+    again = runner.invoke(root_command, ["run", "--session", "sums", "Calculate 2 ** 10"])
     assert "1024" in again.stdout
-    shown = runner.invoke(program, ["sessions", "show", "sums"])
+    shown = runner.invoke(root_command, ["sessions", "show", "sums"])
     assert "42" in shown.stdout
     assert "1024" in shown.stdout
 

@@ -1,4 +1,4 @@
-"""The conversation of a chat: begins, steers, cancels and resumes the runs of one session after another."""
+"""The conversation of a chat: start, steer, cancel and resume runs of the current session, which can be switched."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,23 +27,23 @@ Show = Callable[[Event], Awaitable[None]]
 
 
 class ChatConversation:
-    """Drives one session through the `Session` interface, and passes its events on.
+    """Starts, steers, cancels and resumes the runs of a chat's session, and passes its events to a display function.
 
     It knows nothing of the terminal.
     """
 
     def __init__(
-        self, agent: Agent[Any], parts: AgentParts, order: CommandOptions, show: Show, note: Callable[[str], None]
+        self, agent: Agent[Any], parts: AgentParts, options: CommandOptions, show: Show, note: Callable[[str], None]
     ) -> None:
         self.agent = agent
         self.parts = parts
-        self.overrides: Overrides[Any] = parts.build_overrides(order)
+        self.overrides: Overrides[Any] = parts.build_overrides(options)
         """Options of the next run, such as its model and role."""
-        self.session: Session[Any] = agent.session(order.session_id)
+        self.session: Session[Any] = agent.session(options.session_id)
         self.usage: SessionUsage | None = None
         """Tokens and cost of the session so far."""
         self.on_session_changed: Callable[[], None] = lambda: None
-        self._order = order
+        self._options = options
         self._show = show
         self._note = note
         self._task: asyncio.Task[None] | None = None
@@ -87,7 +87,7 @@ class ChatConversation:
         if "/" in text:
             for line in describe_unused_skills(text, ".", self.agent.all_skills()):
                 self._note(line)
-        prompt = user(text, metadata=self._order.agent.build_prompt_metadata(get_project_path()))
+        prompt = user(text, metadata=self._options.agent.build_prompt_metadata(get_project_path()))
         self._begin(lambda: self.session.run(prompt, **self.overrides))
         return False
 
@@ -99,7 +99,9 @@ class ChatConversation:
         state = await self.session.read_state()
         if self.is_running or state.run is None or not (state.is_interrupted or (unpark and state.is_parked)):
             return False
-        await check_can_resume(self.agent, self.session.store, self.session.session_id, state, self._order.agent.store)
+        await check_can_resume(
+            self.agent, self.session.store, self.session.session_id, state, self._options.agent.store
+        )
         self._begin(lambda: self.session.resume(unpark=unpark))
         return True
 
@@ -152,7 +154,7 @@ class ChatConversation:
 
 
 async def keep_partial_reply(session: Session[Any], outcome: Outcome[Any] | None) -> None:
-    """Add the beginning of a reply that was cancelled to the conversation, so that the next prompt can refer to it.
+    """If a run was cancelled during a reply, add the partial reply to the conversation, so that the model sees it.
 
     The log has it in any case; the model would not be sent it again. A reply with calls is left out: they have no
     results.

@@ -1,4 +1,4 @@
-"""The interface between the slash commands and a chat: the window at the terminal, or the chat in plain lines."""
+"""`ChatHost`: the members of a chat, in a window or in plain lines, that its slash commands use."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from perdure.runtime.session import Session
 
 
 class ChatHost(Protocol):
-    """Protocol of a chat that carries out slash commands."""
+    """Protocol of a chat, in a window or in plain lines, with the members that slash commands such as `/model` use."""
 
     @property
     def agent(self) -> Agent[Any]:

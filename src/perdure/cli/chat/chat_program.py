@@ -42,21 +42,23 @@ _SHOWN_PROMPTS: Final = 2
 """Prompts of a stored conversation that are shown, with their answers, when it is opened."""
 
 
-def run_chat(order: CommandOptions) -> int:
+def run_chat(options: CommandOptions) -> int:
     """Run the chat at the terminal until the user leaves, and return the exit code."""
     logging.getLogger().addHandler(logging.NullHandler())  # what matters is shown, without tracebacks
-    return asyncio.run(_run_with_signals(order))
+    return asyncio.run(_run_with_signals(options))
 
 
-async def _run_with_signals(order: CommandOptions) -> int:
-    wish = order.agent if order.session_id is None else await restore_agent_options(order.agent, order.session_id)
+async def _run_with_signals(options: CommandOptions) -> int:
+    wish = (
+        options.agent if options.session_id is None else await restore_agent_options(options.agent, options.session_id)
+    )
     parts = collect_agent_parts(wish)
-    if order.yolo:
+    if options.yolo:
         check_sandbox_for_yolo(parts.options["extensions"])
-    order = replace(order, agent=wish)
+    options = replace(options, agent=wish)
     with SignalHandler(lambda _: None) as interrupts:
-        program = ChatProgram(order, parts, interrupts)
-        gate = parts.build_gate(program.permission, yes=order.yes or order.yolo)
+        program = ChatProgram(options, parts, interrupts)
+        gate = parts.build_gate(program.permission, yes=options.yes or options.yolo)
         built = parts.build_agent(permission=gate, answer_timeout_seconds=float("inf"))
         async with interrupts.wrap_agent(built) as agent:
             return interrupts.exit_with(await program.run(agent))
@@ -65,8 +67,8 @@ async def _run_with_signals(order: CommandOptions) -> int:
 class ChatProgram:
     """The chat at a terminal: its window, its conversation, and what connects them."""
 
-    def __init__(self, order: CommandOptions, parts: AgentParts, interrupts: SignalHandler) -> None:
-        self._order = order
+    def __init__(self, options: CommandOptions, parts: AgentParts, interrupts: SignalHandler) -> None:
+        self._options = options
         self._parts = parts
         self._interrupts = interrupts
         self._commands: ChatCommands | None = None
@@ -133,7 +135,7 @@ class ChatProgram:
 
     async def run(self, agent: Agent[Any]) -> int:
         """Show the chat until the user leaves or the process is asked to end, and return the exit code."""
-        conversation = ChatConversation(agent, self._parts, self._order, self._show, self.screen.note)
+        conversation = ChatConversation(agent, self._parts, self._options, self._show, self.screen.note)
         self._conversation = conversation
         conversation.on_session_changed = self._connect_questions
         self._commands = ChatCommands(self)
@@ -157,7 +159,7 @@ class ChatProgram:
         self.screen.note(f"model {model.model}{f': {model.reason}' if model.reason else ''}")
         for each in self._parts.notes:
             self.screen.note(to_one_line(each))
-        if self._order.yes or self._order.yolo:
+        if self._options.yes or self._options.yolo:
             risk = describe_missing_sandbox(self._parts.options["extensions"])
             danger = f", commands too, and they run without a sandbox: {risk}" if risk else ""
             self.screen.note(f"every tool call is made without asking{danger}")
@@ -202,7 +204,7 @@ class ChatProgram:
         session = conversation.session
         if self._parts.store.startswith("memory:") or await session.info() is None:
             return
-        named = format_session_arguments(shorten_id(session.session_id), self._order.agent.store)
+        named = format_session_arguments(shorten_id(session.session_id), self._options.agent.store)
         what = "its run is not finished; " if was_running else ""
         TerminalOutput().note(f"{what}go on with: perdure --session {named}")
 

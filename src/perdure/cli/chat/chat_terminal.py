@@ -1,4 +1,4 @@
-"""The terminal of a chat for code that asks questions: rows go above the input, answers are typed into it.
+"""Print text and ask questions while a chat window is open: text appears above the input row, answers are typed there.
 
 So the chat asks for permission, and shows the questions of tools, with the same code as `perdure run`.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ChatTerminalOutput(TerminalOutput):
-    """Terminal output of a chat: complete rows are printed above the input, an incomplete one is the question."""
+    """Terminal output in a chat window: finished lines are printed above the input, an unfinished one is a question."""
 
     def __init__(self, window: "ChatWindow") -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class ChatTerminalOutput(TerminalOutput):
 
 
 class ChatKeyboard(LineReader):
-    """Reads answers from the input of a chat."""
+    """Reads the user's answers to questions from the input row of a chat window."""
 
     def __init__(self, window: "ChatWindow", screen: ChatTerminalOutput) -> None:
         super().__init__()

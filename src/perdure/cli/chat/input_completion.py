@@ -17,7 +17,7 @@ _ARGUMENT: Final = re.compile(r"/([\w-]+) +(\S*)$")
 
 
 class ChatCompleter(Completer):
-    """Completes commands, skills and files. The list of files is made when an `@` is typed, and kept until the next."""
+    """Completes commands, skills and files in the input of the chat. Files are listed anew for each `@` typed."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ChatCompleter(Completer):
 
 
 def rank_paths(paths: Iterable[str], typed: str) -> list[str]:
-    """Return the paths that match what was typed: those that begin so first, then by name, then by any part.
+    """Return the paths that match the typed text, best first: at the start of the path, of the file name, or anywhere.
 
     Letters may also be typed with others left out, as in `smn` for `src/main.py`.
     """
@@ -89,7 +89,7 @@ def _has_letters_in_order(text: str, letters: str) -> bool:
 
 
 def list_mentionable_files(folder: str) -> list[str]:
-    """Return the files below a folder that `@file` can name, as relative paths: without what git ignores."""
+    """Return the relative paths of the files below a folder that `@file` can attach, without files that git ignores."""
     from itertools import islice
 
     from perdure.files.confined_folder import FileRefused

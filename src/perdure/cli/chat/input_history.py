@@ -11,7 +11,7 @@ MAX_BYTES: Final = 1_000_000
 
 
 def open_input_history(path: str) -> History:
-    """Open the history file, which is created for its owner alone; in memory if the file cannot be used."""
+    """Open the history of typed prompts, in a file that only its owner can read; in memory if that cannot be used."""
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""Rows of the notes that the chat prints: wrapped at words, so that the terminal continues none in its first column."""
+"""Wrap a note that the chat prints into rows for the terminal, at blanks, with all rows but the first indented."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ NOTE_MARK: Final = "- "
 
 
 def build_note_rows(text: str, columns: int) -> list[str]:
-    """Return a note as rows for a terminal of so many columns: the first has a mark, the others are indented."""
+    """Return a note as rows that fit into `columns` columns: the first begins with a mark, the others are indented."""
     width = columns - 1  # in the last column some terminals begin a new row
     lines = indent_lines(escape_controls(text)).expandtabs(4).split("\n")
     rows = [row for line in lines for row in wrap_words(line, width, len(NOTE_MARK))]

@@ -15,7 +15,7 @@ _MILLION: Final = 1_000_000
 def format_status(
     *, state: str, model: str, session: str, usage: "SessionUsage | None", columns: int, separator: str = " | "
 ) -> str:
-    """Return the status line; on a narrow terminal, what matters least is left out.
+    """Return the status line of the chat; on a narrow terminal, the least important parts are left out.
 
     Kept longest are the state, the tokens and the cost.
     """
@@ -29,7 +29,7 @@ def format_status(
 
 
 def format_usage(usage: "SessionUsage | None") -> str:
-    """Return the tokens, the share of the input that came from the prompt cache, and the cost of a session."""
+    """Return a session's tokens, the share of its input that the prompt cache supplied, and its cost, as text."""
     if usage is None or not usage.turns:
         return ""
     tokens = usage.usage

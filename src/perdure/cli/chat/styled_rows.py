@@ -1,4 +1,4 @@
-"""Render Markdown and diffs as rows for the terminal: styled, indented, and never wider than it.
+"""Render Markdown and diffs as rows for the terminal: styled, indented, and never wider than the terminal.
 
 The text comes from models and tools. It is sanitised before it is parsed and again after, because Markdown can name
 characters by number. Rows are cut by the widest width that a terminal may give a character, so that no row is continued
@@ -39,7 +39,7 @@ class _ChatMarkdown(Markdown):
 
 
 class RowRenderer:
-    """Renders text as rows of a terminal that has so many columns."""
+    """Renders Markdown, diffs and plain lines as rows for a terminal with a given number of columns."""
 
     def __init__(self, columns: int) -> None:
         self._width = max(columns, 20) - 1  # in the last column some terminals begin a new row

@@ -1,4 +1,4 @@
-"""Tool cards of the chat: one row that names the call, and its result below, folded if it is long.
+"""Tool cards of the chat: a row that names a tool call, and the call's result below it, folded if it is long.
 
 The heading begins in the first column with a mark of ours. Everything that a tool or a model wrote is indented.
 """
@@ -57,7 +57,7 @@ class ToolCard(NamedTuple):
 
 
 def build_card(number: int, result: ToolResult, arguments: str, seconds: float, diff: str = "") -> ToolCard:
-    """Build the card of a finished call; with a diff, that is shown instead of the result."""
+    """Build the card of a finished tool call; if a diff is given, the card shows it instead of the result."""
     status = "" if result.status == Status.OK else f" ({result.status})"
     took = f" ({seconds:.0f} s)" if seconds >= 1 else ""
     text = diff or result.text
@@ -66,7 +66,7 @@ def build_card(number: int, result: ToolResult, arguments: str, seconds: float, 
 
 
 def describe_call(name: str, arguments: str) -> str:
-    """Return a call in a few words: the tool, and the argument that says most."""
+    """Return a tool call as short text: the tool's name, and its most informative argument, such as a command."""
     try:
         given: object = msgspec.json.decode(arguments or "{}")
     except (msgspec.DecodeError, RecursionError):
@@ -83,6 +83,6 @@ def describe_call(name: str, arguments: str) -> str:
 
 
 def cut_row(text: str, columns: int) -> str:
-    """Cut a row before the last column of the terminal, and end it with `…` then."""
+    """Cut a text to one row of the terminal, without its last column; a row that was cut ends with `…`."""
     first, *more = wrap_text(text, max(columns, 20) - 1)
     return f"{wrap_text(text, max(columns, 20) - 3)[0]}…" if more else first

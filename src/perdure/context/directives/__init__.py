@@ -1,8 +1,8 @@
 """Handle directives in a user's message: `/command`, `/skill` and `@file`."""
 
-from .apply import AppliedDirectives, apply_directives
 from .command import Command, CommandContext, CommandFailed, Rewrite, SessionControls, ShortCircuit, index_commands
 from .file_mentions import Mentions
+from .user_message_directives import AppliedDirectives, apply_directives
 
 __all__ = [
     "AppliedDirectives",

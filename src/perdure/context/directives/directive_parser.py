@@ -28,7 +28,7 @@ class SlashToken(NamedTuple):
 
 
 def mark_slash_names(text: str, is_bound: Callable[[str], bool]) -> tuple[str, list[SlashToken]]:
-    """Mark each `/name` of a command or skill in a text as `[/name]`; return the new text and the names.
+    """Mark each `/name` of a known command or skill in a text as `[/name]`; return the new text and the names.
 
     Each name is returned with its arguments.
 

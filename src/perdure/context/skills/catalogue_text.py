@@ -17,7 +17,7 @@ _CHARACTERS_PER_TOKEN: Final = 4
 
 
 def format_catalogue(skills: Iterable[Skill], budget_tokens: int) -> str:
-    """Return a list with a line for each skill that is not hidden, highest priority first; empty if there is none.
+    """Return the list of skills for the model: a line for each one that is not hidden, highest priority first.
 
     All names are listed before any description: the rest of the budget describes the first skills, and the others are
     named only. If not even all names fit, a line has the number of missing ones.

@@ -10,7 +10,7 @@ from .skill import Skill
 
 
 class Skills:
-    """The skills of an agent by their unique names: defined in code, or loaded from disk by `load_skills`.
+    """The skills of an agent, by their unique names; they are defined in code, or loaded from disk by `load_skills`.
 
     Two collections are joined with `+`; of two skills with the same name, the first is used.
     """

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.error import ToolError
-from perdure.toolkits.text_folder import MOST_BYTES, TextFolder
+from perdure.toolkits.confined_text_folder import MOST_BYTES, ConfinedTextFolder
 
 
 @pytest.fixture
@@ -29,27 +29,27 @@ def refusal(work, *arguments) -> str:
 
 
 def test_a_text_file_is_read(place):
-    assert TextFolder(place).read_text("deep/note.txt") == "héllo\n"
-    assert TextFolder(place).read_text(str(place / "deep" / ".." / "deep" / "note.txt")) == "héllo\n"
+    assert ConfinedTextFolder(place).read_text("deep/note.txt") == "héllo\n"
+    assert ConfinedTextFolder(place).read_text(str(place / "deep" / ".." / "deep" / "note.txt")) == "héllo\n"
 
 
 def test_a_link_that_stays_inside_is_followed(place):
     (place / "link").symlink_to("deep")
-    assert TextFolder(place).read_text("link/note.txt") == "héllo\n"
+    assert ConfinedTextFolder(place).read_text("link/note.txt") == "héllo\n"
 
 
 @pytest.mark.parametrize("path", ["../secret.txt", "deep/../../secret.txt", "/etc/passwd", "link", "up/secret.txt"])
 def test_no_path_leads_out(place, path):
     (place / "link").symlink_to("../secret.txt")
     (place / "up").symlink_to("..")
-    assert re.search("outside the folder|leads out", refusal(TextFolder(place).read_text, path))
-    assert re.search("outside the folder|leads out", refusal(TextFolder(place).write_text, path, "mine"))
+    assert re.search("outside the folder|leads out", refusal(ConfinedTextFolder(place).read_text, path))
+    assert re.search("outside the folder|leads out", refusal(ConfinedTextFolder(place).write_text, path, "mine"))
     assert (place.parent / "secret.txt").read_text(encoding="utf-8") == "secret"
 
 
 def test_a_folder_that_becomes_a_link_meanwhile_leads_nowhere(place, monkeypatch):
     (place / "swapped").symlink_to("..")
-    folder = TextFolder(place)
+    folder = ConfinedTextFolder(place)
     monkeypatch.setattr(
         folder, "_resolve_steps", lambda path, *_: tuple(path.split("/"))
     )  # as it was when the links were resolved
@@ -61,8 +61,8 @@ def test_a_folder_that_becomes_a_link_meanwhile_leads_nowhere(place, monkeypatch
 @pytest.mark.parametrize("path", [".env", ".git/config", ".", "", " ", "a\0b", "\ud800"])
 def test_hidden_files_and_what_is_no_path_are_refused(place, path):
     (place / ".env").write_text("KEY=1", encoding="utf-8")
-    refusal(TextFolder(place).read_text, path)
-    refusal(TextFolder(place).write_text, path, "mine")
+    refusal(ConfinedTextFolder(place).read_text, path)
+    refusal(ConfinedTextFolder(place).write_text, path, "mine")
 
 
 @pytest.mark.parametrize(
@@ -71,31 +71,31 @@ def test_hidden_files_and_what_is_no_path_are_refused(place, path):
 def test_a_file_whose_name_means_secrets_is_not_read_whatever_a_link_calls_it(place, name):
     (place / name).write_text("key", encoding="utf-8")
     (place / "harmless.txt").symlink_to(name)
-    assert "may contain secrets" in refusal(TextFolder(place).read_text, name)
-    assert "may contain secrets" in refusal(TextFolder(place).read_text, "harmless.txt")
+    assert "may contain secrets" in refusal(ConfinedTextFolder(place).read_text, name)
+    assert "may contain secrets" in refusal(ConfinedTextFolder(place).read_text, "harmless.txt")
 
 
 def test_only_regular_files_are_read(place):
     os.mkfifo(place / "pipe")
-    assert "no regular file" in refusal(TextFolder(place).read_text, "pipe")
-    assert "a directory" in refusal(TextFolder(place).read_text, "deep")
-    assert "cannot be read: there is no such file" in refusal(TextFolder(place).read_text, "missing.txt")
+    assert "no regular file" in refusal(ConfinedTextFolder(place).read_text, "pipe")
+    assert "a directory" in refusal(ConfinedTextFolder(place).read_text, "deep")
+    assert "cannot be read: there is no such file" in refusal(ConfinedTextFolder(place).read_text, "missing.txt")
 
 
 def test_a_file_that_is_not_text_is_refused(place):
     (place / "image").write_bytes(b"\x89PNG\0\1")
-    assert "not a text file" in refusal(TextFolder(place).read_text, "image")
+    assert "not a text file" in refusal(ConfinedTextFolder(place).read_text, "image")
 
 
 def test_of_a_large_file_the_beginning_is_read(place):
     (place / "large.txt").write_bytes(b"x" * (MOST_BYTES + 5))
-    text = TextFolder(place).read_text("large.txt")
+    text = ConfinedTextFolder(place).read_text("large.txt")
     assert text.startswith("xxx")
     assert text.endswith("[cut off: the first 100,000 of 100,005 bytes]")
 
 
 def test_a_new_file_is_written_and_an_old_one_is_kept(place):
-    folder = TextFolder(place)
+    folder = ConfinedTextFolder(place)
     assert folder.write_text("deep/new.txt", "hé") == "wrote 3 bytes to 'deep/new.txt'"
     assert folder.read_text("deep/new.txt") == "hé"
     assert "is not replaced" in refusal(folder.write_text, "deep/new.txt", "other")
@@ -106,6 +106,6 @@ def test_a_new_file_is_written_and_an_old_one_is_kept(place):
 
 @given(st.text(max_size=20))
 def test_whatever_the_path_nothing_but_a_refusal_or_a_text_comes_back(tmp_path_factory, path):
-    folder = TextFolder(tmp_path_factory.getbasetemp())
+    folder = ConfinedTextFolder(tmp_path_factory.getbasetemp())
     with contextlib.suppress(ToolError):
         assert isinstance(folder.read_text(path), str)

@@ -13,8 +13,8 @@ from perdure.core.jsonable import error_message, short_repr
 from perdure.runtime.agent import Agent
 
 
-def import_named(place: str) -> Any:
-    """Import an object from a module, or from a Python file. Modules of the working folder are found last.
+def import_from_module_or_file(place: str) -> Any:
+    """Import the object that a user names as `module:name` or `file.py:name`. The working folder is searched last.
 
     Raises `ConfigError` if it cannot be imported.
     """
@@ -29,8 +29,8 @@ def import_named(place: str) -> Any:
 
 
 def import_agent(place: str) -> Agent[Any]:
-    """Import an agent, or call the function that returns one. Raises `ConfigError`."""
-    found: Any = import_named(place)
+    """Import the agent that a user names, or call the named function that returns one. Raises `ConfigError`."""
+    found: Any = import_from_module_or_file(place)
     make: Any = found
     if not _is_agent(found) and callable(found):
         try:

@@ -16,7 +16,7 @@ MOST_BYTES: Final = 100_000
 """The most bytes of a file that are read or written."""
 
 
-class TextFolder:
+class ConfinedTextFolder:
     """A folder in which tools may read and create text files, without access outside of it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

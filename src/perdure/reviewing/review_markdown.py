@@ -1,4 +1,4 @@
-"""Render a review as Markdown: a line for each finding, then each one with its problem and fix."""
+"""Render a code review as Markdown: the counts by severity, then each finding with its problem and fix."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from .review import SEVERITIES, Review, ReviewedFinding
 
 
 def render_review(review: Review) -> str:
-    """Return a review as a page of Markdown."""
+    """Return a review of a git branch as Markdown."""
     return "\n".join([*_render_head(review), *_render_findings(review), *_render_rest(review)]).rstrip() + "\n"
 
 
@@ -27,7 +27,7 @@ def _render_findings(review: Review) -> Iterator[str]:
         yield ""
         yield f"## {number}. {finding.severity}: {_to_line(finding.title)}"
         yield ""
-        yield f"`{_to_line(place_of(each))}`{_describe_agreement(review, each)}"
+        yield f"`{_to_line(format_location(each))}`{_describe_agreement(review, each)}"
         yield ""
         yield finding.problem.strip()
         yield ""
@@ -45,7 +45,7 @@ def _render_rest(review: Review) -> Iterator[str]:
         yield "Too few models report these, or their files do not exist:"
         yield ""
         for each in review.left_out:
-            yield f"- {each.finding.severity} `{_to_line(place_of(each))}` {_to_line(each.finding.title)}"
+            yield f"- {each.finding.severity} `{_to_line(format_location(each))}` {_to_line(each.finding.title)}"
     if review.failed:
         yield ""
         yield "## Models without a review"
@@ -54,8 +54,8 @@ def _render_rest(review: Review) -> Iterator[str]:
             yield f"- {failed.model}: {_to_line(failed.problem)}"
 
 
-def place_of(found: ReviewedFinding) -> str:
-    """Return the place of a finding as `file:line`."""
+def format_location(found: ReviewedFinding) -> str:
+    """Return the location of a finding as `file:line`, or `file` if it has no line."""
     finding = found.finding
     return finding.file if finding.line is None else f"{finding.file}:{finding.line}"
 

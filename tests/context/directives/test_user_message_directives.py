@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.directives import Command, CommandFailed, Mentions, Rewrite, ShortCircuit, apply_directives
-from perdure.context.directives.apply import _replace_text
+from perdure.context.directives.user_message_directives import _replace_text
 from perdure.core.error import ConfigError
 from perdure.core.event import HookInvoked, SkillLoaded
 from perdure.core.message import Image, Message, Text, assistant, user

@@ -1,4 +1,4 @@
-"""Code mode as a whole: the tool `run_program`, the tools that the model is sent beside it, and the interpreter."""
+"""Code mode (`run_program`): its tool, its interpreter, and the choice of the other tools that the model is sent."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -16,8 +16,8 @@ _OWNER = "code_mode"
 _LEAST_MEMORY_BYTES = 1_000_000
 
 
-class ProgramMode:
-    """The parts of code mode for one agent, or for several that share its interpreter."""
+class CodeMode:
+    """Code mode of one agent, or of several that share its interpreter: the tool `run_program` and what it needs."""
 
     def __init__(
         self,

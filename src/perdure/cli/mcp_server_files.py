@@ -1,4 +1,4 @@
-"""The MCP servers that the command line knows, and the files that describe them.
+"""Find the MCP servers that the command line can use, and add them to or remove them from configuration files.
 
 A user's own servers are in `mcp.json` in `~/.perdure`, those of a project in `.mcp.json` and `perdure.toml`. Servers of
 a project are used only after the user trusts the file.
@@ -27,7 +27,7 @@ PROJECT_FILE: Final = ".mcp.json"
 
 
 class KnownServer(NamedTuple):
-    """A server that a file describes."""
+    """An MCP server in a configuration file, with its state: used, untrusted, disabled, or hidden by a namesake."""
 
     name: str
     source: Literal["user", "project"]
@@ -44,13 +44,13 @@ class KnownServer(NamedTuple):
         return self.table.url or " ".join([self.table.command, *self.table.args])
 
 
-def own_file_path() -> str:
-    """Return the path of the file with the user's own servers."""
+def get_user_servers_path() -> str:
+    """Return the path of the user's own list of MCP servers, `mcp.json` in `~/.perdure`."""
     return get_home_file_path("mcp.json")
 
 
 def open_pin_file() -> "PinFile":
-    """Return the record of what the user has agreed to of each server."""
+    """Open the file that records which tools of each MCP server the user has approved."""
     from perdure.mcp.pin_file import PinFile
     from perdure.mcp_extension import get_default_pins_path
 
@@ -58,18 +58,18 @@ def open_pin_file() -> "PinFile":
 
 
 def open_login_file() -> "LoginFile":
-    """Return the stored logins."""
+    """Open the file that stores the user's logins to MCP servers."""
     from perdure.mcp.login.login_file import LoginFile, get_default_logins_path
 
     return LoginFile(get_default_logins_path())
 
 
 def list_known_servers(workdir: str = os.curdir, config: "Config | None" = None) -> list[KnownServer]:
-    """Return the servers of `perdure.toml`, of the user, and of the project's `.mcp.json`. Raises `BadConfig`.
+    """Return all MCP servers in `perdure.toml`, the user's file and the project's `.mcp.json`. Raises `BadConfig`.
 
     Of servers with the same name, the first that may be used is.
     """
-    own, found = own_file_path(), find_nearest(PROJECT_FILE, workdir, skip_empty_folders=True)
+    own, found = get_user_servers_path(), find_nearest(PROJECT_FILE, workdir, skip_empty_folders=True)
     if not os.path.lexists(own) and found is None and config is None:  # nearly always
         return []
     from perdure.configuring.mcp_servers import read_unexpanded_servers
@@ -95,7 +95,7 @@ def list_known_servers(workdir: str = os.curdir, config: "Config | None" = None)
 
 
 def load_used_servers(workdir: str = os.curdir, config: "Config | None" = None) -> "list[McpServer]":
-    """Return the servers that may be used, with environment variables filled in. Raises `BadConfig`."""
+    """Return the MCP servers that are trusted and enabled, with environment variables filled in. Raises `BadConfig`."""
     known = list_known_servers(workdir, config)
     used = {each.name: each.path for each in known if each.state == "used"}
     found: dict[str, McpServer] = {}
@@ -116,7 +116,7 @@ def _expand_file(path: str, config: "Config | None") -> "list[McpServer]":
 
 
 def find_server(name: str, workdir: str = os.curdir, config: "Config | None" = None) -> "McpServer":
-    """Return a server that may be used. Raises `ConfigError` that says why it may not, or which there are."""
+    """Return the usable MCP server with this name. Raises `ConfigError` that says why it is not, or which there are."""
     for server in load_used_servers(workdir, config):
         if server.name == name:
             return server
@@ -130,8 +130,8 @@ def find_server(name: str, workdir: str = os.curdir, config: "Config | None" = N
     raise ConfigError(f"there is no MCP server {name!r}; there is {names}")
 
 
-def connect_servers(*servers: "McpServer") -> "McpServers":
-    """Return servers with the pins and the logins of the user."""
+def build_mcp_servers(*servers: "McpServer") -> "McpServers":
+    """Build the extension object for these MCP servers, with the user's approvals and logins. Starts nothing."""
     from perdure.mcp.client import require_sdk
 
     require_sdk()
@@ -144,8 +144,8 @@ def connect_servers(*servers: "McpServer") -> "McpServers":
 # -- changes -----------------------------------------------------------------------------------------------------------
 
 
-def add_to_file(path: str, name: str, table: dict[str, Any]) -> None:
-    """Add a server to a file, which is made if need be. Raises `ConfigError` if the name is taken."""
+def add_server_to_file(path: str, name: str, table: dict[str, Any]) -> None:
+    """Add an MCP server to a configuration file, which is created if needed. Raises `ConfigError` for a taken name."""
     values = _read_file(path)
     servers = values.setdefault("mcpServers", {})
     if not isinstance(servers, dict):
@@ -156,8 +156,8 @@ def add_to_file(path: str, name: str, table: dict[str, Any]) -> None:
     _write_file(path, values)
 
 
-def remove_from_file(path: str, name: str) -> bool:
-    """Remove a server from a file; return False if it has none of that name."""
+def remove_server_from_file(path: str, name: str) -> bool:
+    """Remove an MCP server from a configuration file; return False if the file has none of that name."""
     values = _read_file(path)
     servers = values.get("mcpServers")
     if not isinstance(servers, dict) or cast("dict[str, Any]", servers).pop(name, None) is None:
@@ -189,7 +189,7 @@ def _write_file(path: str, values: dict[str, Any]) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with open_new_file(descriptor, os.path.basename(path)) as file:  # noqa: PTH119 - as above
-            os.fchmod(file.descriptor, 0o600 if path == own_file_path() else 0o644)
+            os.fchmod(file.descriptor, 0o600 if path == get_user_servers_path() else 0o644)
             while data:
                 data = data[os.write(file.descriptor, data) :]
             os.fsync(file.descriptor)
