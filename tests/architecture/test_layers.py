@@ -201,7 +201,13 @@ OWN_FILES = {
 """Modules that open files of their own; everything that a project or a model names goes through `perdure.files`."""
 
 
-PAST_THE_LIMITS = {"core.run", "core.unlimited_model", "core.loop", "core.aside_model_requests", "context.compaction"}
+PAST_THE_LIMITS = {
+    "core.run",
+    "core.model_without_limits",
+    "core.loop",
+    "core.aside_model_requests",
+    "context.compaction",
+}
 """The modules that ask the model of a run past its limits and its log, and check, store and count by themselves."""
 
 
@@ -211,7 +217,7 @@ def test_the_model_of_a_run_is_asked_through_its_limits():
         module.name.removeprefix("perdure.")
         for module in modules()
         for node in module.nodes
-        if (isinstance(node, ast.Name) and node.id == "get_unlimited_model")
+        if (isinstance(node, ast.Name) and node.id == "get_model_without_limits")
         or (isinstance(node, ast.Attribute) and node.attr in {"_model", "_get_unlimited_model"} and is_of_run(node))
     }
     assert found == PAST_THE_LIMITS

@@ -281,7 +281,8 @@ async def test_of_several_sessions_that_have_a_barrier_at_once_only_the_first_is
 
 
 async def test_a_run_that_never_waits_leaves_a_barrier_to_the_thread_now_and_then(store, lease, disk, quick):
-    last, turns_of_others = quick, []
+    last = quick
+    turns_of_others: list[int] = []
     for _ in range(2):
         while store.append_now(lease, entries(last + 1), sync=True):
             last += 1

@@ -19,9 +19,9 @@ from perdure.core.event import Compacted, CompactionStarted, ReplyDiscarded, Vie
 from perdure.core.message import Message, Text
 from perdure.core.misspelt_options import OptionClass
 from perdure.core.model import Model, Settings, model_info
+from perdure.core.model_without_limits import get_model_without_limits
 from perdure.core.run import Run
 from perdure.core.tool import Tool, ToolContext, tool
-from perdure.core.unlimited_model import get_unlimited_model
 
 from .compaction_strategies import (
     MAX_SUMMARY_TOKENS,
@@ -143,7 +143,7 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionCl
         elif run.options.settings.max_output_tokens is not None:
             wanted = run.options.settings.max_output_tokens
         else:
-            wanted = min(model_info(get_unlimited_model(run)).max_output_tokens or ANSWER_TOKENS, window // 4)
+            wanted = min(model_info(get_model_without_limits(run)).max_output_tokens or ANSWER_TOKENS, window // 4)
         return min(wanted, window // 2)
 
     async def compact(
@@ -185,7 +185,7 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionCl
                 run,
                 plan,
                 ConversationSummarizer(
-                    get_unlimited_model(run), _get_readable_tokens(run), run.options.settings, instructions
+                    get_model_without_limits(run), _get_readable_tokens(run), run.options.settings, instructions
                 ),
             )
         return SummaryMessageBuilder(
@@ -283,14 +283,14 @@ _INTEGER_FIELDS = {
 
 def _get_window(run: Run) -> int | None:
     """Return the context window of the run's model, as known or learned; None if it is unknown."""
-    known = (model_info(get_unlimited_model(run)).context_tokens, _get_learned_window(run))
+    known = (model_info(get_model_without_limits(run)).context_tokens, _get_learned_window(run))
     return min([each for each in known if each is not None], default=None)
 
 
 def _get_learned_window(run: Run) -> int | None:
     """Return the context window learned from requests that this model refused as too long; None if there is none."""
     noted = read_learned_window(run.state.view)
-    earlier = noted.window if noted.model == model_info(get_unlimited_model(run)).name else None
+    earlier = noted.window if noted.model == model_info(get_model_without_limits(run)).name else None
     return min([each for each in (get_token_counter(run).window, earlier) if each is not None], default=None)
 
 
@@ -305,7 +305,7 @@ def _add_measurements(run: Run, summary: Message) -> Message:
     """Add the measurements of this moment to the summary's metadata."""
     said = len(run.state.messages) + (run.state.unsettled_reply is not None)
     noted = msgspec.to_builtins(
-        LearnedContextWindow(said, _get_learned_window(run), model_info(get_unlimited_model(run)).name)
+        LearnedContextWindow(said, _get_learned_window(run), model_info(get_model_without_limits(run)).name)
     )
     return msgspec.structs.replace(summary, metadata={**summary.metadata, MEASUREMENTS_KEY: noted})
 

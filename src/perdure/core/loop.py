@@ -51,7 +51,7 @@ from .log_repair import ENDING_PARENT_ENDED, build_child_repairs, build_direct_c
 from .message import Message, Status, StopReason, ToolResult, is_cut_short, is_empty, user
 from .model import CONCLUDED_FOR, Request, assemble_reply, find_empty_reply_reason, sanitize_reply
 from .outcome import Outcome
-from .run import Accepted, Engine, HistoryProcessor, Retry, Run, call_engine, get_unlimited_model
+from .run import Accepted, Engine, HistoryProcessor, Retry, Run, call_engine, get_model_without_limits
 from .run_mailbox import Delivery
 from .stop_conditions import Guardrail, Halt, Nudge, Step, call_guardrails, evaluate_condition
 from .store import clear_pending_cancel, wait_despite_cancel
@@ -273,7 +273,7 @@ async def collect_reply(run: Run, request: Request) -> Message:
     """
     received: list[ModelEvent] = []
     finished: ReplyFinished | None = None
-    stream = get_unlimited_model(run).stream(request)
+    stream = get_model_without_limits(run).stream(request)
     try:
         async for event in stream:
             if type(event) is ReplyFinished:

@@ -32,6 +32,7 @@ from .inbox import build_inbox_reminder
 from .jsonable import error_message, to_jsonable
 from .message import Message, StopReason, ToolResult, Usage, user
 from .model import CHARACTERS_PER_TOKEN, Model, Request, ToolSpec, estimate_input_tokens, model_info
+from .model_without_limits import get_model_without_limits
 from .outcome import Outcome, OutcomeStatus
 from .pausable_timer import RUN_TIMER, PausableTimer
 from .prompt_cache_misses import describe_prefix_change, hash_instructions, hash_request_part
@@ -57,7 +58,6 @@ from .tool import Tool
 from .tool_selection import ToolSelection
 from .toolbox import Toolbox
 from .transcript import MessagesSnapshot
-from .unlimited_model import get_unlimited_model
 
 if TYPE_CHECKING:
     from .added_tools import AddedTool, ToolScope
@@ -76,7 +76,7 @@ __all__ = [
     "Run",
     "SimulatedCrash",
     "call_engine",
-    "get_unlimited_model",
+    "get_model_without_limits",
     "logger",
 ]
 

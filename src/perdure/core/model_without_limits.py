@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .run import Run
 
 
-def get_unlimited_model(run: "Run") -> Model:
+def get_model_without_limits(run: "Run") -> Model:
     """Return the model of a run without limit checks, for a caller that checks limits, stores and counts by itself.
 
     Once the session or one of its subagents has secrets, it redacts them in requests and in replies.
