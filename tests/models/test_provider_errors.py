@@ -199,7 +199,10 @@ def test_what_a_response_repeats_of_the_request_is_not_taken_for_its_error():
 def test_a_missing_model_and_a_wrong_address_are_told_apart():
     assert "Check the name of the model" in str(told(404, error("The model `gpt-9` does not exist")))
     assert "gpt-9" in str(told(404, error("The model `gpt-9` does not exist")))
-    assert "Check the base URL" in str(told(404, "404 page not found"))
+    for status in (300, 301, 399, 404, 405, 410):
+        assert "Check the base URL" in str(told(status, "page not found"))
+    for status in (400, 406, 411):
+        assert "The request has to be changed" in str(told(status, "page not found"))
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,10 @@ from perdure import Agent, Tool, tool
 from perdure.context.compaction import Compaction
 from perdure.extensions import coding, history, large_results, memory, notebook, tool_search
 from perdure.runtime.subagents.delegation import delegation
-from perdure.testing import ScriptedModel
+from perdure.testing import MemoryFiles, ScriptedBrowser, ScriptedModel, ScriptedWeb
 from perdure.toolkits.basics import basic_tools
+from perdure.toolkits.browser_tools import browser_tools
+from perdure.toolkits.web_tools import web_fetch_tool, web_search_tool
 
 OPTIONS = (
     *("effect", "permission", "action", "parallel", "abortable", "timeout_seconds", "retries", "terminate"),
@@ -22,6 +24,9 @@ NO_SECRETS = {"credentials": False}
 ALONE = {"parallel": False, **NO_SECRETS}
 READS = {"effect": "read"}
 REPEATED = {"effect": "idempotent"}
+PAGE = {"action": "browse", "parallel": False, "timeout_seconds": 90.0}
+FOREIGN = {"labels": ("untrusted",), **NO_SECRETS}
+SENDS = {"sends": True, "labels": ("untrusted",)}
 EXPECTED: list[tuple[str, dict[str, Any]]] = [
     ("now calculate read_text read list glob grep git_status git_diff git_log git_show", READS),
     ("write_text", {"permission": True, "action": "write", **NO_SECRETS}),
@@ -35,6 +40,14 @@ EXPECTED: list[tuple[str, dict[str, Any]]] = [
     ("remember remember_episode cancel_agent", {**REPEATED, **NO_SECRETS}),
     ("recall", {**READS, "labels": ("private",), **NO_SECRETS}),
     ("forget", {**REPEATED, "permission": True, **NO_SECRETS}),
+    ("browser_snapshot browser_scroll browser_screenshot", {**READS, **PAGE, **FOREIGN}),
+    ("browser_back", {**PAGE, **FOREIGN}),
+    ("browser_close", {**REPEATED, **PAGE, **NO_SECRETS}),
+    ("browser_type", {"permission": True, **PAGE, **SENDS}),
+    ("browser_navigate browser_click", {"permission": True, **PAGE, **SENDS, **NO_SECRETS}),
+    ("browser_select browser_press browser_download", {"permission": True, **PAGE, **SENDS, **NO_SECRETS}),
+    ("web_fetch", {**READS, "permission": True, "timeout_seconds": 60.0, **SENDS, **NO_SECRETS}),
+    ("web_search", {**READS, "timeout_seconds": 60.0, **SENDS, **NO_SECRETS}),
     ("by_text by_fields delegate", {**REPEATED, "asks_first": True, **NO_SECRETS}),
 ]
 """Names of tools, and their options that differ from those of a function with `@tool` alone."""
@@ -64,7 +77,9 @@ def list_tools(folder: Any) -> list[Tool[..., Any]]:
         ],
         handoffs=[Agent(ScriptedModel(), name="next")],
     )
-    return [*agent.tools, Compaction().build_compact_tool()]
+    browser = browser_tools(ScriptedBrowser({}), files=MemoryFiles())
+    web = [web_fetch_tool(ScriptedWeb()), web_search_tool(ScriptedWeb())]
+    return [*agent.tools, Compaction().build_compact_tool(), *browser, *web]
 
 
 def test_every_tool_has_the_options_that_its_users_rely_on(tmp_path):
