@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.error import ConfigError, NotStarted
-from perdure.mcp import connection
+from perdure.mcp import connection, stdio_streams
 from perdure.mcp.client import MOST_STARTS, CallTimedOut, FateUnknown, McpClient, McpError, ServerLinks, UnusableAnswer
 from perdure.mcp.server_settings import McpServer
 from perdure.mcp_extension import start_process
@@ -122,6 +122,18 @@ async def test_what_is_no_answer_is_passed_over(behaviour):
         for text in "abc":
             result = text_of(await servers.pool.get_client("s").call_tool("echo", {"text": text}))
             assert result.endswith(text)
+
+
+async def test_lines_that_are_no_messages_are_told_once_and_end_the_connection_when_they_are_too_many(
+    monkeypatch, caplog
+):
+    monkeypatch.setattr(stdio_streams, "MAX_GARBAGE_LINES", 3)
+    async with connect("garbage") as servers:  # which writes three such lines with each call
+        client = servers.pool.get_client("s")
+        assert text_of(await client.call_tool("echo", {"text": "a"})) == "echo a"
+        with pytest.raises(FateUnknown, match="what is no message"):
+            await client.call_tool("echo", {"text": "b"})
+    assert len([each for each in caplog.messages if "a line to its standard output that is no message" in each]) == 1
 
 
 async def test_half_of_a_character_does_not_lose_an_answer():
