@@ -14,7 +14,7 @@ def test_every_public_default_and_every_limit_is_the_one_in_the_table():
 def test_numbers_of_a_module_are_found_whatever_they_look_like():
     source = (
         "MOST = 3\nMAX_BYTES: Final = 64 * 1024  # a page\nON = True\n_OWN = 4\nNAME = 'x'\n  INNER = 1\n"
-        "_BOTH = (64, 76)\nANY = {1, 2.5}\nEMPTY = ()\nUNPACKED, OTHER = 1, 2\n"
+        "_BOTH = (64, 76)\nANY = {1, 2.5}\nCODES = frozenset({400, 403})\nEMPTY = ()\nUNPACKED, OTHER = 1, 2\n"
     )
     assert NUMBER.findall(source) == [
         ("MOST", "3"),
@@ -23,4 +23,5 @@ def test_numbers_of_a_module_are_found_whatever_they_look_like():
         ("_OWN", "4"),
         ("_BOTH", "(64, 76)"),
         ("ANY", "{1, 2.5}"),
+        ("CODES", "frozenset({400, 403})"),
     ]

@@ -16,12 +16,15 @@ from typing import Any
 
 import msgspec
 
+from perdure.configuring import table_classes
 from perdure.models.model_families import MODEL_FAMILIES
 from perdure.models.provider_catalog import PROVIDERS
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 NUMBER = re.compile(
-    r"^(_?[A-Z][A-Z0-9_]*)(?:: [^=]+)? = ([-+*(){}, 0-9._]*[0-9][-+*(){}, 0-9._e]*|True|False)(?:  #.*)?$", re.MULTILINE
+    r"^(_?[A-Z][A-Z0-9_]*)(?:: [^=]+)? = "
+    r"((?:frozenset)?[-+*(){}, 0-9._]*[0-9][-+*(){}, 0-9._e]*|True|False)(?:  #.*)?$",
+    re.MULTILINE,
 )
 TABLE = Path(__file__).with_suffix(".txt")
 MODULES = (
@@ -35,6 +38,12 @@ MODULES = (
     "perdure.testing",
 )
 """The modules whose names are public."""
+TABLES_OF_THE_FILE = [
+    name
+    for name, value in vars(table_classes).items()
+    if inspect.isclass(value) and value.__module__ == table_classes.__name__
+]
+"""The tables of a configuration file: their fields are options of everyone who writes one."""
 
 
 def list_rows() -> list[str]:
@@ -43,8 +52,10 @@ def list_rows() -> list[str]:
 
 
 def list_defaults() -> list[str]:
-    """Return a row for each option of the public names that has a default."""
+    """Return a row for each option of the public names and of the configuration file that has a default."""
     rows = set[str]()
+    for name in TABLES_OF_THE_FILE:
+        rows.update(_list_of_class(f"{table_classes.__name__}.{name}", getattr(table_classes, name)))
     for module in map(importlib.import_module, MODULES):
         for name in module.__all__:
             value = getattr(module, name)

@@ -66,6 +66,7 @@ async def test_messages_are_read_by_their_numbers():
         '[2] assistant: [call read_file {"path": "/boat/0.txt"}]',
     ]
     assert len(read_history(context(run), 1, 100).splitlines()) == 7
+    assert read_history(context(run), 7).startswith("[7] ")
     assert read_history(context(run), 8) == "There is no message 8: this conversation has 7."
 
 

@@ -284,6 +284,13 @@ async def test_what_is_not_allowed_is_not_visited_and_says_why(browser, site):
         await visit(browser, site, "/redirect")
 
 
+async def test_what_is_not_allowed_is_refused_before_anyone_is_asked_about_it():
+    browser = LocalBrowser()
+    browser.check_url(UrlTarget.of("https://example.org/"))
+    with pytest.raises(EgressDenied, match="not public"):
+        browser.check_url(UrlTarget.of("http://10.0.0.1/"))
+
+
 async def test_sessions_share_neither_pages_nor_elements(browser, site):
     first = await visit(browser, site, session="a")
     await visit(browser, site, "/second", session="b")

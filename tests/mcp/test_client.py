@@ -2,15 +2,20 @@
 
 import asyncio
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
 from perdure.core.error import ConfigError, NotStarted
+from perdure.mcp import connection, stdio_streams
 from perdure.mcp.client import MOST_STARTS, CallTimedOut, FateUnknown, McpClient, McpError, ServerLinks, UnusableAnswer
+from perdure.mcp.server_settings import McpServer
 from perdure.mcp_extension import start_process
 from tests.mcp.servers import connect, is_alive, read_lines, scripted, wait_until
 
 pytestmark = pytest.mark.packages("mcp")
+GROWING = Path(__file__).with_name("growing_server.py")
 
 
 def client_of(behaviour, folder="", **settings):
@@ -119,6 +124,18 @@ async def test_what_is_no_answer_is_passed_over(behaviour):
             assert result.endswith(text)
 
 
+async def test_lines_that_are_no_messages_are_told_once_and_end_the_connection_when_they_are_too_many(
+    monkeypatch, caplog
+):
+    monkeypatch.setattr(stdio_streams, "MAX_GARBAGE_LINES", 3)
+    async with connect("garbage") as servers:  # which writes three such lines with each call
+        client = servers.pool.get_client("s")
+        assert text_of(await client.call_tool("echo", {"text": "a"})) == "echo a"
+        with pytest.raises(FateUnknown, match="what is no message"):
+            await client.call_tool("echo", {"text": "b"})
+    assert len([each for each in caplog.messages if "a line to its standard output that is no message" in each]) == 1
+
+
 async def test_half_of_a_character_does_not_lose_an_answer():
     async with connect("half_character") as servers:
         result = await servers.pool.get_client("s").call_tool("act", {})
@@ -199,6 +216,37 @@ async def test_a_close_ends_calls_that_are_being_made(tmp_path):
     await client.close()
     with pytest.raises(FateUnknown, match="connection was closed"):
         await call
+
+
+async def grown_client():
+    """A client of the stateless protocol, whose server has reported one more tool to its subscription."""
+    server = McpServer(name="s", command=sys.executable, args=(str(GROWING),), start_timeout_seconds=60)
+    client = McpClient(server, ServerLinks(start_process))
+    assert [each.name for each in (await client.list_tools()).tools] == ["grow"]
+    before = client.list_version
+
+    async def grow():
+        await client.call_tool("grow", {})
+        return client.list_version > before
+
+    async with asyncio.timeout(60):
+        while not await grow():  # noqa: ASYNC110 - a change before the server has taken the subscription is not reported
+            await asyncio.sleep(0.01)
+    return client
+
+
+async def test_a_change_of_the_tools_is_noticed_in_the_stateless_protocol_too():
+    client = await grown_client()
+    assert [each.name for each in (await client.list_tools()).tools] == ["grow", "later"]
+    await client.close()
+
+
+async def test_a_close_ends_the_subscription_to_changes_and_waits_for_nothing_else(monkeypatch):
+    monkeypatch.setattr(connection, "_CLOSE_SECONDS", 600.0)
+    client = await grown_client()
+    async with asyncio.timeout(30):
+        await client.close()
+    assert [task for task in asyncio.all_tasks() if task.get_name().startswith("perdure-mcp")] == []
 
 
 async def test_a_server_gets_a_clean_environment(monkeypatch):

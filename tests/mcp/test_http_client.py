@@ -6,6 +6,7 @@ import pytest
 
 from perdure.core.error import NotStarted
 from perdure.mcp.client import FateUnknown, McpError
+from perdure.mcp.server_settings import McpServer
 from perdure.mcp_extension import McpServers
 
 pytestmark = pytest.mark.packages("mcp")
@@ -22,6 +23,14 @@ async def test_a_tool_is_called_over_http():
         result = await servers.pool.get_client("h").call_tool("act", {})
         assert result.content[0].text == "done"
         assert server.headers[-1]["accept-encoding"] == "identity"
+
+
+async def test_a_stream_that_cannot_be_opened_is_reported_as_what_it_is_and_as_no_status_of_the_server():
+    client = McpServers(McpServer(name="s", transport="sse", url="http://127.0.0.1:1/sse")).pool.get_client("s")
+    with pytest.raises(NotStarted, match="no connection: ConnectError") as caught:
+        await client.list_tools()
+    assert "502" not in str(caught.value)
+    await client.close()
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,15 @@ async def test_rare_words_count_more_than_common_ones(memory):
     assert texts(await memory.recall("harbour lighthouse", limit=1)) == ["the lighthouse keeper"]
 
 
+async def test_of_few_memories_too_the_one_that_matches_more_of_the_query_is_first(memory, clock):
+    await memory.remember("The lighthouse keeper drinks black tea")
+    await clock.advance(DAY)
+    await memory.remember("The lighthouse is closed")
+    hits = await memory.recall("lighthouse keeper tea")
+    assert texts(hits) == ["The lighthouse keeper drinks black tea", "The lighthouse is closed"]
+    assert hits[1].relevance < hits[0].relevance == 1
+
+
 async def test_the_newer_of_two_equal_memories_is_first(memory, clock):
     await memory.remember("the door code has changed")
     await clock.advance(60 * DAY)

@@ -44,11 +44,18 @@ def error(message="", **fields):
         (403, AuthFailed),
         (404, BadRequest),
         (405, BadRequest),
+        (407, AuthFailed),
         (408, ProviderDown),
+        (409, ProviderDown),
         (413, ContextOverflow),
+        (421, ProviderDown),
         (422, BadRequest),
+        (423, ProviderDown),
+        (424, ProviderDown),
         (425, ProviderDown),
         (429, RateLimited),
+        (451, BadRequest),
+        (499, ProviderDown),
         (500, ProviderDown),
         (502, ProviderDown),
         (529, ProviderDown),
@@ -61,6 +68,19 @@ def error(message="", **fields):
 )
 def test_a_status_without_a_word_is_enough(status, kind):
     assert type(told(status)) is kind
+
+
+@pytest.mark.parametrize("status", [400, 403, 422, 451])
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (error("Blocked", code="content_filter"), ContentRefused),
+        (error("Your credit balance is too low."), AuthFailed),
+        (error("Slow down", code="rate_limit_exceeded"), RateLimited),
+    ],
+)
+def test_a_status_that_providers_use_for_many_things_says_nothing_against_a_clear_reason(status, body, kind):
+    assert type(told(status, body)) is kind
 
 
 @pytest.mark.parametrize(
@@ -179,7 +199,10 @@ def test_what_a_response_repeats_of_the_request_is_not_taken_for_its_error():
 def test_a_missing_model_and_a_wrong_address_are_told_apart():
     assert "Check the name of the model" in str(told(404, error("The model `gpt-9` does not exist")))
     assert "gpt-9" in str(told(404, error("The model `gpt-9` does not exist")))
-    assert "Check the base URL" in str(told(404, "404 page not found"))
+    for status in (300, 301, 399, 404, 405, 410):
+        assert "Check the base URL" in str(told(status, "page not found"))
+    for status in (400, 406, 411):
+        assert "The request has to be changed" in str(told(status, "page not found"))
 
 
 @pytest.mark.parametrize(

@@ -382,6 +382,67 @@ async def test_closing_one_object_leaves_the_watchers_of_others_alone():
         assert [each async for each in subscription] == []
 
 
+@pytest.mark.parametrize("is_last", [True, False])
+async def test_a_close_waits_for_watchers_to_handle_what_they_were_told_and_tells_them_no_more(is_last, monkeypatch):
+    monkeypatch.setattr(session_channel, "DRAIN_SECONDS", float(SECONDS))
+    agent = counting()
+    watched, other = agent.session("s"), agent.session("s")
+    await watched.run("a")
+    may, handled = asyncio.Event(), list[Event]()
+
+    async def watch(entry: Entry) -> None:
+        await may.wait()
+        handled.append(entry.event)
+
+    watched.add_watcher(watch)
+    subscription = None if is_last else other.subscribe()
+    async with asyncio.timeout(SECONDS):
+        await watched.rename("One")
+        closing = asyncio.ensure_future(watched.aclose())
+        await rounds()
+        assert (closing.done(), handled) == (False, [])
+        may.set()
+        await closing
+        assert [type(each) for each in handled] == [SessionConfigured]
+        await other.run("b")
+    assert len(handled) == 1
+    assert subscription is None or len(subscription) > 1
+
+
+async def test_whoever_comes_while_the_last_object_is_being_closed_sees_the_events_from_then_on(monkeypatch):
+    monkeypatch.setattr(session_channel, "DRAIN_SECONDS", float(SECONDS))
+    agent = counting()
+    closed, may = agent.session("s"), asyncio.Event()
+    await closed.run("a")
+
+    async def watch(entry: Entry) -> None:
+        await may.wait()
+
+    closed.add_watcher(watch)
+    async with asyncio.timeout(SECONDS):
+        await closed.rename("One")
+        closing = asyncio.ensure_future(closed.aclose())
+        await rounds()
+        assert not closing.done()
+        next_user = agent.session("s")
+        subscription = next_user.subscribe()
+        await next_user.run("b")
+        may.set()
+        await closing
+    assert len(of([subscription.get_nowait().event for _ in range(len(subscription))], RunEnded)) == 1
+
+
+async def test_closing_an_object_twice_leaves_the_watchers_of_others_alone():
+    agent = Agent(ScriptedModel("One.", "Two."))
+    watcher, runner = agent.session("s"), agent.session("s")
+    subscription = watcher.subscribe()
+    await runner.run("a")
+    await runner.aclose()
+    await runner.aclose()
+    await agent.session("s").run("b")
+    assert len(of([subscription.get_nowait().event for _ in range(len(subscription))], RunStarted)) == 2
+
+
 async def test_a_watcher_of_two_agents_is_told_each_event_once():
     recorder = Recorder()
     one = Agent(ScriptedModel("One."), watchers=[recorder])

@@ -359,6 +359,21 @@ async def test_a_fork_keeps_its_beginning_when_another_file_lies_in_its_parents_
     assert info.parent == ""
 
 
+async def test_the_damage_of_a_parent_is_told_once_and_as_what_it_is_when_its_fork_is_read(
+    folder, files, files_at, caplog
+):
+    await keep(files, "s")
+    await files.fork("s", "t", at=3)
+    content = (folder / "s.session").read_bytes()
+    (folder / "s.session").write_bytes(content.replace(b'"e-2"', b'"e-?"'))
+    other = files_at(folder)
+    for _ in range(2):
+        assert [entry.seq for entry in await other.read("t")] == [1, 3]
+    (warning,) = caplog.messages
+    assert "s.session' was damaged: " in warning
+    assert "stay there until the session is driven again; entries are missing: 2" in warning
+
+
 async def test_a_fork_whose_parent_is_gone_without_a_trace_misses_what_it_shared(folder, files, caplog):
     await keep(files, "s")
     await files.fork("s", "t", at=3)

@@ -212,6 +212,23 @@ async def test_a_deleted_session_leaves_nothing_in_the_index(path, store):
     assert len(await store.search("kept", limit=100)) == 54
 
 
+async def test_what_was_kept_for_a_fork_alone_leaves_the_index_with_it(path, store):
+    await keep(store, "kept", *lines(60, "kept"))
+    await keep(store, "root", *lines(60, "xyzzyword"))
+    await store.fork("root", "branch")
+    await keep(store, "branch", "plughword", first=61)
+    await store.fork("branch", "twig")
+    for name in ("root", "branch", "twig"):
+        assert len(await store.search("xyzzyword", limit=100)) == 54
+        assert len(await store.search("plughword")) == 1
+        await store.delete(name)
+    there = bytes_beside(path)
+    assert b"xyzzyword" not in there
+    assert b"plughword" not in there
+    assert await store.search("xyzzyword") == []
+    assert len(await store.search("kept", limit=100)) == 54
+
+
 async def test_a_session_that_is_larger_than_all_others_leaves_nothing_in_the_index(path, store):
     """FTS5 then merges below empty levels, and would keep the words of what was removed."""
     sizes = {"kept": 300, "small": 3, "other": 3, "large": 1000}

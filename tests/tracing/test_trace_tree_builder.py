@@ -96,6 +96,18 @@ def test_a_run_that_waits_goes_on():
     assert (run.status, len(run.turns)) == ("done", 2)
 
 
+def test_a_run_that_asks_the_model_again_waits_no_more_and_one_that_has_ended_stays_ended():
+    script = Script()
+    script.begin("r", "go")
+    script.turn("r", 1, [ToolCall("c", "t")], Usage(1, 1))
+    script.add(RunWaiting(("q",), reason="question", run_id="r"), 1)
+    script.turn("r", 2, [Text("hm")], Usage(1, 1))
+    assert script.stored().runs[0].status == "open"
+    script.end("r", "done", Usage(2, 2), 2)
+    script.turn("r", 3, [Text("a title")], Usage(1, 1))
+    assert script.stored().runs[0].status == "done"
+
+
 def test_a_repeated_request_and_a_discarded_reply_belong_to_their_turn():
     script = Script()
     script.begin("r", "go")

@@ -108,6 +108,11 @@ def test_the_pieces_of_calls_are_told_apart_by_their_index() -> None:
         pytest.param(
             [call(0, None, "add", ""), call(0, "x", None, "{}")], [("x", "add", "{}")], id="an id that comes late"
         ),
+        pytest.param(
+            [call(0, None, None, '{"a"'), call(0, "x", "add", ":1}")],
+            [("x", "add", '{"a":1}')],
+            id="arguments before the name",
+        ),
         pytest.param([call(0, "x", "add", "{}"), call(1)], [("x", "add", "{}")], id="a piece with nothing in it"),
         pytest.param(
             [
