@@ -10,7 +10,7 @@ from typing import Any
 from perdure import Agent, Tool, tool
 from perdure.context.compaction import Compaction
 from perdure.extensions import coding, history, large_results, memory, notebook, tool_search
-from perdure.runtime.subagents.delegation import delegation
+from perdure.runtime.subagents.delegation_tools import delegation
 from perdure.testing import MemoryFiles, ScriptedBrowser, ScriptedModel, ScriptedWeb
 from perdure.toolkits.basics import basic_tools
 from perdure.toolkits.browser_tools import browser_tools
