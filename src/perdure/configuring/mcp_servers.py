@@ -110,7 +110,7 @@ def build_unexpanded_servers(
 
 
 def format_trust_advice(path: str) -> str:
-    """Return the sentence that explains how to trust the file `path`."""
+    """Return a sentence for the user: how to trust the configuration file `path`, so that its MCP servers may start."""
     import shlex
 
     return f"read the file, then trust it with `perdure config trust {shlex.quote(path)}`"

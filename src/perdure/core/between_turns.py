@@ -1,4 +1,4 @@
-"""Work between two turns of a run: store closed display slots and revoked grants, then shorten the history.
+"""Work between two turns of a run: log closed display slots and revoked permissions, then shorten the history.
 
 Events of the host program are stored too; compaction shortens the history.
 
@@ -13,7 +13,7 @@ from .run import Run
 
 
 async def run_between_turns(run: Run) -> None:
-    """Store closed display slots and revoked grants, then call the run's `between_turns` functions.
+    """Log pending changes (closed display slots, revoked permissions), then call the run's `between_turns` functions.
 
     Compaction is such a function. Events of the host program are stored too.
     """

@@ -361,7 +361,7 @@ class _WaitQueue:
 
 
 def check_capacity(capacity: object) -> None:
-    """Raise `ConfigError` unless this is a valid capacity of a buffer."""
+    """Raise `ConfigError` unless the capacity of a buffer is a whole number from 1 on, or `None` for no bound."""
     if capacity is None or (isinstance(capacity, int) and not isinstance(capacity, bool) and capacity >= 1):
         return
     raise ConfigError(f"a buffer's capacity is {capacity!r}; give a whole number from 1 on, or None for no bound")

@@ -47,9 +47,9 @@ class Event(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True, tag
 
 
 def check_event_class(kind: type[Event]) -> None:
-    """Raise `TypeError` if an event class declares fields that it does not have, or not how a replay treats its events.
+    """Raise `TypeError` if an event class declares unknown fields, or does not say how a replay treats its events.
 
-    A class that is stored has to declare how a replay treats it.
+    Only a class that is stored has to say that.
     """
     unknown = (kind.structural | {*kind.compared_fields}) - {*kind.__struct_fields__}
     if unknown:

@@ -50,7 +50,7 @@ def build_lost_entries_error(session_id: str) -> StoreError:
 
 
 def build_lost_input_error(session_id: str, input_id: str) -> StoreError:
-    """Build the error for an input that may have run already: entries of its session were lost to damage."""
+    """Build the error for an input that may have run: the log entries that would tell were lost to damage."""
     return StoreError(
         f"session {session_id!r} has lost entries to damage, and the input {input_id!r} may have been among them: "
         "check whether it had its effect, then repeat it without an input_id, or in another session"

@@ -242,7 +242,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 def join_exact_usage(usages: "Sequence[Usage]") -> "Sequence[Usage]":
-    """Return many token counts as one with the same sum; unchanged if some are not exact, or have a reported cost."""
+    """Merge exact token counts into one with the same sum; return them unchanged if one is inexact or has a cost."""
     if len(usages) == 1:
         return usages
     sent = generated = cache_read = cache_written = reasoned = 0

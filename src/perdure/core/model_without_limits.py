@@ -1,4 +1,4 @@
-"""Access to a run's model without its limit checks, for the loop, for side requests and for compaction.
+"""A run's model without limit checks, for internal callers (loop, side requests, compaction) that check by themselves.
 
 Engines and tools get `Run.model`, which checks limits, stores and counts. An architecture test lists the modules that
 may import this one.

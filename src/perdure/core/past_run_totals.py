@@ -1,4 +1,4 @@
-"""Totals of a session's past runs: tokens, turns and cost; and the runs whose input has an id."""
+"""Tokens, turns and cost of a session's past runs; and which of them were begun by an input that has an id."""
 
 from msgspec import Struct
 

@@ -1,4 +1,4 @@
-"""Protocols of redactors, which remove secrets from text and events; and the redaction that related agents share.
+"""Protocols of redactors, objects that remove secrets from text and events; related agents share one redactor.
 
 Agents that hand over to one another share it too. Secrets are redacted in what is stored, shown and sent.
 

@@ -67,7 +67,7 @@ class MemoryVault:
 
 
 class EnvironmentVault:
-    """Vault that reads secrets from environment variables: `{{github_token}}` is `GITHUB_TOKEN`, after a prefix.
+    """Vault that reads secrets from environment variables: `{{github_token}}` reads `<prefix>GITHUB_TOKEN`.
 
     A model that can write placeholders can use every variable of the vault. So give it a prefix, or a list of names:
     without either, that is the whole environment.

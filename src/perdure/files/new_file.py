@@ -1,4 +1,4 @@
-"""A new file in an open folder, which has no name until it is complete.
+"""Write a new file that has no name, and so is seen by no other program, until it is complete.
 
 Where the system can (Linux, on most file systems), the file is opened without a name: a process that is killed while it
 writes leaves nothing behind. A free name is taken in one step. To replace a file, the new one needs another name for

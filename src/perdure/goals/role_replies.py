@@ -1,4 +1,4 @@
-"""Parse the verdict in a checker's reply and the plan in a planner's; output validators that have them repaired."""
+"""Parse a checker's verdict and a planner's plan from their replies; ask the model again if one cannot be parsed."""
 
 from collections.abc import Sequence
 from typing import Any, Final, cast

@@ -1,4 +1,4 @@
-"""Search files with ripgrep: it lists candidates, then searches those that were opened inside the `Jail` folder.
+"""Search files with ripgrep: it lists candidates; those that can be opened inside the `Jail` folder are searched.
 
 Ripgrep opens files by their paths, so a link that is put there meanwhile could lead it outside. Its first answer is
 therefore only a list of candidates. Their lines come from descriptors that the jail has opened.

@@ -1,4 +1,4 @@
-"""Lock a sandbox's working folder; the last release in any process removes its placeholder files."""
+"""Lock of a sandbox's working folder; the last process that releases it removes the sandbox's placeholder files."""
 
 # ruff: noqa: PTH118 - before every command, where pathlib would cost time
 import fcntl

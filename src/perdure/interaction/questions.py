@@ -206,7 +206,7 @@ class Form(Askable[T], frozen=True):
 
 
 class CustomSlot(Askable[Any], frozen=True):
-    """Content or a question of a kind that the program defines, shown by a renderer of its user interface."""
+    """A question, or content to display, of a kind that your program defines and shows with its own renderer."""
 
     kind: str
     """The name by which your screen knows it."""

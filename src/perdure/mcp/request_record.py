@@ -17,7 +17,7 @@ _OK, _REDIRECT, _HTTP_ERROR, _UNAUTHORIZED = 200, 300, 400, 401
 
 
 class RequestRecord(Struct):
-    """Record that the HTTP transport fills in for one request to an MCP server; unchanged for servers on stdio."""
+    """What the HTTP transport noted about one request to an MCP server (sent or not, status, …); unused on stdio."""
 
     was_sent: bool = True
     """False if the request never left this machine."""

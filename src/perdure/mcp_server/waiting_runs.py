@@ -1,4 +1,4 @@
-"""Runs paused in a tool call until a person answers; the MCP client already got the reply that they wait.
+"""Runs paused in a tool call until a person answers, after the MCP client was told that the run is waiting.
 
 A tool that asks before it begins lets its run wait in the log, and the run ends for now. One that asks later can only
 go on in this process: the run continues here, and the client fetches its result later.

@@ -24,7 +24,7 @@ NEWEST_COMPARED: Final = 50
 
 
 class VectorIndex:
-    """Index of the vectors of one embedder in one scope. Use it only on the thread of the memory file."""
+    """Nearest-neighbour index of one embedder's vectors in one scope of a memory file. Not thread-safe."""
 
     def __init__(self, scope: int, embedder: str) -> None:
         self._scope = scope

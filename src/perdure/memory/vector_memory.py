@@ -19,7 +19,7 @@ MAX_EMBEDDED_CHARACTERS: Final = 4_000
 
 
 class VectorMemory:
-    """History processor that sends the current turn, and those earlier messages that are most relevant to it.
+    """History processor that sends the current turn, and the earlier messages most similar to it, found by embedding.
 
     Relevant are the `max_messages` messages whose vectors are most similar to the user's text, if they are at least
     `min_similarity`. A message is sent with the question that it answers, and a tool result with its call.

@@ -1,4 +1,4 @@
-"""Functions for asyncio tasks: start one at once, ignore its exception, or sleep until a shutdown."""
+"""Functions for asyncio tasks: start one without delay, ignore its exception, sleep unless a shutdown comes first."""
 
 import asyncio
 import sys

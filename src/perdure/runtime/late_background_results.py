@@ -1,4 +1,4 @@
-"""Forward results that reach a background agent after the end of its task: the session that gave the task gets them.
+"""Forward a result that arrives when the task of a background agent is over to the session that gave the task.
 
 A background agent works in a session of its own, which no run continues once the task is over. A result that arrives
 there later would never reach a model, so it becomes a message to the session that gave the task.

@@ -96,7 +96,7 @@ Replaying: TypeAlias = Callable[..., Awaitable[Replayed]]
 
 @pytest.fixture
 def replayed(request: pytest.FixtureRequest) -> Replaying:
-    """Pytest fixture: a function like `check_replay` that takes paths relative to the folder of the test file."""
+    """Pytest fixture: `check_replay`, which replays a recorded session, with paths relative to the test file."""
     folder = request.path.parent
 
     async def check(agent: Agent[Any], recorded: RecordedSource, **given: Any) -> Replayed:
