@@ -384,6 +384,7 @@ _QUESTION = "tests/core/test_question.py::test_"
 _LEDGER = "tests/core/test_shared_budget.py::test_"
 _MAILBOX = "tests/core/test_run_mailbox.py::test_"
 _POWER = "tests/faults/test_power.py::test_"
+_WAL_SYNC = "tests/stores/test_sqlite_wal_sync.py::test_"
 _DISK = "tests/faults/test_disk.py::test_"
 _FLIPS = "tests/faults/test_bit_flips.py::test_"
 _RACES = "tests/faults/test_races.py::test_"
@@ -1039,6 +1040,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     ),
     "log:barriers": (
         _FAULTS + "a_barrier_is_synced_with_all_before_it_and_a_plain_append_is_not",
+        _WAL_SYNC + "while_the_disk_is_quick_a_barrier_is_synced_by_its_caller",
         _FILE_FAULTS + "a_barrier_is_synced_and_a_plain_append_is_not",
         _POSTGRES + "only_barriers_wait_for_the_disk",
     ),
@@ -1051,6 +1053,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _DISK + "whichever_operation_fails_once_the_same_store_goes_on",
         _DISK + "whichever_operation_fails_for_good_a_new_store_goes_on_later",
         _FAULTS + "after_a_sync_that_failed_everything_is_written_and_checked_again",
+        _WAL_SYNC + "a_sync_that_fails_at_its_caller_acknowledges_nothing",
         _FILE_FAULTS + "a_sync_that_failed_is_never_believed_again",
     ),
     "log:one-queue": (
@@ -1204,6 +1207,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
         _KILL + "a_bug_is_found",
         _KILL + "a_deletion_that_did_not_happen_is_found",
         _POWER + "barriers_that_are_not_synced_are_found",
+        _POWER + "commits_that_are_not_followed_by_their_sync_are_found",
         _POWER + "a_disk_that_lies_about_syncs_is_found",
         _MACHINE + "the_search_finds_what_is_wrong",
         _OUTSIDE + "a_bug_is_found_from_outside",

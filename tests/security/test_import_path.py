@@ -81,7 +81,8 @@ def test_python_m_imports_nothing_from_the_folder_in_which_it_runs(planted, comm
 
 def test_the_working_folder_is_not_on_the_path_of_the_command_however_it_is_begun(tmp_path):
     shown = (
-        "import json, sys; from perdure.cli import main as m; m.program.main = lambda: print(json.dumps(sys.path)); "
+        "import json, sys; from perdure.cli import main as m; "
+        "m.root_command.main = lambda: print(json.dumps(sys.path)); "
     )
     done = run(tmp_path, "-c", f"{shown} m.main()")
     assert done.returncode == 0, done.stderr
@@ -90,7 +91,8 @@ def test_the_working_folder_is_not_on_the_path_of_the_command_however_it_is_begu
 
 def test_a_folder_that_the_user_named_stays(tmp_path):
     shown = (
-        "import json, sys; from perdure.cli import main as m; m.program.main = lambda: print(json.dumps(sys.path)); "
+        "import json, sys; from perdure.cli import main as m; "
+        "m.root_command.main = lambda: print(json.dumps(sys.path)); "
     )
     done = run(tmp_path, "-P", "-c", f"{shown} m.main()")
     assert SRC in json.loads(done.stdout)
