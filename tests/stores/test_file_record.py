@@ -190,3 +190,13 @@ def test_the_first_line_is_the_one_at_the_very_beginning(tmp_path):
         assert read_first_line(descriptor, 18, 0) == Line(0, 14, is_ended=True, has_more=False, body=b"{}")
         assert read_first_line(descriptor, 18, 1) is None
         assert read_first_line(descriptor, 0, 0) is None
+
+
+@hypothesis.given(
+    st.lists(st.sampled_from([b"1", b"0", b"12345678901", b" ", b"+", b"{", b"abcdef01", b"ABCDEF01", b"x", b"\0"])),
+    st.integers(0, 12),
+)
+def test_the_beginning_of_a_line_is_found_where_the_whole_pattern_finds_it(pieces, start):
+    data = b"".join(pieces)
+    match = file_record._HEAD.search(data, start)
+    assert file_record._find_head(data, start) == (match.start() if match else -1)
