@@ -275,7 +275,9 @@ async def test_of_several_sessions_that_have_a_barrier_at_once_only_the_first_is
     others = [await store.acquire(f"other-{number}") for number in range(3)]
     assert store.append_now(lease, entries(quick + 1), sync=True)
     assert not any(store.append_now(other, entries(1), sync=True) for other in others)
-    await asyncio.gather(*[store.append_soon(other, entries(1), sync=True) for other in others])
+    with store._writer._thread_lock:  # the writer's thread waits for it, and so finds all of them
+        waiting = [store.append_soon(other, entries(1), sync=True) for other in others]
+    await asyncio.gather(*waiting)
     assert disk.threads == ["MainThread"]  # the others have shared a transaction, which SQLite has synced
     assert not store.append_now(lease, entries(quick + 2), sync=True)  # as long as barriers are shared
 
