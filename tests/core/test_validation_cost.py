@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perdure.core.error import ConfigError
@@ -202,7 +202,15 @@ values = st.recursive(
 )
 
 
+RING = {
+    "$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}, "c": {}},
+    "allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}],
+}
+"""Parts that refer to one another in a ring, which is entered at two of them."""
+
+
 @settings(max_examples=150)
+@example(RING, 1)
 @given(schemas, values)
 def test_no_value_takes_more_checks_or_has_more_errors_than_estimated(schema, value):
     schema = json.loads(json.dumps(schema))

@@ -330,26 +330,33 @@ class _Estimate:
                 part, pending = next(reversed(opened.items()))
                 for inner in pending:
                     if inner in opened:
-                        _check_harmless_cycle(list(opened), inner)
+                        chain = list(opened)
+                        self._close_cycle(chain[chain.index(inner) :])
                     elif inner not in self.closures:
                         opened[inner] = iter(inner.here)
                         break
                 else:
                     del opened[part]
-                    self.closures[part] = self._merge(part)
+                    if part not in self.closures:  # a cycle is closed as a whole
+                        self.closures[part] = self._merge(part)
+
+    def _close_cycle(self, cycle: Sequence[_Part]) -> None:
+        """Set the closure of subschemas that refer to one another in a ring: whichever is first, each applies once."""
+        if any(len(each.here) > 1 for each in cycle):
+            raise _make_refusal("a part of it refers back to itself for the same value")
+        self._spend(len(cycle))
+        whole = _make_closure(Counter(cycle), len(cycle))
+        self.closures.update(dict.fromkeys(cycle, whole))
 
     def _merge(self, part: _Part) -> _Closure:
         counts: Counter[_Part] = Counter({part: 1})
         chain = 0
-        # A part that is not closed yet is the one that a harmless cycle leads back to.
-        for closure in [self.closures[inner] for inner in part.here if inner in self.closures]:
+        for closure in [self.closures[inner] for inner in part.here]:
             self._spend(len(closure.counts))
             chain = max(chain, closure.chain)
             for each, count in closure.counts.items():
                 counts[each] = min(counts[each] + count, _SATURATED)
-        if chain >= MAX_REFERENCE_CHAIN:
-            raise _make_refusal(f"more than {MAX_REFERENCE_CHAIN} parts are applied to one value inside one another")
-        return _Closure(counts, chain + 1)
+        return _make_closure(counts, chain + 1)
 
     def _list_inside(self, applied: Sequence[tuple[_Children, int]]) -> _Inside:
         base: Counter[_Part] = Counter()
@@ -394,10 +401,11 @@ def _list_children(part: _Part) -> Iterator[_Part]:
     return itertools.chain(part.properties.all_parts(), part.items.all_parts())
 
 
-def _check_harmless_cycle(opened: list[_Part], again: _Part) -> None:
-    """Raise `ConfigError` if a subschema applies to its own value again along more than one path."""
-    if any(len(each.here) > 1 for each in opened[opened.index(again) :]):
-        raise _make_refusal("a part of it refers back to itself for the same value")
+def _make_closure(counts: Counter[_Part], chain: int) -> _Closure:
+    """Return a closure; raise `ConfigError` if the validator would recurse too deep for it."""
+    if chain > MAX_REFERENCE_CHAIN:
+        raise _make_refusal(f"more than {MAX_REFERENCE_CHAIN} parts are applied to one value inside one another")
+    return _Closure(counts, chain)
 
 
 def _bound_by_depth(graph: _SchemaGraph) -> tuple[int, int, int]:
