@@ -27,10 +27,13 @@ def newcomer(cold_shell):
     return shell
 
 
-def test_what_everybody_types_first_gets_a_sensible_answer(newcomer):
-    result = newcomer.run("run", "What is 17 * 23?")
+@pytest.mark.parametrize(
+    ("prompt", "words"), [("hello", ["hello", "how can i help"]), ("What is 17 * 23?", ["17 * 23 is 391"])]
+)
+def test_what_everybody_types_first_gets_a_sensible_answer(newcomer, prompt, words):
+    result = newcomer.run("run", prompt)
     assert result.returncode == 0, result.stderr
-    assert "17 * 23 is 391" in result.stdout
+    assert all(word in result.stdout.lower() for word in words), result.stdout
     assert result.stderr.startswith("model local: no provider key is set; it is tiny (135 million parameters)")
 
 
@@ -67,7 +70,6 @@ ONLY_LONG = pytest.mark.skipif(
 @pytest.mark.parametrize(
     ("prompt", "tool", "answer"),
     [
-        ("hello", "", "How can I help"),
         ("What time is it in Tokyo?", "now", "JST"),
         ("summarize README.md", "read_text", "It lists free berths."),
         ("Write a file hello.txt that says hello", "write_text", "permission denied"),

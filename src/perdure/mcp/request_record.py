@@ -17,7 +17,7 @@ _OK, _REDIRECT, _HTTP_ERROR, _UNAUTHORIZED = 200, 300, 400, 401
 
 
 class RequestRecord(Struct):
-    """What the HTTP transport noted about one request to an MCP server (sent or not, status, …); unused on stdio."""
+    """Facts that the HTTP transport notes of one request to an MCP server (sent or not, status, …); unused on stdio."""
 
     was_sent: bool = True
     """False if the request never left this machine."""
