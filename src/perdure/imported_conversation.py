@@ -83,7 +83,7 @@ class ImportReport(Struct, frozen=True, kw_only=True):
 def reduce_to_conversation(
     entries: Sequence[Entry], digest: str, now: float
 ) -> tuple[list[Entry], dict[str, int], list[str]]:
-    """Return log entries without what could control later runs, the number of dropped events by kind, and notes.
+    """Drop the log entries that could control later runs; return the rest, the number dropped by kind, and notes.
 
     Raises `ConfigError` for entries that contradict one another, as no log has them.
     """
@@ -112,7 +112,7 @@ def reduce_to_conversation(
 
 
 def renumber_entries(entries: Sequence[Entry]) -> list[Entry]:
-    """Number log entries from 1 and give them new ids, since an imported id could imitate that of a later post."""
+    """Return imported log entries numbered from 1, and with new ids, since those in the document may be forged."""
     return [Entry(seq, each.at, each.event, new_id()) for seq, each in enumerate(entries, 1)]
 
 

@@ -73,7 +73,7 @@ class CatalogueEntry(Struct, frozen=True, kw_only=True):
 
     @property
     def how_reached(self) -> str:
-        """The command that is started, or the URL: what a person agrees to."""
+        """The command that starts the server, or its URL, as shown to a person for approval."""
         server = self.server
         return " ".join([server.command, *server.args]) if server.transport == "stdio" else server.url
 
@@ -135,7 +135,7 @@ class McpCatalogue:
         await session.keep(ACTIVE_SERVERS, [*active, *([] if name in active else [name])])
 
     async def deactivate(self, session: "Session[Any]", name: str) -> bool:
-        """Offer the tools of a server no more, from the session's next run on; return False if it was not active."""
+        """Deactivate a server for a session, from its next run on; return False if it was not active."""
         active = await self.list_active(session)
         if name not in active:
             return False

@@ -114,7 +114,7 @@ class McpServers:
         return tools
 
     async def approve(self, name: str, tools: Collection[str] | None = None) -> None:
-        """Agree to a server's tools, by their own names, or to all; they are offered again.
+        """Approve tools of a server by their own names, or all of them, and offer them to the model again.
 
         What is agreed to is what `changes` shows: tools that have changed again since then stay off.
         """
@@ -123,7 +123,7 @@ class McpServers:
         await self._refresh(name)
 
     async def pin_seen_tools(self, name: str, tools: Collection[str] | None = None) -> None:
-        """Agree to a server's tools as they were last listed, or are now if they never were; offer nothing yet."""
+        """Approve a server's tools as last listed (or list them now), without offering them to the model yet."""
         seen = self._seen.get(name)
         client = self.pool.get_client(name)
         if seen is None:
@@ -232,7 +232,7 @@ class McpServers:
 
 
 def get_default_pins_path() -> str:
-    """Return the path of the file in `~/.perdure`, or PERDURE_HOME, with the tools that the user has approved."""
+    """Return the default path of the pin file (approved tools of MCP servers), in `~/.perdure` or PERDURE_HOME."""
     return os.path.join(os.path.expanduser(os.environ.get("PERDURE_HOME") or "~/.perdure"), "mcp_pins.json")  # noqa: PTH111, PTH118
 
 

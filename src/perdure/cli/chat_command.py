@@ -31,7 +31,7 @@ INSTALL = "pip install 'perdure[chat]'"
 @store_option
 @click.pass_context
 def chat(context: click.Context, /, *, last: bool, plain: bool, **options: Any) -> None:
-    """Chat with an agent. It is what `perdure` does without a command.
+    """Chat with an agent at the terminal; the default when `perdure` is called without a command.
 
     The agent is that of perdure run: it has its tools, project instructions, skills and permissions. Everything is
     saved as it happens: after a crash, or when you leave while it works, --continue goes on with the open run.

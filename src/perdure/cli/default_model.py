@@ -21,7 +21,7 @@ class ModelChoice(NamedTuple):
 
 
 def choose_model(named: str | None = None, suggested: ModelChoice | None = None) -> ModelChoice:
-    """Choose a model: the one that the user named, else of PERDURE_MODEL, the project's suggestion, or the default.
+    """Choose the first of: the model the user named, PERDURE_MODEL, the project's suggestion, the default.
 
     `suggested` is what the project files suggest. The default is a provider whose API key is set, or else a model of
     this process.

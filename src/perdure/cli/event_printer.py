@@ -102,7 +102,7 @@ class TextEventPrinter:
 
 
 def describe_notice(event: Event) -> str:  # noqa: PLR0911 - one for each kind of event
-    """Return a line about an event that explains a delay or a change, such as a retry or an error; empty for others."""
+    """Return a line about a retry, failover, guardrail, error, compaction or the like; empty for other events."""
     match event:
         case RetryScheduled():
             return f"{event.error}: {event.message}; trying again in {event.delay_seconds:.1f} s"
@@ -125,7 +125,7 @@ def describe_notice(event: Event) -> str:  # noqa: PLR0911 - one for each kind o
 
 
 def describe_early_end(event: RunEnded) -> str:
-    """Return a line about a run that did not end well, such as at a limit; empty for one that did."""
+    """Return a line about a run that was cancelled, failed or reached a limit; empty if it ended normally."""
     if event.status == "cancelled":
         return "cancelled; what was written so far is kept, and the next prompt goes on from there"
     if event.status in {"done", "stopped"}:

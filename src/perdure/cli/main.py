@@ -131,7 +131,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
 @click.group("perdure", cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="perdure", message="%(prog)s %(version)s")
 def root_command() -> None:
-    """Run agents whose sessions are saved turn by turn.
+    """Perdure, an agent runtime: run agents in sessions that are saved turn by turn.
 
     Without a command, `perdure` is a chat at the terminal; its options are those of perdure chat.
     """

@@ -40,7 +40,7 @@ def mcp(context: click.Context) -> None:
 @mcp.command("list")
 @_json_option
 def list_servers(*, as_json: bool) -> None:
-    """List the MCP servers that are known here. None is started."""
+    """List the MCP servers in the configuration of this folder and of the user. None is started."""
     known, screen = mcp_server_files.list_known_servers(config=_load_config()), TerminalOutput()
     logins = mcp_server_files.open_login_file().load()
     width = max((len(each.name) for each in known), default=0)
@@ -93,7 +93,7 @@ def add(name: str, command: tuple[str, ...], **options: Any) -> None:
 @click.option("--project", is_flag=True, help="Remove it from .mcp.json of this folder.")
 @_json_result_option
 def remove(name: str, *, project: bool, as_json: bool) -> None:
-    """Remove the MCP server NAME, its login and what was agreed to of it."""
+    """Remove the MCP server NAME, its login and the record of its approved tools."""
     path = mcp_server_files.PROJECT_FILE if project else mcp_server_files.get_user_servers_path()
     if not mcp_server_files.remove_server_from_file(path, name):
         raise ConfigError(f"there is no server {name!r} in {path!r}; see perdure mcp list")
@@ -200,7 +200,7 @@ def login(name: str, *, client_id: str, scope: str, port: int, no_browser: bool,
 @_name_argument
 @_json_result_option
 def logout(name: str, *, as_json: bool) -> None:
-    """Forget the login to the MCP server NAME."""
+    """Delete the stored login to the MCP server NAME."""
     done = mcp_server_files.open_login_file().remove(name)
     text = f"the login to {name!r} is {'forgotten' if done else 'not there'}"
     _print_result({"name": name, "logged_in": False, "was_logged_in": done}, text, as_json=as_json)

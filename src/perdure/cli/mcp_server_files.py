@@ -116,7 +116,7 @@ def _expand_file(path: str, config: "Config | None") -> "list[McpServer]":
 
 
 def find_server(name: str, workdir: str = os.curdir, config: "Config | None" = None) -> "McpServer":
-    """Return the usable MCP server with this name. Raises `ConfigError` that says why it is not, or which there are."""
+    """Return the MCP server with this name. Raises `ConfigError` if it is unknown, untrusted or disabled."""
     for server in load_used_servers(workdir, config):
         if server.name == name:
             return server
@@ -131,7 +131,7 @@ def find_server(name: str, workdir: str = os.curdir, config: "Config | None" = N
 
 
 def build_mcp_servers(*servers: "McpServer") -> "McpServers":
-    """Build the extension object for these MCP servers, with the user's approvals and logins. Starts nothing."""
+    """Build an `McpServers` object for these servers, with the user's approvals and logins; connect to none of them."""
     from perdure.mcp.client import require_sdk
 
     require_sdk()
@@ -145,7 +145,7 @@ def build_mcp_servers(*servers: "McpServer") -> "McpServers":
 
 
 def add_server_to_file(path: str, name: str, table: dict[str, Any]) -> None:
-    """Add an MCP server to a configuration file, which is created if needed. Raises `ConfigError` for a taken name."""
+    """Add an MCP server to a configuration file, created if needed. Raises `ConfigError` if the name is taken."""
     values = _read_file(path)
     servers = values.setdefault("mcpServers", {})
     if not isinstance(servers, dict):

@@ -118,7 +118,7 @@ def add(text: tuple[str, ...], *, tags: tuple[str, ...], pinned: bool, as_json: 
 @click.option("--json", "as_json", is_flag=True, help="Print the result as a line of JSON.")
 @_scope_options
 def forget(ids: tuple[str, ...], *, as_json: bool, **place: Any) -> None:
-    """Delete memories, and their bytes in the file."""
+    """Delete memories, and erase their bytes from the file."""
     import msgspec
 
     async def delete(opened: "LongTermMemory") -> list[str]:

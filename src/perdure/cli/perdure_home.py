@@ -57,7 +57,7 @@ def _get_usual_store(file: str = "sessions.db") -> str:
 
 
 def resolve_store_spec(given: str | None, file: str = "sessions.db") -> str:
-    """Return the store that the option `--store` names, or the SQLite store in this file of `~/.perdure`."""
+    """Return the store of the option `--store`; if it was not given, the SQLite store `file` in `~/.perdure`."""
     usual = _get_usual_store(file)
     if given and given != usual:
         check_store_folder(given)

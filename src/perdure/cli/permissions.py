@@ -38,7 +38,7 @@ _session_option = click.option("--session", "-s", "session_id", metavar="ID", he
 @click.group(invoke_without_command=True)
 @click.pass_context
 def permissions(context: click.Context) -> None:
-    """List rules and grants, explain a call, and revoke grants.
+    """List permission rules and grants, explain how a tool call is decided, and revoke grants.
 
     A rule is in the configuration. A grant is an answer that lasts: for a run, a session or forever.
     """

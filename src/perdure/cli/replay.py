@@ -32,7 +32,7 @@ DIVERGED = 1
 @store_option
 @click.pass_context
 def replay(context: click.Context, /, session_id: str, **options: Any) -> None:
-    """Run session ID again, offline, and show the first difference.
+    """Run session ID again, offline, and show the first difference from its log.
 
     The model's replies and the results of tools come from the log, and nothing has side effects. The exit code is 0 if
     everything happens as recorded, and 1 if not.

@@ -144,7 +144,7 @@ def format_outcome_usage(outcome: Outcome[Any]) -> str:
 
 
 def can_ask_permission(event: Event) -> bool:
-    """Return True if a permission question can be shown now: this event asked it, or an earlier run left it open."""
+    """Return True if an event asks for permission, or resumes a run whose permission questions may be open."""
     return isinstance(event, RunResumed) or (isinstance(event, QuestionAsked) and event.about == "permission")
 
 

@@ -1,4 +1,4 @@
-"""`perdure schedule`: list, add and remove schedules, serve them, run or cancel one, and list what became of each."""
+"""`perdure schedule`: list, add and remove schedules, serve them, run or cancel one, and list past firings."""
 
 import asyncio
 import contextlib
@@ -171,7 +171,7 @@ def cancel(context: click.Context, /, name: str, *, as_json: bool, **options: An
 @_json_option
 @_add_store_options
 def history(name: str, *, limit: int, as_json: bool, **options: Any) -> None:
-    """List the firings of schedule NAME, or of all, the newest first: how each ended, and what was denied."""
+    """List the firings of schedule NAME, or of all, the newest first: how each ended, and which calls were denied."""
 
     async def collect(scheduler: "Scheduler") -> "list[Firing]":
         found = await scheduler.history(name, limit=limit)

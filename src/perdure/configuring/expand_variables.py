@@ -16,7 +16,7 @@ _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 class VariableExpander:
-    """Replaces `${NAME}` by environment variables in the texts of one file, and limits the length of all of them."""
+    """Replaces `${NAME}` by environment variables in the texts of one file, and limits their total length."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment

@@ -52,7 +52,7 @@ def import_tools(place: str, read_source: ReadSource) -> list[Tool[..., Any]]:
 
 
 def import_extension(place: str, read_source: ReadSource) -> Extension:
-    """Import an extension, or call the function that returns one, from `place`, as for `import_tools`.
+    """Import an extension, or the function that builds it, from `"package.module:name"` or `"file.py:name"`.
 
     Raises `ConfigError`.
     """

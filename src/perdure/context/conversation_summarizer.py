@@ -150,7 +150,7 @@ def split_into_pieces(lines: Sequence[str], max_tokens: int) -> list[str]:
 
 
 async def request_whole_reply(model: Model, request: Request) -> Message:
-    """Send a request to a model and return its complete reply, without streaming it to anyone."""
+    """Send a request to a model and return its complete reply; no stream events are emitted."""
     heard: list[ModelEvent] = []
     finished: ReplyFinished | None = None
     async with open_stream(model, request) as events:

@@ -43,7 +43,7 @@ class FrontMatter(Struct, frozen=True):
 
 
 class BadFrontMatter(ConfigError):
-    """Front matter cannot be parsed; the message has the reason and the line."""
+    """Raised when front matter cannot be parsed; has the reason and the line."""
 
     def __init__(self, problem: str, line: int) -> None:
         super().__init__(f"line {line}: {problem}")

@@ -35,7 +35,7 @@ def history_tools() -> tuple[Tool[..., Any], ...]:
 
 @tool(effect="read", credentials=False)
 def search_history(context: ToolContext[Any], query: str, limit: int = 10) -> str:
-    """Search this whole conversation for words, also what was summed up or left out. Shows where they are.
+    """Search this whole conversation, including messages that were summarized or left out; return excerpts.
 
     Args:
         context: of the call.
@@ -55,7 +55,7 @@ def search_history(context: ToolContext[Any], query: str, limit: int = 10) -> st
 
 @tool(effect="read", credentials=False)
 def read_history(context: ToolContext[Any], start: int, count: int = 5) -> str:
-    """Read messages of this conversation by their numbers, also what was summed up or left out.
+    """Read messages of this conversation by number, including those that were summarized or left out.
 
     Args:
         context: of the call.

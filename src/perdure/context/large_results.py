@@ -84,7 +84,7 @@ def build_preview(text: str, call_id: str, max_characters: int) -> str:
 
 @tool(effect="read", credentials=False)
 def read_result(context: ToolContext[Any], call_id: str, offset: int = 0, limit: int = 8_000) -> ToolOutput:
-    """Read a part of the whole result of an earlier call that was shown to you shortened.
+    """Read a part of the full result of an earlier tool call of which you were shown only a preview.
 
     Args:
         context: of the call.
@@ -105,7 +105,7 @@ def read_result(context: ToolContext[Any], call_id: str, offset: int = 0, limit:
 
 @tool(effect="read", credentials=False)
 def grep_result(context: ToolContext[Any], call_id: str, pattern: str, regex: bool = False) -> ToolOutput:  # noqa: FBT001, FBT002 - a model names its arguments
-    """Find the lines of the whole result of an earlier call that have a text in them, with their offsets.
+    """Search the full result of an earlier tool call, and return the matching lines with their offsets.
 
     Args:
         context: of the call.

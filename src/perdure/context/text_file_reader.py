@@ -74,7 +74,7 @@ def decode_leniently(found: FileHead) -> tuple[str, bool]:
 
 
 def strip_invisible_characters(text: str) -> str:
-    """Remove escape sequences and invisible characters from a text. Lines are kept.
+    """Remove escape sequences and invisible characters from a text; line breaks are kept.
 
     Escape sequences act on terminals, overrides change the reading direction, and tag characters give a model text that
     no reviewer of the file can see.

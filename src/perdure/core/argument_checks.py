@@ -102,7 +102,7 @@ def require_plain_function_or_none(call: str, name: str, value: object) -> None:
 
 
 def is_async_function(value: Any) -> bool:
-    """Return True for an async function, a partial of one, or an object that is called like one."""
+    """Return True for an async function, a partial of one, or an object whose `__call__` is async."""
     while isinstance(value, functools.partial):
         value = cast("Any", value).func
     function = getattr(value, "__func__", value)  # that of a method

@@ -1,4 +1,4 @@
-"""Parse the arguments of a tool call from the model's text to a dict, and hash them.
+"""Parsing of a tool call's arguments from the model's JSON text to a dict, and hashes of them.
 
 A permission is bound to the hash.
 

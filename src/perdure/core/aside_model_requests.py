@@ -125,7 +125,7 @@ def build_aside_request_event(run: "Run", request: Request) -> ModelRequested:
 async def discard_aside_reply(
     run: "Run", requested: ModelRequested, received: Sequence[ModelEvent], reason: str
 ) -> None:
-    """Store that a reply outside the conversation was received only in part, unless the run has ended."""
+    """Record an incomplete reply outside the conversation as discarded, unless the run has ended."""
     if requested.turn in run.state.aside_requests:
         await run.emit(build_aside_discarded_event(requested, assemble_reply(received), reason))
 
@@ -141,7 +141,7 @@ def build_aside_discarded_event(requested: ModelRequested, partial: Message, rea
 
 
 def build_open_aside_discarded_events(run: "Run") -> Sequence[Event]:
-    """Build the events that discard the replies outside the conversation that had not ended when their run ended."""
+    """Build a `ReplyDiscarded` event for each reply outside the conversation that is unfinished when the run ends."""
     return [
         build_aside_discarded_event(each, Message("assistant", ()), LEFT_OPEN)
         for each in run.state.aside_requests.values()

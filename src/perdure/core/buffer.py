@@ -60,7 +60,7 @@ class BufferStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PushReport(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """The results of pushing several items: what happened to each, and the older items that were dropped for them.
+    """The result of pushing several items to a buffer: which were accepted, refused or blocked, and which were evicted.
 
     Each item is in one of the four.
     """

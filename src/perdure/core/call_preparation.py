@@ -1,6 +1,6 @@
-"""Preparation of tool calls before they run: find the tool, parse and validate the arguments, get permission.
+"""Preparation of tool calls before they run: find the tool, run its hooks, parse and validate the arguments.
 
-Mistakes of the model are returned to it as results. Calls without permission are denied. Nothing here has an effect.
+Mistakes of the model are returned to it as results. Nothing here has an effect.
 """
 
 import asyncio
@@ -150,7 +150,7 @@ async def run_prepare_hooks(tool: Tool[..., Any], call: ToolCall) -> tuple[Argum
 
 
 def validate_arguments(tool: Tool[..., Any], arguments: Arguments) -> tuple[Arguments, Arguments]:
-    """Validate the arguments of a tool call; return them unchanged, and converted to the types of the tool's function.
+    """Validate the arguments of a tool call; return the JSON arguments and the arguments converted for the function.
 
     Raises `Invalid`.
     """

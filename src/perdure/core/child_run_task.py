@@ -1,4 +1,4 @@
-"""Wait for a child run: one of a subagent, or one that an engine makes outside the conversation."""
+"""Waiting for a child run: that of a subagent, or a private run of an engine."""
 
 import asyncio
 from typing import Any

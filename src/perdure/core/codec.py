@@ -1,4 +1,4 @@
-"""Encode log entries as JSON (or events as MessagePack), and decode them.
+"""Encoding and decoding of log entries as JSON, and of events as JSON or MessagePack.
 
 The envelope is decoded first. An event of an unknown kind is kept unchanged, unless its writer marked it critical: then
 it is an error. Everything that is written can be read back, and no content can make writing fail.
@@ -114,7 +114,7 @@ def decode_entry(raw: bytes) -> Entry:
 
 
 def encode_events(events: Iterable[Event]) -> bytes:
-    """Encode events as one JSON array, each as `encode_event` does: all in one call, if they are ordinary ones."""
+    """Encode events as one JSON array that can be decoded again; each element is the JSON of `encode_event`."""
     events = list(events)
     try:
         raw = _encoder.encode(events)

@@ -30,7 +30,7 @@ _ANY_REST = "*"
 
 
 class CommandPart(Struct, frozen=True, omit_defaults=True):
-    """A single command of a command line such as `a && b`: its argv, and why it needs no permission, if so."""
+    """A single command of a command line such as `a && b`: its argv, and whether it only reads files, and which."""
 
     argv: tuple[str, ...]
     """The words of the command."""

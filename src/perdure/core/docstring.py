@@ -22,7 +22,7 @@ class Docstring(Struct, frozen=True):
 
 
 def parse_docstring(text: str | None) -> Docstring:
-    """Split a docstring into a description and those of the parameters; of an unknown style, all is description."""
+    """Parse a docstring into a description and parameter descriptions; in an unknown style, all is the description."""
     lines = inspect.cleandoc(text or "").splitlines()
     parameters: dict[str, str] = {}
     for take_out in (_extract_sphinx, _extract_numpy, _extract_google):

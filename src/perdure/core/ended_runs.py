@@ -35,7 +35,7 @@ events: an outline that was stored by another version is ignored."""
 
 
 class OutlinedInputRun(Struct, frozen=True, array_like=True, gc=False):
-    """A run in an outline of ended runs whose caller gave an `input_id`, with the positions of its messages."""
+    """The `input_id` of one run in an outline of ended runs, and the positions of the run's messages."""
 
     input_id: str
     first_message: int
@@ -45,7 +45,7 @@ class OutlinedInputRun(Struct, frozen=True, array_like=True, gc=False):
 
 
 class RunsSummary(Struct, frozen=True, array_like=True, gc=False):
-    """Tokens, turns, cost and other sums of consecutive ended runs, as a session's state needs them."""
+    """Tokens, turns and cost of consecutive ended runs, the last tool result, and the runs with an `input_id`."""
 
     totals: UncountedRuns
     turns_begun: int
@@ -77,7 +77,7 @@ class RunsOutline(Struct, frozen=True):
 
 
 class EndedRuns(Struct, frozen=True, kw_only=True):
-    """Consecutive ended runs as messages and a summary: the state is computed from these instead of their events."""
+    """Consecutive ended runs as messages and totals: a session's state is computed from these instead of the events."""
 
     path: ClassVar[str] = ""
     """They are runs of the session's own agent."""
@@ -98,7 +98,7 @@ class EndedRuns(Struct, frozen=True, kw_only=True):
 
 
 def apply_ended_runs(state: "State", runs: EndedRuns) -> None:
-    """Update the state of a session as applying all events of these ended runs would."""
+    """Apply ended runs to the state of a session: the result is the same as if all their events were applied."""
     if not has_nothing_open(state):
         state.apply_all(runs.list_events())
         return
@@ -214,7 +214,7 @@ _USUAL_EVENTS: Final[dict[type[Event], Callable[[_UsualRun, Any], bool]]] = {
 
 
 def outline_ended_runs(events: Sequence[Event]) -> list[RunsOutline]:
-    """Return outlines of the ended runs in a list of events, wherever two or more ordinary ones follow each other."""
+    """Return an outline of each sequence of two or more ended runs; a run with unusual events ends a sequence."""
     outlines: list[RunsOutline] = []
     runs: list[_UsualRun] = []
     place = 0

@@ -1,4 +1,4 @@
-"""Every error that Perdure raises on purpose.
+"""The exception classes of Perdure.
 
 PerdureError
 ├ ConfigError            an invalid option or argument (also a ValueError)
@@ -53,7 +53,7 @@ class ConfigError(PerdureError, ValueError):
 
 
 class UsageError(PerdureError, RuntimeError):
-    """A call with valid arguments that is not allowed now, or from where it is made, such as inside a tool."""
+    """A method was called at the wrong time or place, such as inside a tool; its arguments are valid."""
 
     exit_code = 2
 

@@ -458,7 +458,7 @@ class ToolsChanged(Event, frozen=True):
 
 
 class LimitReached(Event, frozen=True):
-    """The run has reached a limit or is close to it, and the model was informed."""
+    """The run has reached a limit, such as `max_tool_calls`; the tool calls beyond it are refused."""
 
     durable = True
     replay = "skipped"
@@ -469,7 +469,7 @@ class LimitReached(Event, frozen=True):
 
 
 class GuardrailTripped(Event, frozen=True):
-    """The model repeats itself or its mistakes: it receives a nudge, and in the end the run is halted."""
+    """A guardrail objected to the last turn, such as a repeated call: the model is nudged, or the run is halted."""
 
     durable = True
     replay = "compared"
@@ -491,7 +491,7 @@ class AutoContinued(Event, frozen=True):
 
 
 class PostTaken(Event, frozen=True):
-    """A post (a stored message to the session) was removed unused because it arrived too late.
+    """A post (a stored message to the session) was dropped unused because it arrived too late.
 
     Such as a second answer to a question, or a late cancel.
     """

@@ -59,7 +59,7 @@ def check_event_class(kind: type[Event]) -> None:
 
 
 def list_event_kinds(parent: type[Event]) -> dict[str, type[Event]]:
-    """Return the direct subclasses of an event class, by the names that their events have in JSON.
+    """Return the direct subclasses of an event class as a dict, keyed by the `kind` that their events have in JSON.
 
     Raises `TypeError` for an invalid declaration.
     """

@@ -1,4 +1,4 @@
-"""Erase the content of a stored event on request, and find the summaries that repeat it.
+"""Erasure of the content of stored events, and search for the summaries that repeat it.
 
 The structure remains: roles, tool names, statuses, ids. So a log whose secret was redacted still gives a valid history.
 """

@@ -1,4 +1,4 @@
-"""Publish events to watchers (functions) and subscriptions (async iterators) that do not delay the publisher.
+"""Fan-out of events to watchers (functions) and subscriptions (async iterators), which do not delay the publisher.
 
 A watcher is a function that is called with each event; a subscription is an async iterator over them. Each has its own
 bounded buffer. One that falls far behind gets events merged where they merge; then it loses the oldest, and a marker

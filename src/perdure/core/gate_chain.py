@@ -259,7 +259,7 @@ def _add_denials(gate: Gate, rules: Sequence[Rule]) -> Gate:
 
 
 class DenyOnlyGate:
-    """A permission gate that denies the tool calls that its rules deny, or may deny, and allows all others."""
+    """A permission gate with deny rules only: denies each call that a rule matches or may match, allows all others."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
@@ -297,7 +297,7 @@ def explain_decision(gate: Gate | None, request: PermissionRequest) -> Explanati
 
 
 def can_hide_paths(gate: Gate | None) -> bool:
-    """Return True if rules or grants of a gate can forbid a call that was allowed some of the paths that it reads."""
+    """Return True if a gate has rules or grants that can deny an allowed tool call some of the paths that it reads."""
     if isinstance(gate, RestrictedGate):
         return any(map(can_hide_paths, gate.parts))
     if not isinstance(gate, Permissions):
@@ -307,7 +307,7 @@ def can_hide_paths(gate: Gate | None) -> bool:
 
 
 def is_path_shown(gate: Gate, request: PermissionRequest, path: PathTarget | UrlTarget) -> bool:
-    """Return True unless rules or grants forbid an allowed tool call this path or URL, or require asking about it.
+    """Return True if an allowed tool call may also see this path or URL: no rule or grant denies or asks about it.
 
     What a rule asks about is shown if the same rule has asked about the call. A gate that is a function decides when a
     call is made, and hides nothing.

@@ -1,4 +1,4 @@
-"""Grants: permission decisions that are remembered for later tool calls, and the choices for which calls.
+"""Grants: permission decisions that are remembered for later tool calls, and the grants to choose from.
 
 A grant says for how long it holds (a run, a session, forever) and for what (exactly these arguments, a target, a
 pattern, a tool). One that allows is bound to the identity of the tool, the agent, the store, the project and the
@@ -197,7 +197,7 @@ def _narrow_binding(decision: PermissionDecided) -> ApprovalBinding | None:
 
 
 class Offer(Struct, frozen=True, omit_defaults=True):
-    """A choice for the person who approves a call: the later calls for which the approval is remembered."""
+    """A grant that a person can choose when approving a call: it says which later calls are approved too."""
 
     covers: Covers
     """The value for `Verdict(covers=…)`."""
@@ -212,7 +212,7 @@ class Offer(Struct, frozen=True, omit_defaults=True):
 
 
 def list_offers(request: PermissionRequest) -> tuple[Offer, ...]:
-    """Return the choices for which later calls an answer about a tool call can be remembered, the narrowest first."""
+    """Return the grants that a person can choose from when approving a tool call, the narrowest first."""
     target: Target | None = request.typed_target
     name = f"{request.tool!r}" if request.action == request.tool else f"{request.tool!r} to {request.action}"
     offers = [_make_offer(request, "arguments", f"{name} with exactly these arguments")]
@@ -240,7 +240,7 @@ def make_grant(request: PermissionRequest, verdict: Verdict, at: float = 0.0) ->
 
 
 def describe_rule(request: PermissionRequest, covers: Covers) -> str:
-    """Return, as text, the rule that an approval would add if it is remembered for `covers`, such as the whole tool."""
+    """Return, as text, the permission rule of a grant for `covers`, such as exactly this target or the whole tool."""
     rule = str(make_grant(request, Verdict(allow=True, scope="session", covers=covers)).rule)
     return f"{rule} with exactly these arguments" if covers == "arguments" else rule
 

@@ -118,7 +118,7 @@ async def execute(run: Run, engine: Engine) -> Outcome[Any]:
 
 
 async def discard_open_aside_replies(run: Run, outcome: Outcome[Any]) -> Outcome[Any]:
-    """Store that open replies outside the conversation were discarded; return the outcome with their tokens counted."""
+    """Record unfinished replies outside the conversation as discarded; return the outcome with their tokens added."""
     from .aside_model_requests import build_open_aside_discarded_events  # at first use, which few runs have
 
     with suppress(asyncio.CancelledError):  # the events are stored, and the run is over
@@ -127,7 +127,7 @@ async def discard_open_aside_replies(run: Run, outcome: Outcome[Any]) -> Outcome
 
 
 async def suspend_run(run: Run) -> Outcome[Any]:
-    """Store that the run waits for answers or for another process, and return the `waiting` outcome.
+    """Suspend a run until its questions are answered or another process resumes it; return the `waiting` outcome.
 
     The run is not over, and its tool calls stay open: it is resumed once its questions are answered, or at once if it
     has none. Until then no process drives it.
@@ -299,7 +299,7 @@ async def collect_reply(run: Run, request: Request) -> Message:
 
 
 async def is_part_of_reply(run: Run, event: ModelEvent, received: list[ModelEvent]) -> bool:
-    """Return True if a rare event of the model's stream is a part of the reply; publish it if it is only a notice.
+    """Return True if an event of the model's stream is part of the reply; publish retries and warnings, which are not.
 
     Before the notice of a retry, what was received of the reply so far is recorded as discarded. Raises `ModelError`
     for an object that is not an event.
@@ -446,7 +446,7 @@ async def store_delivery(run: Run, delivery: Delivery) -> None:
 
 
 async def add_messages(run: Run, messages: Sequence[Message], *events: Event) -> None:
-    """Store messages as part of the conversation, together with the events that explain them, in one append."""
+    """Add messages to the conversation; they and the related `events` are stored in one append."""
     await run.emit(*events, *[MessageAdded(each, run_id=run.run_id, path=run.path) for each in messages])
 
 

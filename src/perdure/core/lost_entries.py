@@ -1,4 +1,4 @@
-"""Find the entries that a log has lost to damage, by gaps in the entry numbers.
+"""Detection of entries that a log has lost to damage, by gaps in the entry numbers.
 
 A store that loses entries keeps the numbers of the others, and never gives a lost number to another entry. So the place
 of a loss can be seen for ever, and folding the log takes it into account.
@@ -50,7 +50,7 @@ def build_lost_entries_error(session_id: str) -> StoreError:
 
 
 def build_lost_input_error(session_id: str, input_id: str) -> StoreError:
-    """Build the error for an input that may have run: the log entries that would tell were lost to damage."""
+    """Build the error for an input whose `input_id` may be in lost log entries, so that it may have run already."""
     return StoreError(
         f"session {session_id!r} has lost entries to damage, and the input {input_id!r} may have been among them: "
         "check whether it had its effect, then repeat it without an input_id, or in another session"

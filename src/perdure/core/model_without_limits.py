@@ -1,4 +1,4 @@
-"""A run's model without limit checks, for internal callers (loop, side requests, compaction) that check by themselves.
+"""A run's model without checks of the run's limits, for internal callers (such as the loop) that check them first.
 
 Engines and tools get `Run.model`, which checks limits, stores and counts. An architecture test lists the modules that
 may import this one.

@@ -1,4 +1,4 @@
-"""Rewrite type hints so that msgspec can read them, and collect the descriptions of classes and fields in them.
+"""Translation of type hints to a form that msgspec reads, and the descriptions of classes and fields in them.
 
 msgspec reads `Annotated[int, Meta(description="how many")]`; people write `Annotated[int, "how many"]`, on parameters
 and on the fields of their classes. This module converts the second form to the first.

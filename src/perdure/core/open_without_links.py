@@ -1,4 +1,4 @@
-"""Open files and folders inside a folder without following links, so that none can lead out of it.
+"""Opening of files and folders inside a folder without following symbolic links, so that none leads out of it.
 
 From a descriptor of the folder each name is opened in the one before it, without following links: a process that
 replaces a folder by a link meanwhile leads nowhere. On systems without `dir_fd`, the path must be free of links before

@@ -1,4 +1,4 @@
-"""Tokens, turns and cost of a session's past runs; and which of them were begun by an input that has an id."""
+"""Totals of a session's past runs (tokens, turns and cost), and the past runs whose caller gave an `input_id`."""
 
 from msgspec import Struct
 
@@ -67,7 +67,7 @@ class UncountedRun(Struct, frozen=True, gc=False):
 
 
 class UncountedRuns(Struct, frozen=True, array_like=True, gc=False):
-    """Several past runs, summed up in few values, that have not been added to the session's totals yet."""
+    """The tokens, turns and costs of several past runs that have not been added to the session's totals yet."""
 
     usage: Usage
     turns: int
@@ -87,7 +87,7 @@ class UncountedRuns(Struct, frozen=True, array_like=True, gc=False):
 
 
 class PastRuns:
-    """The runs of a session before its last one, with their totals, which are computed when they are asked for."""
+    """Accumulator of a session's past runs, all but the last; their totals are computed on demand."""
 
     __slots__ = ("_totals", "uncounted")
 

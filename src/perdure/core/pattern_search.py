@@ -1,4 +1,4 @@
-"""Search for a regular expression in untrusted text, within a time limit.
+"""Regular expression search in untrusted text, within a time limit.
 
 Some patterns take for ever on some texts, such as `(a+)+$` on many letters a. Python cannot interrupt itself there, and
 no other thread runs meanwhile. So they are searched in a worker process, which is killed when the time is over.

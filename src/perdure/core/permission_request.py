@@ -124,7 +124,7 @@ TOOL_NEEDS_PERMISSION = "the tool needs permission"
 
 
 def explain_no_one_to_ask(why: str) -> str:
-    """Return why a call that needs approval (reason: `why`) is denied when there is no one to ask."""
+    """Build the denial text for a call that needs approval, for the reason `why`, when there is no person to ask."""
     if why == TOOL_NEEDS_PERMISSION:
         return NO_ONE_TO_ASK.reason
     return f"permission denied: {why}, and there is no one to ask; do not try it again in this run"

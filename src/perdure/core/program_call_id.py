@@ -24,5 +24,5 @@ def build_program_call_prefix(program_call_id: str, number: int) -> str:
 
 
 def find_program_call_id(call_id: str) -> str:
-    """Return the id of the call that runs the program which makes this call; empty if no program makes it."""
+    """Extract, from the id of a program's tool call, the id of the call that runs the program; empty for others."""
     return call_id.rpartition(SEPARATOR)[0]

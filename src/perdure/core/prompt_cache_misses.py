@@ -110,7 +110,7 @@ class PrefixComparer:
 
 
 def find_first_change(before: Request, after: Request) -> tuple[str, int]:
-    """Return the first part in which two requests differ, and how many earlier messages must be read again.
+    """Return the first part in which two requests differ, and the number of messages that miss the prompt cache.
 
     The part is `instructions`, `tools` or a message such as `messages[3]`; empty if the second request begins like the
     first.

@@ -33,7 +33,7 @@ FROM_POST, FROM_HANDLER, EXPIRED_SOURCE = "post", "handler", "expired"
 
 
 async def ask_about_interrupted_call(run: "Run", call: ToolCall) -> ToolResult | None:
-    """Ask a person whether a tool call that a crash interrupted had its effect; return its result or `None`.
+    """Ask a person whether a tool call that a crash interrupted took effect; return its result, or `None` to repeat it.
 
     `None` means that the call is to be repeated.
     """

@@ -1,4 +1,4 @@
-"""Find JSON in the reply of a model: bare, in a code fence, after its thinking, or with text around it."""
+"""Extraction of JSON from the reply of a model: bare, in a code fence, after its thinking, or with text around it."""
 
 import json
 import re

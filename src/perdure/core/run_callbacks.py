@@ -69,7 +69,7 @@ ToolCaller: TypeAlias = Callable[["Run", Sequence[tuple[str, Mapping[str, Any]]]
 
 
 class PrivateTask(Struct, frozen=True, kw_only=True, eq=False):
-    """A task that an engine has the model carry out outside the conversation, in a private run.
+    """A task for the model in a private run, which an engine starts outside the conversation: name, prompt and limits.
 
     The private run sees the conversation up to here, followed by the prompt. Nothing of it becomes part of the
     conversation, and it is found again in the log after a crash.

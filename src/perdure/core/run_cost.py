@@ -1,4 +1,4 @@
-"""Compute the cost of a run, finished or not, from the prices that are stored with its model requests."""
+"""Computation of the cost of a run, finished or not, from the prices that are stored with its model requests."""
 
 from typing import TYPE_CHECKING
 

@@ -77,7 +77,7 @@ def build_revocation_post(grant_id: str, at: float) -> Post:
 
 
 def get_answer_post_id(ask_id: str) -> str:
-    """Return the id of the post that answers a question. It is always the same, so that only one answer is stored."""
+    """Return the id of the post that answers a question: always the same, so that only one answer is stored."""
     return f"{ANSWER_POST}-{ask_id}"
 
 

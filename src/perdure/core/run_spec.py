@@ -37,7 +37,7 @@ _NO_DEPS: Any = None  # typed Any, because `Agent[Ship](…)` may be given its d
 
 
 class RunOptions(Struct, Generic[D], kw_only=True, eq=False, dict=True):
-    """The options of an agent that its runs use without changing them."""
+    """Options of an agent that apply to each of its runs: name, limits, model settings, message delivery, clock."""
 
     name: str = "agent"
     """The agent's name, in events, in logs and as a tool, in which `_` replaces what a tool's name cannot have. One

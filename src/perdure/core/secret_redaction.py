@@ -52,7 +52,7 @@ class SecretRedactor(Protocol):
 
 
 class RelatedRunsRedaction:
-    """Redaction of secrets that the runs of an agent, its subagents and the agents it hands over to have in common.
+    """Redaction of secrets with one redactor for the runs of an agent, its subagents and the agents it hands over to.
 
     These runs are called related. Until a redactor is set, nothing is changed.
 

@@ -274,7 +274,7 @@ class MaintainableStore(Protocol):
 
 @runtime_checkable
 class ImmediateStore(Protocol):
-    """Protocol of a store that can often append without waiting, which is faster."""
+    """Protocol of a store with a synchronous append (`append_now`), which returns False instead of waiting."""
 
     def append_now(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> bool:
         """Append like `append`, but without waiting; return `False`, with nothing stored, if it would have to wait.
@@ -307,7 +307,7 @@ class EventReadingStore(Protocol):
 
 @runtime_checkable
 class FoldReadingStore(Protocol):
-    """Protocol of a store that can return outlines of ended runs, which make computing the state faster."""
+    """Protocol of a store that can return `EndedRuns` (messages and totals) in place of the events of ended runs."""
 
     async def events_to_fold(self, session_id: str, *, after: int = 0) -> "tuple[list[Event | EndedRuns], int]":
         """Return what `EventReadingStore.events` does; an `EndedRuns` may be in the place of the events of runs."""
@@ -358,7 +358,7 @@ id of the session there. It may contain a password: it is never shown."""
 
 @runtime_checkable
 class SessionLocatingStore(Protocol):
-    """Protocol of a store that identifies a session across several store objects of one process."""
+    """Protocol of a store that returns a key for a session, equal for all store objects that access this session."""
 
     def locate_session(self, session_id: str) -> SessionPlace:
         """Return a key of a session that is the same for all store objects through which this process reaches it."""
@@ -390,7 +390,7 @@ async def read_events(store: Store, session_id: str, *, after: int = 0) -> tuple
 async def read_events_to_fold(
     store: Store, session_id: str, *, after: int = 0
 ) -> "tuple[Sequence[Event | EndedRuns], int]":
-    """Return the events of a log, with outlines for ended runs if the store has them, to compute the state."""
+    """Read the events from which a session's state is computed; the store may return `EndedRuns` in place of events."""
     if detect_store_fast_paths(type(store)).reads_to_fold:
         return await cast("FoldReadingStore", store).events_to_fold(session_id, after=after)
     return await read_events(store, session_id, after=after)
@@ -639,7 +639,7 @@ async def run_to_completion(work: Awaitable[T]) -> tuple[T, bool]:
 
 
 async def end_tasks(tasks: Collection["asyncio.Future[Any]"]) -> None:
-    """Cancel tasks, and wait until they have ended; a cancel of the caller is raised only then."""
+    """Cancel asyncio tasks and wait until all have ended, even if the caller is cancelled meanwhile."""
     for task in tasks:
         task.cancel()
     if await wait_despite_cancel(tasks):

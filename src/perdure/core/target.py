@@ -242,7 +242,7 @@ def _same_kind(narrow: Pattern, wide: Pattern) -> tuple[Any, Any] | None:
 
 
 def list_wider_patterns(target: Target) -> list[tuple[Pattern, str]]:
-    """Return patterns that match a target and others like it, each described: by folder, host or subcommand."""
+    """Return wider patterns that match a target (its folder, host or subcommand), each with a description."""
     if isinstance(target, PathTarget):
         folder = build_folder_pattern(target)
         return [(folder, f"every file and folder below {folder.pattern.removesuffix('/**') or '/'}")]

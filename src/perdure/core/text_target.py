@@ -15,7 +15,7 @@ _WILDCARDS = "*?["
 
 
 class TextTarget(Struct, frozen=True, tag_field="kind", tag="text"):
-    """A target that is plain text, such as the number of an order."""
+    """Target of a tool call for permission rules that is plain text, such as an order number."""
 
     text: str
 

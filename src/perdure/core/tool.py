@@ -1,4 +1,4 @@
-"""Tools: a function, its description and its parameters, as one immutable value.
+"""`Tool` and the decorator `@tool`: a function that a model can call, with its description, parameters and options.
 
 A tool has a description for the model, a parser for its arguments, and one async function to call. Wrappers
 (`model_and_tool_wrappers.py`) make a new tool from an old one.

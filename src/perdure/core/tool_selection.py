@@ -39,7 +39,7 @@ def list_loaded_tools(state: "State") -> Sequence[str]:
 
 
 async def store_loaded_tools(run: "Run", names: Iterable[str]) -> None:
-    """Store that these tools, which the selector leaves out, are sent to the model from the next turn on."""
+    """Store the names of tools that the model has loaded, so that they are sent to it from the next turn on."""
     before = list_loaded_tools(run.state)
     new = [each for each in dict.fromkeys(names) if each not in before and each in run.toolbox]
     if new:

@@ -1,4 +1,4 @@
-"""Conversion of plain values to typed ones that is safe on several threads.
+"""Thread-safe use of msgspec: convert plain values (dicts, lists, strings) to typed ones, and build JSON decoders.
 
 msgspec gathers what it has to know about a class when the class is first needed. If two threads let it do that for the
 same class at the same time, the process crashes. So it is done for one type at a time, before the type is first used.
@@ -35,12 +35,12 @@ def convert(value: Any, kind: Any, *, strict: bool = True) -> Any:
 
 
 def build_decoder(kind: type[T]) -> "msgspec.json.Decoder[T]":
-    """Build a JSON decoder for a type, in such a way that several threads may use it."""
+    """Build a JSON decoder for a type, under a lock, since msgspec may crash if two threads build one at once."""
     with _building:
         return msgspec.json.Decoder(kind)
 
 
 def prepare_type(kind: Any) -> None:
-    """Make msgspec read a type that callers have defined, so that several threads can convert values to it."""
+    """Let msgspec analyze a type before its first use, so that several threads can then convert values to it."""
     with suppress(TypeError):
         build_decoder(kind)

@@ -15,7 +15,7 @@ MAY_HAVE_HAPPENED = "It may or may not have taken effect: check before repeating
 
 
 class RunSuspended(BaseException):
-    """Raised to end a run as `waiting`: an answer is not there in time, or another process is to continue the run.
+    """Raised to end a run as `waiting`: for a person's answer, or for another process that continues the run.
 
     Tools let it pass.
     """

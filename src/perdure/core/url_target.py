@@ -196,7 +196,7 @@ def _split_port(authority: str, scheme: str, *, explicit: bool = False) -> tuple
 
 
 def normalize_host(host: str) -> str:
-    """Return a host in lower case and ASCII. Raises `ValueError` for an ambiguous one."""
+    """Return a host name or IP address in its normal form, lower-case ASCII. Raises `ValueError` if it is not valid."""
     if host.startswith("[") and host.endswith("]"):
         return _normalize_ipv6(host[1:-1])
     if not host or "%" in host or _AMBIGUOUS & {*host}:

@@ -45,7 +45,7 @@ _JOIN_SECONDS: Final = 1.0
 
 
 class Feed(ABC, Generic[T]):
-    """Delivers events to one watcher, in a task or on a thread (abstract base class).
+    """Abstract base class of feeds, which deliver events to one watcher: in a task, on a thread, or directly.
 
     Use it on the event loop's thread, unless a method says otherwise.
     """
@@ -109,7 +109,7 @@ reason.
 
 
 class AsyncWatcherFeed(Feed[T]):
-    """Passes events to an async watcher, in an asyncio task of its own."""
+    """Feed that calls an async watcher with each event, in an asyncio task of its own."""
 
     def __init__(
         self, name: str, watcher: Callable[[T], Awaitable[None]], buffer: Buffer[T], ended: FeedEnded[T]
@@ -376,7 +376,7 @@ class ThreadFeed(Feed[T]):
 
 
 class CollectorFeed(Feed[T]):
-    """Passes events directly, on the event loop's thread, to a watcher that only collects them, such as a tracer.
+    """Feed that calls a watcher directly, without a task or thread, because it only collects events, as a tracer does.
 
     A watcher is a collector if it has a method `collect_event(event)`. The method is called instead of the watcher. It
     has to return within microseconds, as by appending to a bounded list: no task or thread is woken for it, so that it

@@ -43,7 +43,7 @@ def read_frame(stream: BinaryIO) -> Any:
 
 
 def prepare_process(preparation: dict[str, Any]) -> None:
-    """Give this worker process the import path, arguments and folder of the host process, as multiprocessing does.
+    """Set the import path, `sys.argv` and working folder of this worker process to those of the host process.
 
     The host's main script is imported only when one of its functions is called.
     """
@@ -65,7 +65,7 @@ def load_main_script() -> None:
 
 
 def refuse_nested_worker() -> None:
-    """End this process if the host's main script calls isolated tools while it is imported.
+    """Exit this worker process if an isolated tool is called while the worker imports the host's main script.
 
     Otherwise each worker would start another one, without end.
     """
@@ -142,7 +142,10 @@ def kill_worker_after_host(life: int, worker: int, pipes: tuple[int, ...]) -> No
 
 
 def open_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Move the pipes to the host off standard input and output, so that what a tool prints is not read as a reply."""
+    """Move the pipes to the host from standard input and output to other descriptors, and return them.
+
+    Otherwise the host would read what a tool prints as a reply.
+    """
     requests, replies = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123
         os.dup2(nothing.fileno(), 0)
@@ -151,7 +154,7 @@ def open_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def run(life: int) -> None:
-    """Run the worker: answer the requests of the host until it closes the pipe.
+    """Run the worker process: set up its pipes, and answer the requests of the host until it closes the pipe.
 
     The host starts this process as the leader of a session.
     """

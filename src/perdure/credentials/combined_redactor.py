@@ -1,4 +1,4 @@
-"""A redactor for agents that work together: a secret that one of them knows is redacted for all.
+"""`CombinedRedactor`: a redactor for several agents, which redacts the secrets known to any of their redactors.
 
 Each agent with a vault has its own redactor. Agents that work together share one: a value that any of them was given is
 redacted from all that any of them stores, shows, sends or receives.

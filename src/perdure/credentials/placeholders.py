@@ -44,7 +44,7 @@ def find_placeholder_names(arguments: Any) -> list[str]:
 
 
 def substitute_placeholders(arguments: Any, values: Mapping[str, str]) -> Any:
-    """Return the arguments with each `{{name}}` replaced by the value of that name. Placeholders inside values stay."""
+    """Return the arguments with each `{{name}}` replaced by the value of that name; inserted values are not changed."""
 
     def fill(text: str, pattern: re.Pattern[str]) -> str:
         if pattern.search(text) is None:

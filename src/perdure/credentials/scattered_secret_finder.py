@@ -42,7 +42,7 @@ class _Segment(NamedTuple):
 
 
 class ScatteredSecretFinder:
-    """Finds secrets whose characters are encoded one by one, or that have line breaks inside."""
+    """Finds secrets in text whose characters are all escaped (such as `%41`), separated, or broken into lines."""
 
     __slots__ = ("_edges", "_finder", "_hex_starts")
 

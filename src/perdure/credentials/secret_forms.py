@@ -43,7 +43,7 @@ def list_plain_forms(value: str) -> list[str]:
 
 
 def count_revealing_characters(value: str) -> int | None:
-    """Return from which length on a beginning of a secret reveals it; `None` if the beginning may be ordinary text.
+    """Return the length from which a prefix of a secret is redacted too; `None` if a prefix may be ordinary text.
 
     A token is one word. In others, such as a URL, the first words are often those of many texts.
     """

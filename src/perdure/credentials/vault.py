@@ -258,7 +258,7 @@ class BoundVault:
 
 
 def check_secret_use(vault: Vault, name: str, tool: str, target: object) -> None:
-    """Raise `ToolError` if a secret is bound to other tools than this one, or to other origins than its target's."""
+    """Raise `ToolError` unless the binding of a secret allows this tool, and the origin of the URL it is sent to."""
     if isinstance(vault, CombinedVault):
         for each in vault.vaults:
             check_secret_use(each, name, tool, target)
@@ -274,7 +274,7 @@ def check_secret_use(vault: Vault, name: str, tool: str, target: object) -> None
 
 
 async def list_secret_names(vault: Vault) -> list[str]:
-    """Return the names of the secrets that a vault lists; empty if it cannot list them."""
+    """Return the names of all secrets in a vault; an empty list if the vault has no method to list them."""
     listed = getattr(vault, "names", None)
     if listed is None:
         return []

@@ -53,7 +53,7 @@ class PrivateAnswer(Struct, frozen=True):
 
 
 class EngineStopped(Exception):
-    """Raised in an engine to end its run because a private run of it was cancelled or met a stop condition."""
+    """Raised in an engine to end its run, because the run was cancelled or a private run met a stop condition."""
 
     def __init__(self, outcome: Outcome[Any]) -> None:
         super().__init__(outcome.reason)
@@ -162,7 +162,7 @@ def _build_opening_events(run: Run, task: PrivateTask, child: Run, past: RunWith
 
 
 def change_spec(run: Run, **changes: Callable[[RunSpec], Any]) -> None:
-    """Replace fields of a run's settings (`RunSpec`), and again after each handoff to another agent.
+    """Override fields of a run's `RunSpec`, such as its tools, now and after each handoff to another agent.
 
     Each change is a function of the spec that returns the new value of the field.
     """

@@ -40,7 +40,7 @@ def exclude_answer_and_handoff_tools(parent: Run, handoffs: Iterable[str]) -> To
 
 
 def build_private_limits(parent: Run, task: PrivateTask, toolbox: Toolbox) -> Limits:
-    """Build the limits of a private run, such as its turns; budgets and timeout of the parent run apply besides."""
+    """Build the limits of a private run: its turns and tools; the budgets and timeout of its parent apply too."""
     limits, allowed = parent.limits, parent.limits.allowed_tools
     if allowed is not None:
         allowed = tuple([each for each in allowed if each in toolbox or each in parent.spec.spare_tools])

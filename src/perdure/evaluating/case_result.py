@@ -70,7 +70,10 @@ class CaseResult(Struct, frozen=True, kw_only=True):
 
 
 def build_result(cell: dict[str, Any], case: Case, outcome: Outcome[Any], grades: Sequence[Grade]) -> CaseResult:
-    """Build the result of a case whose run has ended; `cell` has the fields that identify it. No grades: an error."""
+    """Build the `CaseResult` of a run that has ended, from its outcome and grades; without grades, it is an error.
+
+    `cell` has the fields that identify the result, such as the agent and the repetition.
+    """
     failures = [each for each in grades if not each.is_judged]
     error = ""
     if not grades:

@@ -73,7 +73,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 class PastEvaluation(Struct, frozen=True, kw_only=True):
-    """A finished evaluation in the history of a dataset."""
+    """Summary of an earlier, finished evaluation of the same dataset, for the history in a report."""
 
     evaluation_id: str
     started_at: float
@@ -176,7 +176,7 @@ def _summarize(agent: str, results: Sequence[CaseResult]) -> AgentSummary:
 
 
 def find_quantile(ordered: Sequence[float], fraction: float) -> float:
-    """Return the smallest of the ordered values that this fraction of them does not exceed."""
+    """Return the quantile of sorted values at a fraction from 0 to 1: 0.5 for the median; 0 if there are no values."""
     if not ordered:
         return 0.0
     place = -int(-fraction * len(ordered) // 1) - 1  # rounded up: with two values, the median is the first

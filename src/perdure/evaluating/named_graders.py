@@ -48,7 +48,7 @@ _MAX_DEPTH: Final = 8
 
 
 class GraderContext(NamedTuple):
-    """Default model and budget for graders that are built by name: used where a grader names no model itself."""
+    """Default model and budget of `model` graders that are built by name."""
 
     model: "str | Model | None" = None
     """Model of `model` graders that name none."""

@@ -1,4 +1,4 @@
-"""Rules of `.gitignore` files: which files and folders a search leaves out.
+"""Parse `.gitignore` files, and match paths against their rules.
 
 They are read as git reads them: the last rule of a file that matches decides, a file further down beats one further up,
 `!` takes back, and nothing inside an ignored folder is looked at.
@@ -24,7 +24,7 @@ class IgnoreRule(NamedTuple):
 
 
 class IgnoreRules(NamedTuple):
-    """The rules of the `.gitignore` file in one folder, and where that folder is, seen from the root of the search."""
+    """The rules of the `.gitignore` file in one folder, and the position of the folder relative to the search root."""
 
     depth: int
     """The number of names from the root of the search to the folder; negative above it."""

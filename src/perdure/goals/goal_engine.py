@@ -83,7 +83,10 @@ class GoalInterrupted(Exception):
 
 
 class GoalEngine:
-    """Engine that pursues a goal in the session of the goal. One object serves one pursuit."""
+    """Engine that pursues a goal in iterations: a maker works, and a checker judges, until the goal is achieved.
+
+    One object serves one pursuit.
+    """
 
     name = "goal"
 

@@ -20,7 +20,7 @@ from .goal import ChecklistItem, Goal, GoalStatus
 
 
 class GoalStarted(Struct, frozen=True, omit_defaults=True):
-    """Data of a prompt that starts the pursuit of a goal, for the first time or to resume it after it had ended."""
+    """Goal, working folder and git branch, stored in the metadata of the prompt that starts or resumes a goal."""
 
     goal: Goal
     workdir: str = ""
@@ -31,7 +31,7 @@ class GoalStarted(Struct, frozen=True, omit_defaults=True):
 
 
 class GoalPlanned(Struct, frozen=True, omit_defaults=True):
-    """Data of the event `goal.planned`: the checklist of the goal is known."""
+    """Data of the event `goal.planned`: the first version of the checklist of the goal."""
 
     items: tuple[ChecklistItem, ...]
     is_fallback: bool = False

@@ -186,7 +186,7 @@ def _check_budgets(goal: Goal, roles: GoalRoles) -> None:
 def open_goal_session(
     goal_id: str, maker: "Agent[Any]", store: Store | str | None, watchers: Sequence[Watcher[Entry]] = ()
 ) -> "Session[Any]":
-    """Return the session in which a goal is pursued. Its agent has no tools: its engine runs maker and checker."""
+    """Return the session whose log stores the progress of a goal; its agent has no tools."""
     argument_checks.require_text("resume_goal", "goal_id", goal_id, non_empty=True)
     clock: Clock = maker.clock
     agent: Agent[Any] = Agent(

@@ -1,4 +1,4 @@
-"""`GoalRecord`: the state of a goal, folded from the log of its session. Nothing else of a goal is stored."""
+"""`GoalRecord`: the state of a goal, computed from the log of its session; and functions to read and list goals."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -202,7 +202,7 @@ def measure_pursuit_seconds(entries: Sequence[Entry]) -> list[float]:
 
 
 def measure_lost_seconds(entries: Sequence[Entry], times: Sequence[float]) -> float:
-    """Return the seconds that killed processes worked on a goal after their last entry in the log of the goal.
+    """Return the seconds that processes worked on a goal between their last entry in its log and their crash.
 
     `times` are those of the entries in the sessions of the roles.
     """

@@ -23,7 +23,7 @@ class GoalWorktree(NamedTuple):
 
 
 def prepare_worktree(folder: str | os.PathLike[str], goal_id: str) -> GoalWorktree:
-    """Return the worktree of a goal in the repository of a folder, which is made if there is none.
+    """Create the git worktree of a goal in the repository of a folder, unless it exists, and return it.
 
     It begins with the commit that is checked out; changes that are not committed are not in it. Raises `ConfigError` if
     the folder is in no repository, or git cannot make the worktree.

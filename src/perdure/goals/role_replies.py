@@ -23,7 +23,7 @@ MIN_ITEMS: Final = 2
 
 
 class ChecklistVerdict(Struct, frozen=True):
-    """The judgement of a goal's checker: the checklist as it is now, and what is wrong with the form of its reply."""
+    """A checker's verdict on a goal: the updated checklist, and the problem with the reply if it was malformed."""
 
     items: tuple[ChecklistItem, ...]
     done: bool = False

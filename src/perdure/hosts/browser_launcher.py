@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
 
 
 def run_supervised(control: str, folder: str, command: list[str]) -> int:
-    """Run a command as a child of the supervisor, in the environment of this process, and return its exit code."""
+    """Run the browser command below the supervisor, which ends its whole process tree, and return its exit code."""
     pipe = os.open(control, os.O_RDONLY | os.O_NONBLOCK)  # does not wait: the host may be gone already
     os.set_blocking(pipe, True)
     with tempfile.TemporaryFile(dir=folder) as variables:

@@ -142,7 +142,7 @@ def build_sandbox(root: str, *, network: bool, readable: Sequence[str] = (), wri
 
 
 def build_start_announcement(env: Mapping[str, str]) -> list[str]:
-    """Return the argv prefix that reports to the host that the sandbox has started, and runs the command at its answer.
+    """Build the argv prefix that signals to the host that the sandbox has started, and waits for its reply.
 
     The sandbox ends with its parent, but only once each part of it has asked the kernel for that, which may be after
     the command has begun. So the command begins when the host answers, and a process in the sandbox ends everything
@@ -176,7 +176,7 @@ def _hide_secrets(paths: Iterable[str], covers: SandboxCovers) -> Iterator[str]:
 
 
 def protect_configuration(root: str, covers: SandboxCovers) -> Iterator[str]:
-    """Yield bubblewrap options that make configuration files of Perdure and git read-only, also files that are missing.
+    """Yield bubblewrap options so that a command can neither change nor create configuration files of Perdure and git.
 
     For a name that does not exist, bubblewrap creates an empty folder or file to mount over; `remove_placeholders`
     removes it afterwards. `.git` itself is mounted too: a folder that something is mounted on cannot be renamed away.
@@ -215,7 +215,7 @@ def list_placeholders(root: str) -> list[str]:
 
 
 def is_leftover_placeholder(path: str) -> bool:
-    """Return True if a protected path is a placeholder that a sandboxed command uses, or has left behind.
+    """Return True if a path is an empty placeholder that bubblewrap created to mount over, in use or left over.
 
     That is an empty folder with a name of the configuration; in `.git`, an empty file with the mode that bubblewrap
     gives it.
@@ -273,7 +273,7 @@ def find_hidden_secrets(root: str) -> list[str]:
 
 
 def find_secrets(root: str, *, depth: int = 2, above: tuple[str, ...] = ()) -> list[str]:
-    """Return the paths in the top levels of a folder whose names suggest secrets; `.git` is left out."""
+    """Return files and folders whose names suggest secrets, in the top `depth` levels of a folder, without `.git`."""
     found: list[str] = []
     level = [(root, above)]
     seen = 0

@@ -54,7 +54,7 @@ def guard_placeholders(root: str) -> PlaceholderGuard:
 
 
 def remove_leftover_placeholders(root: str) -> None:
-    """Remove the sandbox placeholders that a killed host left in a working folder, unless another uses them."""
+    """Remove the sandbox placeholders that a killed process left in a folder, unless a sandboxed command runs there."""
     guard_placeholders(root).release()
 
 

@@ -1,4 +1,6 @@
-"""Hide files whose names suggest secrets from a sandboxed command, without git committing the empty covers.
+"""Hide files whose names suggest secrets from a sandboxed command, by mounting empty or unreadable files over them.
+
+The mounts are chosen so that git commits none of them:
 
 - A file whose exact content is in the index of the repository is shown: every command could read it there.
 - One that git does not look at is an empty file: `grep -r` and `cp -r` go on, and `git add -A` does not add it.
@@ -71,7 +73,7 @@ def cover_secrets(root: str, paths: Sequence[str], covers: "SandboxCovers") -> I
 
 
 def choose_covers(root: str, paths: Sequence[str], covers: "SandboxCovers") -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield each path with the bubblewrap options that hide it from a command; without options if it stays visible."""
+    """Yield each path with the bubblewrap options that hide it; with none if git already tracks its content."""
     if not paths:
         return
     git = os.path.join(root, ".git")

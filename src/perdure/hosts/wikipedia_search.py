@@ -1,4 +1,4 @@
-"""`WikipediaSearch`: search in the articles of Wikipedia, which needs neither a key nor a server of one's own."""
+"""`WikipediaSearch`: a web search backend that searches the articles of Wikipedia, without an API key."""
 
 from collections.abc import Sequence
 from urllib.parse import quote

@@ -64,7 +64,7 @@ class NoConnection(NotStarted):
 
 
 class ServerLinks(Struct, frozen=True, eq=False, metaclass=LazyHintsClass):
-    """Functions that an `McpClient` calls: one starts the program of a server, the other finds its stored login."""
+    """Callbacks of an `McpClient`: one starts the process of a server, the other returns its stored login."""
 
     start_process: "Callable[[McpServer], Awaitable[LineProcess]]"
     login: "Callable[[McpServer], httpx2.Auth | None] | None" = None

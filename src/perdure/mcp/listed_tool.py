@@ -53,7 +53,7 @@ class ListedTool(Struct, frozen=True, kw_only=True):
 
     @property
     def pinned_texts(self) -> dict[str, Any]:
-        """Everything of the tool that a person has agreed to."""
+        """Texts, schemas and hints of the tool that a pin covers."""
         return {
             "name": self.name,
             "title": self.title,

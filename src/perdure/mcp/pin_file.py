@@ -45,7 +45,7 @@ class ServerPin(Struct, frozen=True):
 
 
 class ToolChange(Struct, frozen=True):
-    """Tool of an MCP server, or the server itself, that is off until a person approves it, with the differences."""
+    """Difference between an MCP tool, or its server, and the approved pin; it is off until a person approves it."""
 
     server: str
     tool: str
@@ -84,7 +84,7 @@ class PinFile:
             raise ConfigError(f"{self.path!r} cannot be parsed ({error}), so it is not used: delete it") from error
 
     def find_changes(self, server: McpServer, tools: Sequence[ListedTool]) -> list[ToolChange]:
-        """Return what differs from what was agreed to; a server that was never seen is pinned as it is."""
+        """Return the differences between a server's tools and its pin; a server without a pin is pinned as it is."""
         identity = build_server_identity(server)
         pin = self.load_pins().get(server.name) or self._pin_first_listing(server, tools)
         if pin.identity != identity:
@@ -99,7 +99,7 @@ class PinFile:
         return changes
 
     def approve(self, server: McpServer, tools: Sequence[ListedTool], names: Collection[str] | None = None) -> None:
-        """Agree to these tools as they are now, or to those of them that are named; and to how the server is reached.
+        """Approve these tools as they are now, or only the named ones, and the server's command or URL; store the pin.
 
         A server that is reached differently begins anew: what was agreed to before does not count.
         """
@@ -111,7 +111,7 @@ class PinFile:
             pins[server.name] = ServerPin(identity, {**kept, **agreed})
 
     def forget(self, server: str) -> bool:
-        """Forget a server; its next listing is pinned as it is. Return False if it was not known."""
+        """Delete the pin of a server, so that its next list of tools is pinned as it is; False if it has none."""
         with self._change_pins() as pins:
             return pins.pop(server, None) is not None
 
@@ -175,7 +175,7 @@ def _pin_tools(tools: Sequence[ListedTool]) -> dict[str, ToolPin]:
 
 
 def build_server_identity(server: McpServer) -> dict[str, Any]:
-    """Return the settings of a server that its pin covers: the URL, or the command, its program and what alters it.
+    """Return the settings that identify a server in its pin: the URL; or the command, and a hash of its program.
 
     Of other environment variables only the names are a part of it, and of headers nothing: their values may be secrets,
     and are replaced from time to time.

@@ -1,4 +1,4 @@
-"""Record of one request to an MCP server: the answer, and whether the server may have carried out the request."""
+"""Delivery state of one request to an MCP server: its HTTP status, and whether the server may have carried it out."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ _OK, _REDIRECT, _HTTP_ERROR, _UNAUTHORIZED = 200, 300, 400, 401
 
 
 class RequestRecord(Struct):
-    """Facts that the HTTP transport notes of one request to an MCP server (sent or not, status, …); unused on stdio."""
+    """Delivery state of one request to an MCP server: whether it was sent, its HTTP status, and any transport error."""
 
     was_sent: bool = True
     """False if the request never left this machine."""
@@ -35,16 +35,16 @@ class RequestRecord(Struct):
     """
 
     def note_answer(self, status: int, content_type: str) -> None:
-        """Note that HTTP answered."""
+        """Record the HTTP status and content type of an answer."""
         self.status, self.content_type, self.has_rpc_error = status, content_type, False
         self.has_arrived = self.has_arrived or status != _UNAUTHORIZED
 
     def note_unsent(self, problem: str) -> None:
-        """Note that the server could not be reached."""
+        """Record that the server could not be reached, and the error."""
         self.problem, self.was_sent = problem, self.has_arrived
 
     def note_lost(self, problem: str) -> None:
-        """Note that there is no answer that can be used."""
+        """Record that the request was sent, but has no usable answer."""
         self.problem, self.was_sent, self.has_arrived = problem, True, True
 
     @property
@@ -54,11 +54,11 @@ class RequestRecord(Struct):
 
     @property
     def has_lost_session(self) -> bool:
-        """True if a new connection is needed: the server is gone, or does not know the session. Else others go on."""
+        """True if a new connection is needed: the server is unreachable, or does not know the session."""
         return not self.was_sent or self.status in _LOST_SESSION_STATUSES
 
     def is_answer(self, code: int) -> bool:
-        """Return True if an error with this code is the server's own answer, and not what became of the request."""
+        """Return True if an error with this code is the server's own answer, not an error of the transport."""
         if code in _UNANSWERED_CODES or self.problem:
             return False
         if not self.status:
@@ -68,7 +68,7 @@ class RequestRecord(Struct):
         return self.has_rpc_error
 
     def describe(self) -> str:
-        """Return the fate of the request as text."""
+        """Return a text that says why the request failed: the transport error or the HTTP status."""
         return self.problem or (f"HTTP status {self.status}" if self.status else "the connection was lost")
 
     def describe_failure(self) -> str:

@@ -32,7 +32,7 @@ class LineProcess(Protocol):
         ...
 
     async def write(self, data: bytes) -> None:
-        """Write data. Raises `ConnectionError` when the program is gone."""
+        """Write data. Raises `ConnectionError` if the program has ended."""
         ...
 
     async def close(self) -> None:
@@ -41,7 +41,7 @@ class LineProcess(Protocol):
 
 
 class LineReadStream:
-    """Stream from which the MCP SDK reads the messages of a server program."""
+    """Stream from which the MCP SDK receives the messages of a server process, each a line of JSON on its stdout."""
 
     def __init__(self, process: LineProcess, flood: FloodMeter, on_end: Callable[[str], None]) -> None:
         self._process = process
@@ -51,7 +51,7 @@ class LineReadStream:
         self._is_closed = False
 
     async def receive(self) -> SessionMessage:
-        """Return the next message. Raises `EndOfStream` when the program has ended, or sends what is too long."""
+        """Return the next message. Raises `EndOfStream` if the program has ended, or a message is too long."""
         while not self._is_closed:
             try:
                 line = await self._process.read_line()
@@ -79,7 +79,7 @@ class LineReadStream:
         self._on_end(reason)
 
     async def aclose(self) -> None:
-        """Read no more."""
+        """Close the stream: no further message is read."""
         self._is_closed = True
 
     def __aiter__(self) -> Self:
@@ -112,14 +112,14 @@ def _read_message(line: bytes) -> SessionMessage:
 
 
 class LineWriteStream:
-    """Stream to which the MCP SDK writes messages for a server program."""
+    """Stream through which the MCP SDK sends messages to a server process, each as a line of JSON on its stdin."""
 
     def __init__(self, process: LineProcess) -> None:
         self._process = process
         self._is_closed = False
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Write a message. Raises `BrokenResourceError` when the program is gone."""
+        """Write a message. Raises `BrokenResourceError` if the program has ended."""
         if self._is_closed:
             raise anyio.ClosedResourceError
         data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode("utf-8", "replace")
@@ -129,7 +129,7 @@ class LineWriteStream:
             raise anyio.BrokenResourceError from None
 
     async def aclose(self) -> None:
-        """Write no more."""
+        """Close the stream: no further message is written."""
         self._is_closed = True
 
     async def __aenter__(self) -> Self:

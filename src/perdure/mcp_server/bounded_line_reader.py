@@ -73,5 +73,5 @@ class OriginalStandardInput:
         self._private = private
 
     def restore(self) -> None:
-        """Give standard input back. The thread may still wait for a line, so its descriptor stays open."""
+        """Restore standard input. The thread may still wait for a line, so its descriptor stays open."""
         os.dup2(self._private, 0)

@@ -1,4 +1,4 @@
-"""Limits for each client of an MCP server: calls and HTTP requests per minute, and at the same time."""
+"""Limits for each client of an MCP server: calls and HTTP requests per minute, and how many may be in progress."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ class TooManyCalls(UsageError):
 
 
 class RateLimiter:
-    """Rate limit as a token bucket: `per_minute` uses at once, then refilled at that rate."""
+    """Rate limiter (token bucket): allows `per_minute` uses at once, and then as many again per minute."""
 
     def __init__(self, per_minute: int, clock: Clock) -> None:
         self._per_minute = per_minute
@@ -47,7 +47,7 @@ class RateLimiter:
         self._at = clock.monotonic()
 
     def take(self) -> float:
-        """Use one; return 0, or the seconds after which the next is free, and then nothing is used."""
+        """Use one token and return 0; if none is left, return the seconds until the next one."""
         now = self._clock.monotonic()
         per_second = self._per_minute / SECONDS_PER_MINUTE
         self._left = min(float(self._per_minute), self._left + (now - self._at) * per_second)
@@ -70,7 +70,7 @@ class ClientUsageLimiter:
 
     @contextmanager
     def use(self) -> Generator[None]:
-        """Count one in progress during a `with` block. Raises `TooManyCalls` if a limit is reached."""
+        """Count one call as in progress during a `with` block. Raises `TooManyCalls` if a limit is reached."""
         if self.in_progress >= self._at_once:
             raise TooManyCalls(f"this client has {self._at_once} {self._what} in progress already: wait for one to end")
         if seconds := self._rate.take():

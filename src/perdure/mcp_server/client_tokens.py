@@ -61,7 +61,7 @@ class ClientTokens:
         self._digests[name] = digest
 
     def find_client(self, token: str) -> str | None:
-        """Return the name of the client with this token, or `None`; takes as long for a wrong token."""
+        """Return the name of the client with this token, or `None`; compared in constant time."""
         digest, found = _hash_token(token), None
         for name, known in self._digests.items():
             if hmac.compare_digest(digest, known):

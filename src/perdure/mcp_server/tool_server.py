@@ -1,4 +1,4 @@
-"""Tools and agents that an MCP server offers, and the calls of its clients, each recorded in a session of the client.
+"""Offer tools and agents to the clients of an MCP server, and run their calls, recorded in sessions of each client.
 
 Nothing here knows the protocol. A tool call goes through `session.call`: it is validated, needs the permission of the
 agent, and is stored like any other. A task for an agent is a run in a session that the client can continue.

@@ -1,4 +1,4 @@
-"""Runs paused in a tool call until a person answers, after the MCP client was told that the run is waiting.
+"""Runs of MCP clients that are paused in a tool call until a person answers; the client fetches the result later.
 
 A tool that asks before it begins lets its run wait in the log, and the run ends for now. One that asks later can only
 go on in this process: the run continues here, and the client fetches its result later.
@@ -29,7 +29,7 @@ class OpenQuestions:
         return list(self._by_id.values())
 
     def note_event(self, entry: Entry) -> None:
-        """Take note of questions and answers: a watcher of the run."""
+        """Record the questions and answers among the run's events."""
         if isinstance(entry.event, QuestionAsked):
             self._by_id[entry.event.ask_id] = entry.event
         elif isinstance(entry.event, QuestionAnswered):
@@ -47,7 +47,7 @@ class WaitingRun:
         self.questions = questions
 
     def is_outdated(self, *, has_task: bool) -> bool:
-        """Return True if the run has ended, and its client has another task, or it waits in the log by now."""
+        """Return True if the run has ended and its result is not needed, such as when the client has another task."""
         if not self.run.done():
             return False
         if self.run.cancelled() or self.run.exception() is not None:

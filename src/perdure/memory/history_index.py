@@ -1,4 +1,4 @@
-"""Index of a conversation's messages by tokens and turns, from which `BufferMemory` and others cut what is sent.
+"""Index of a conversation by tokens and turns, with which history processors cut it to the messages that are sent.
 
 A history processor is called before every request, with a conversation that is a little longer than the last time. So
 the index of a conversation is kept and extended: each message is looked at once.
@@ -60,7 +60,7 @@ class HistoryIndex:
 
 
 class HistoryIndexCache:
-    """Cache of the indexes of the conversations that a history processor was called with lately."""
+    """Cache of the `HistoryIndex` of each recent conversation, so that a new message only extends the index."""
 
     __slots__ = ("_counts_tokens", "_known")
 
@@ -98,7 +98,7 @@ def cut_history(messages: Sequence[Message], index: HistoryIndex, first: int) ->
 
 
 def list_turn_opening(messages: Sequence[Message], index: HistoryIndex, place: int) -> list[int]:
-    """Return the positions of the user messages that began the turn at `place`, unless a user message follows there."""
+    """Return the positions of the user messages that open the turn at `place`; empty if a user message is next."""
     following = place
     while following < len(messages) and _is_fixed(messages[following]):
         following += 1

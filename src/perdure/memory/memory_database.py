@@ -222,7 +222,7 @@ def open_memory_file(path: str) -> Connection:
 
 
 def open_memory_to_read(path: str) -> Connection:
-    """Open an SQLite file of long-term memories that this process cannot write. Raises `ConfigError` or `StoreError`.
+    """Open an SQLite file of long-term memories read-only. Raises `ConfigError` or `StoreError`.
 
     Without a write-ahead log it is opened as one that does not change. With one, SQLite needs the shared memory beside
     it, as while another process uses the file.

@@ -36,5 +36,5 @@ def parse_memory_line(line: bytes | str, number: int, *, trusted: bool) -> Memor
 
 
 def build_imported_id(known: str, scope: MemoryScope) -> str:
-    """Return a new id for an imported memory whose id is used in another scope; the same for each import."""
+    """Return a new id for an imported memory whose id exists in another scope; a repeated import gives the same id."""
     return f"mem_{hashlib.sha256(msgspec.json.encode([known, scope.user, scope.project])).hexdigest()[:32]}"

@@ -51,7 +51,7 @@ class MemoryScope(Struct, frozen=True, kw_only=True):
 
 
 class MemoryRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A memory: its text and its provenance."""
+    """A long-term memory: its text, kind, tags, sources and times."""
 
     id: str
     """Id of the memory, unique in its file."""
@@ -91,7 +91,7 @@ class MemoryRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MemoryHit(Struct, frozen=True):
-    """A memory that a search has found."""
+    """Search result: a memory, its relevance to the query, and its score."""
 
     memory: MemoryRecord
     score: float

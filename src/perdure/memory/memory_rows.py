@@ -24,7 +24,7 @@ class StoredMemory(NamedTuple):
 
 
 class MemoryFilter(NamedTuple):
-    """Conditions that memories have to meet in a search or a list."""
+    """Filter for searching or listing memories: by tags, kind and time."""
 
     tags: Sequence[str] = ()
     """Tags that it must all have."""
@@ -134,7 +134,7 @@ def is_memory_id_used(connection: Connection, name: str) -> bool:
 
 
 def pin_memory(connection: Connection, scope: int, name: str, *, pinned: bool) -> MemoryRecord | None:
-    """Pin or unpin a memory and return it; None if there is none with this id. Raises `UsageError` if it cannot be."""
+    """Pin or unpin a memory and return it; None if the id is unknown. Raises `UsageError` if it must not be pinned."""
     stored = find_memory(connection, [scope], name)
     if stored is None:
         return None

@@ -162,7 +162,7 @@ class MemoryTools:
 
 
 def format_hit(hit: MemoryHit) -> dict[str, Any]:
-    """Return a memory found by a search in the form in which the model is sent it."""
+    """Convert a memory found by a search to the JSON fields that the model reads: id, text, date and others."""
     record = hit.memory
     fields: dict[str, Any] = {"id": record.id, "text": record.text, "date": _format_date(record.at)}
     optional = {

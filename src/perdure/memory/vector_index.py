@@ -112,7 +112,7 @@ class VectorIndex:
 
 
 def read_centre(connection: Connection, scope: int, embedder: str) -> Sequence[float] | None:
-    """Return the mean vector to which the bits of an embedder's vectors refer; None until there are many vectors."""
+    """Read the mean of an embedder's vectors, used to compress each vector to bits; None if there are few vectors."""
     data: Any = connection.execute("SELECT vector FROM centre WHERE (scope, embedder) = (?, ?)", (scope, embedder)).get
     return None if data is None else unpack_vector(data)
 
@@ -169,7 +169,7 @@ def _pack_bits(vector: Sequence[float], centre: Sequence[float] | None) -> bytes
 def list_memories_without_vector(
     connection: Connection, scope: int, embedder: str, before: int, limit: int
 ) -> list[tuple[int, bytes]]:
-    """Return rows and encoded records of memories that have no vector of this embedder, from row `before` down."""
+    """Return memories that have no vector of this embedder, newest first, among rows before `before`."""
     # With `+` SQLite walks the rows backwards, and does not sort all of the scope.
     return [
         (row, record)

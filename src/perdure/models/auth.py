@@ -23,7 +23,7 @@ async def fetch_token(source: TokenSource) -> str:
 
 
 class Auth(Protocol):
-    """Protocol for what authenticates requests to one provider: an API key, a login or a signature."""
+    """Protocol of an object that authenticates requests to one provider, by an API key, a login or a signature."""
 
     @property
     def identity(self) -> str:

@@ -40,7 +40,7 @@ _OPENAI_WIRES = frozenset({"openai_chat", "openai_responses"})
 
 
 class ModelOptions(Struct, frozen=True, kw_only=True):
-    """Options of `open_model` besides the name of the model."""
+    """Options of `open_model`: API key, base URL, attempts, profile, throttle and transport."""
 
     api_key: Any = ""
     """API key, or a function that returns one, overriding the environment."""

@@ -17,7 +17,7 @@ from .provider_catalog import PROVIDERS, Provider
 
 
 class ProviderStatus(Struct, frozen=True, kw_only=True):
-    """Availability of one provider on this machine, and the reason."""
+    """Status of one provider: if its models can be opened on this machine, and why or why not."""
 
     name: str
     title: str
@@ -40,7 +40,7 @@ class ProviderStatus(Struct, frozen=True, kw_only=True):
 
 
 def get_provider_status(provider: Provider) -> ProviderStatus:
-    """Return the availability of a built-in provider on this machine, and the reason."""
+    """Check if a built-in provider can be used on this machine; return its status, with what to set if it cannot."""
     key = ApiKey(provider.key_variables)
     try:
         url = (

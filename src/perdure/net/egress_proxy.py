@@ -110,7 +110,7 @@ class _ProxyRequest(Struct, frozen=True):
 
 
 class EgressProxy:
-    """HTTP proxy on loopback that allows CONNECT and plain requests only as an egress policy does. Uses one event loop.
+    """HTTP proxy on loopback that applies an egress policy to CONNECT and plain requests. Uses one event loop.
 
     Use it with `async with`, or call `start` and `aclose`. `policy.proxy` is not supported: the proxy connects itself.
     """

@@ -48,7 +48,7 @@ class RecordedCompaction:
 
 
 def make_recorded_compaction_step(playback: Playback, step: BetweenTurns) -> Any:
-    """Return a between-turns function that stores what `step` stored in the recorded run, without calling it.
+    """Return a replay's substitute for a compaction step: it stores the recorded events instead of calling `step`.
 
     A function that is not part of Perdure is returned unchanged.
     """
@@ -64,7 +64,7 @@ def make_recorded_compaction_step(playback: Playback, step: BetweenTurns) -> Any
 
 
 def make_recorded_events_step(playback: Playback) -> BetweenTurns:
-    """Return a between-turns function that stores the events that were recorded at this point between turns.
+    """Return a between-turns function for a replay, which stores the events that were recorded between these turns.
 
     These are closed display slots, revoked grants and finished subagents.
     """

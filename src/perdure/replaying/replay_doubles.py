@@ -62,7 +62,7 @@ class RecordedClock:
 
 
 class ComparingStore(MemoryStore):
-    """Store of a replay: it accepts entries as long as they match the recorded log, and then stops the replay."""
+    """Store of a replay: it accepts entries that match the recorded log, and stops the replay at any other."""
 
     def __init__(self, check: LogComparer) -> None:
         super().__init__()

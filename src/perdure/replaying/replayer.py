@@ -38,7 +38,7 @@ class ReplayedRuns(Struct):
 
 
 def list_missing_options(segment: RunSegment, code: RunOverrides) -> list[str]:
-    """Return the names of options, such as `tools`, that the recorded run got as Python objects and `code` lacks.
+    """Return the names of options, such as `tools`, that were Python objects in the recorded run and are not in `code`.
 
     The model, and objects that only tools use, are not needed for a replay.
     """

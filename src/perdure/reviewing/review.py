@@ -14,7 +14,7 @@ SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
 
 
 class Finding(Struct, frozen=True):
-    """A problem in the change, as a model reports it."""
+    """A problem in a reviewed git branch, as one model reports it: severity, location, description and fix."""
 
     severity: Severity
     file: str
@@ -32,7 +32,7 @@ class Finding(Struct, frozen=True):
 
 
 class ModelReview(Struct, frozen=True):
-    """A review of a branch, as one model writes it."""
+    """A single model's review of a git branch: a summary and the findings."""
 
     summary: str
     """What the branch does and how good it is, in a few sentences."""

@@ -1,4 +1,4 @@
-"""Functions for asyncio tasks: start one without delay, ignore its exception, sleep unless a shutdown comes first."""
+"""Functions for asyncio tasks: start one eagerly, mark its exception as retrieved, sleep until a shutdown."""
 
 import asyncio
 import sys

@@ -680,12 +680,12 @@ def leave_run_for_others(driver: SessionDriver, reason: str) -> bool:
 
 
 def is_inside_run() -> bool:
-    """Return True if the caller is part of a run, as the code of a tool is."""
+    """Return True if the calling code is executed inside an agent's run, for example in a tool."""
     return bool(_current_sessions.get())
 
 
 def detach_current_task() -> None:
-    """Mark the current asyncio task as no part of the run that began it, so that it may outlive the run."""
+    """Detach the current asyncio task from the run that started it, so that it may outlive the run."""
     _current_sessions.set(frozenset())
 
 

@@ -145,7 +145,7 @@ _ITEM_CLASSES = {
 
 
 def check_guardrails(owner: str, guardrails: Sequence[object]) -> None:
-    """Raise `ConfigError` if a function that makes a guardrail is async; the guardrail that it makes may be."""
+    """Raise `ConfigError` if a guardrail factory is an async function; the guardrails that it returns may be async."""
     for each in guardrails:
         if argument_checks.is_async_function(each):
             advice = "give plain functions without arguments, each of which returns a guardrail, plain or async"

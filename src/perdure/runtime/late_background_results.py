@@ -1,4 +1,4 @@
-"""Forward a result that arrives when the task of a background agent is over to the session that gave the task.
+"""Forward inbox results that arrive after a background agent's task has ended to the session that gave the task.
 
 A background agent works in a session of its own, which no run continues once the task is over. A result that arrives
 there later would never reach a model, so it becomes a message to the session that gave the task.
@@ -22,7 +22,7 @@ from .session_channel import delay_commands, get_or_create_channel
 
 
 async def forward_late_results(store: Store, session_id: str, clock: Clock) -> None:
-    """Send results that arrived after the end of a background agent's task to the session that gave the task.
+    """Forward inbox results that reached a background agent after its task ended to the session that gave the task.
 
     Does nothing for other sessions, while the task is not over, and while another process drives the session: that one
     consumes the results, or forwards them when it is done. A result that was forwarded is resolved in both sessions.

@@ -59,7 +59,7 @@ ChooseOverrides: TypeAlias = Callable[[str], Overrides[D] | Awaitable[Overrides[
 
 
 class RunOverrides(Overrides[Any], total=False):
-    """Overrides of one run, together with the run's output type."""
+    """The `Overrides` of one run, plus the output type of the run."""
 
     output: Output[Any]
     """The type that the run has to return a value of."""

@@ -24,7 +24,7 @@ _GOLDEN_RATIO = 0.618
 
 
 def fill_mailbox(mailbox: Mailbox, posts: Sequence[Post], state: State, run_id: str, *, is_resumed: bool) -> list[Post]:
-    """Put the posts (stored messages) of a session into the mailbox of its run; return posts for an earlier run.
+    """Put the posts (stored messages) of a session into the mailbox of its run; return those meant for an earlier run.
 
     These are cancels, answers and inbox results that come too late.
     """

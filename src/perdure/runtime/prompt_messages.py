@@ -18,7 +18,7 @@ def split_prompt(prompt: Prompt) -> tuple[tuple[Message, ...], tuple[Message, ..
 
 
 def to_sent_message(content: Content | Message, origin: str) -> Message:
-    """Convert content that is sent to a session to a message of the user or the assistant."""
+    """Convert content from a host program to a user message, or to an assistant message if it has that role."""
     if not isinstance(content, Message) or content.role != "assistant":
         return to_user_message(content, origin)
     from .imported_messages import to_assistant_message  # at first use: hosts seldom speak for the assistant

@@ -33,7 +33,7 @@ def find_resume_reasons(state: State, posts: Sequence[Post], now: float) -> froz
 
 
 def find_automatic_reasons(state: State, posts: Sequence[Post], now: float) -> frozenset[str]:
-    """Return the names of the reasons to continue a session without being asked by a person, as `attend` does.
+    """Return the names of the reasons for which `Session.attend` continues a session without being asked to.
 
     Steering, and inbox items without `wake`, are not among them: they wait for the next run.
     """
@@ -53,7 +53,7 @@ def list_expired_questions(state: State, now: float) -> list[str]:
 
 
 def is_waiting_run_cancelled(state: State, posts: Iterable[Post]) -> bool:
-    """Return True if a run that is paused for answers was cancelled: it ends when it is resumed."""
+    """Return True if a run that waits for answers has been cancelled; it ends as soon as it is resumed."""
     return state.is_waiting and any(True for _ in _find_cancel_posts(state, posts))
 
 

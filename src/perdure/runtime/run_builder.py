@@ -549,7 +549,7 @@ def build_session_gate(
 
 
 def sync_grants(gate: "Gate | None", session_id: str, state: State, store: Store) -> None:
-    """Update the grants of every gate in a chain from a session's log: add new ones, and remove revoked ones."""
+    """Update the grants of a chain of permission gates from a session's log: add new ones, and remove revoked ones."""
     if state.remembered_decisions:
         from perdure.core.gate_chain import list_chain_grants  # at first use: for remembered answers
 

@@ -99,7 +99,7 @@ ATTEND_POLL_SECONDS = 1.0
 
 
 class Session(StoredSession[D]):
-    """A conversation with an agent. Cheap to make; the store is not touched before it is used.
+    """A conversation with an agent: run, stream, resume, cancel. Creating the object does not access the store.
 
     Objects for the same session are equivalent, whichever agent made them: a run waits for the runs of all of them.
     """

@@ -129,7 +129,7 @@ class _HeldWatcher:
 
 
 class ChannelUser:
-    """Base class of `SessionDriver`: gives it access to its session's active run, watchers and subscriptions."""
+    """Base class of `SessionDriver`: access to the session's channel, active run, watchers and subscriptions."""
 
     def __init__(self, agent: AgentSpec[Any], session_id: str, store: Store) -> None:
         self.agent = agent
@@ -246,7 +246,7 @@ async def delay_commands(channel: SessionChannel, session_id: str) -> AsyncGener
 async def remove_watchers_when_done(
     channel: SessionChannel, release: Callable[[], None], list_tasks: "Callable[[], Sequence[asyncio.Task[Any]]]"
 ) -> None:
-    """Remove an agent's watchers, by calling `release`, once they have handled the events so far.
+    """Wait until an agent's watchers have handled all events, for a limited time, then call `release` to remove them.
 
     While tasks in the background still work for the session, they stay.
     """

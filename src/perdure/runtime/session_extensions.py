@@ -50,7 +50,7 @@ def remove_extension(session: "StoredSession[Any]", name: str) -> bool:
 
 
 def add_model(session: "StoredSession[Any]", model: Model) -> str:
-    """Keep a model object for a session in this process, and return the name by which the log refers to it."""
+    """Register a model object for a session in this process; return the name by which the log refers to it."""
     additions = _get_additions(session)
     name = f"{OBJECT_PREFIX}{model_info(model).name}"
     additions.models[name] = model

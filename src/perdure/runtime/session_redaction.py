@@ -1,4 +1,4 @@
-"""Redaction across the agents of a session: the secrets of each are removed from the output of all.
+"""Redaction shared by the agents of a session: a secret of one agent is removed from the output of every agent.
 
 An agent with a vault has a redactor that knows the secrets its tools were given. Agents that share a session also share
 one redactor that knows the secrets of all of them: of agents that can get the conversation by a handoff, and of those
@@ -83,7 +83,7 @@ def check_id_for_secrets(session_id: str, redaction: RelatedRunsRedaction) -> No
 
 
 def redact_input_id(input_id: str, redaction: RelatedRunsRedaction) -> str:
-    """Return the caller's `input_id` redacted, so that it is recognised when the same input is sent again."""
+    """Redact secrets in the caller's `input_id`, so that it equals the stored id when the same input is sent again."""
     return redaction.redact_event(RunStarted("", input_id=input_id)).input_id
 
 

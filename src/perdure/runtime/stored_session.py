@@ -544,7 +544,7 @@ class StoredSession(Generic[D]):
 
 
 def prefix_path_with_handle(handle: str, path: str) -> str:
-    """Put the handle of a background job before the path of a display slot or question of its agent."""
+    """Prefix the path of a background agent's display slot or question with the handle of its background job."""
     return f"{handle}/{path}" if path else handle
 
 

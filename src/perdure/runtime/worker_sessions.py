@@ -1,4 +1,4 @@
-"""The sessions of a store that a worker can continue with its agent: which they are, and how each is continued."""
+"""Selection and continuation of the sessions that a worker can resume with its agent."""
 
 import inspect
 import logging
@@ -22,7 +22,7 @@ _MAX_SESSIONS = 10_000
 
 
 class WorkerSessions:
-    """The sessions of a store that a worker can continue with its agent.
+    """The sessions of a store that a worker can continue with its agent; `attend` continues one of them.
 
     These are the sessions whose last run was begun by an agent of the same name, and those without a run.
     """

@@ -115,7 +115,7 @@ class Firing(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class JournalState:
-    """State of a schedule as computed from its journal: its timing, its firings, and the one that is not over."""
+    """State of a schedule as computed from its journal: its timing, its firings, and the firing in progress."""
 
     def __init__(self) -> None:
         self.timing: Timing | None = None

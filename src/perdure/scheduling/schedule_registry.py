@@ -1,4 +1,4 @@
-"""Schedules that were added to a store, so that every process which runs the store's schedules has them."""
+"""Registry of the schedules that were added to a store, shared by all processes that run the store's schedules."""
 
 from typing import Any, Final
 

@@ -39,7 +39,7 @@ _SHOWN: Final = 120
 
 
 class FiringLeft(Exception):
-    """Raised when the run of a firing is left unfinished for the next process, because this one is to end."""
+    """Raised when the run of a firing is left to the next process, because this process shuts down."""
 
 
 class ScheduledRun:

@@ -51,7 +51,7 @@ class ScheduleStatus(Struct, frozen=True, kw_only=True):
 
 
 class StoredSchedules:
-    """The schedules of a program and of its store, with all operations except running them, which `Scheduler` adds."""
+    """Schedules of a program and of its store: add, list, trigger, cancel. The subclass `Scheduler` also runs them."""
 
     def __init__(
         self,

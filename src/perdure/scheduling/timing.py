@@ -27,7 +27,7 @@ _INTERVAL: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s?([smhdw])", re.ASCII)
 
 
 class Every(Struct, frozen=True, tag_field="kind", tag="every"):
-    """Timing of a schedule that is due at an interval, counted from the moment it was first served."""
+    """Timing of a schedule that is due at an interval, counted from the moment a scheduler first processed it."""
 
     seconds: float
 

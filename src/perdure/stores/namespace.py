@@ -67,7 +67,7 @@ def _open_part(store: Store, prefix: str) -> Store:
 
 
 class DerivedSession(NamedTuple):
-    """Store and id of a subagent's session: a part of the parent's store, under the id of the parent's session."""
+    """Store and id of a subagent's session: a namespace of the parent's store, named by the parent's session id."""
 
     store: Store
     """The part of the parent's store that is under the parent's id."""

@@ -105,7 +105,7 @@ def build_entries(first: int, events: Sequence[Event], *, at: float = 1.25) -> l
 
 
 async def store_session(store: Store, session_id: str, *texts: str) -> list[Entry]:
-    """Store a new session with these user messages, release its lease, and return its entries."""
+    """Store a new session with the given user messages, release its lease, and return its entries."""
     entries = build_user_entries(1, *texts)
     lease = await store.acquire(session_id)
     await store.append(lease, entries, sync=True)

@@ -1,4 +1,4 @@
-"""Evaluate arithmetic expressions in a text, without running them as code.
+"""Evaluate arithmetic expressions such as `(17 + 4) * 2`, without running them as code.
 
 The text is parsed, and only numbers, operators and a few functions are evaluated. Every intermediate number is bounded,
 so that no short text costs more than a moment.
@@ -44,7 +44,7 @@ _KNOWN: Final = f"numbers, + - * / // % **, parentheses, {', '.join([*_FUNCTIONS
 
 
 def evaluate_arithmetic(expression: str) -> Number:
-    """Evaluate an expression such as `(17 + 4) * 2`. Raises `ToolError` with the reason when it cannot."""
+    """Evaluate an expression such as `(17 + 4) * 2`. Raises `ToolError` if it is invalid or too large."""
     if len(expression) > MOST_CHARACTERS:
         problem = f"it has {len(expression)} characters, and {MOST_CHARACTERS} are the most: split it"
         raise ToolError(f"{expression[:20]!r}… cannot be calculated: {problem}")
@@ -67,7 +67,7 @@ def evaluate_arithmetic(expression: str) -> Number:
 
 
 def format_number(number: Number) -> str:
-    """Format a number as people write it: `5` for 5.0, and no trace of binary fractions."""
+    """Format a number as text: `5` for 5.0, and other floats with at most 15 significant digits."""
     if isinstance(number, float) and number.is_integer() and abs(number) < 1e15:  # noqa: PLR2004 - exact up to there
         number = int(number)
     return str(number) if isinstance(number, int) else f"{number:.15g}"

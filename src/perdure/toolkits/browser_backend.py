@@ -61,7 +61,7 @@ class BrowserSnapshot(Struct, frozen=True):
 
 
 class BrowserImage(Struct, frozen=True):
-    """A picture of a page."""
+    """A screenshot of a web page, with the addresses of the page and its frames."""
 
     url: str
     """The address of the page."""

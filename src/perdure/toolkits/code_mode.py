@@ -1,4 +1,4 @@
-"""Code mode (`run_program`): its tool, its interpreter, and the choice of the other tools that the model is sent."""
+"""Code mode: the model writes programs that call tools (`run_program`); the called tools may be hidden from it."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ _LEAST_MEMORY_BYTES = 1_000_000
 
 
 class CodeMode:
-    """Code mode of one agent, or of several that share its interpreter: the tool `run_program` and what it needs."""
+    """Code mode of one or several agents: the tool `run_program`, its interpreter, and the choice of visible tools."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ _PLACEHOLDER: Final = re.compile(
 
 
 class EditStep(Struct, frozen=True):
-    """One edit of a file: the text to replace, and the new text."""
+    """An edit of a file: the text to replace, and the new text."""
 
     old_string: str
     """The text to replace, copied from the file, with enough lines around it to be unique."""
@@ -248,7 +248,7 @@ def _check_strings(old: str, new: str) -> None:
 
 
 def find_placeholder(new: str, old: str) -> str:
-    """Return the first placeholder for omitted code, as `... existing code`, that only the new text of an edit has."""
+    """Return the first placeholder for omitted code (`... existing code`) in `new` that is not in `old`; else empty."""
     known = {each.group().casefold() for each in _PLACEHOLDER.finditer(old)}
     return next((each.group() for each in _PLACEHOLDER.finditer(new) if each.group().casefold() not in known), "")
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class FileReadBackend(Protocol):
-    """Protocol of a backend whose files and folders tools may read.
+    """Protocol of a backend that lets tools read its files and list its folders.
 
     Methods raise `FileRefused`, with the reason as part of a sentence.
     """
@@ -55,7 +55,7 @@ class FileReadBackend(Protocol):
 
 
 class FileWriteBackend(FileReadBackend, Protocol):
-    """Protocol of a backend whose files tools may read and write."""
+    """Protocol of a backend that lets tools read and write its files."""
 
     def write_file(
         self, target: PathTarget, data: bytes, *, expected: str | None = None

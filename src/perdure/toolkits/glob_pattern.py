@@ -16,7 +16,7 @@ _MOST_ANY_DEPTH: Final = 4
 
 
 def split_name_patterns(pattern: str) -> list[str]:
-    """Return patterns for the file names that a path pattern can match; empty if there are no simple ones.
+    """Return plain patterns for the file names that a path pattern can match; empty if that is not possible.
 
     They are for programs that can filter by names, and are plain: `*`, `?` and sets in brackets.
     """

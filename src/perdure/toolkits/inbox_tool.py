@@ -1,4 +1,4 @@
-"""The tool `post_to_inbox`: the model asks a job or a person for something, and gets the result later."""
+"""The tool `post_to_inbox`: the model requests a result from a job or a person, and receives it later."""
 
 from typing import Annotated
 
@@ -12,8 +12,8 @@ async def post_to_inbox(
     context: ToolContext[None],
     blocking: Annotated[bool, "Whether the work cannot go on without the answer."] = False,  # noqa: FBT002 - a model gives it by name
 ) -> str:
-    """Ask for something from outside that takes a while: a job, a mail, a person's decision. The answer arrives
-    later.
+    """Request a result from outside that takes time, such as a job, a mail or a person's decision. The answer
+    arrives later.
     """
     item_id = await context.add_to_inbox(tag, request, blocking=blocking, wake=True)
     wait = "Do not go on with what depends on it." if blocking else "You need not wait for it."

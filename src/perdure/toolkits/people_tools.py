@@ -44,7 +44,7 @@ class ChoiceQuestion(Askable[str], frozen=True):
 
 
 def people_tools() -> list[Tool[..., Any]]:
-    """Return the tools `ask_user` and `plan`, with which the model asks the user."""
+    """Return the tools `ask_user` and `plan`: the model asks a question, or asks for approval of a plan."""
     return [ask_user, plan]
 
 

@@ -76,7 +76,7 @@ class CallsAwaited(Struct, frozen=True):
 
 
 class TimeAwaited(Struct, frozen=True):
-    """Result of an interpreter step: the model-written program has asked for the time, for the first time."""
+    """Result of an interpreter step: the model-written program is paused until it is given the current time."""
 
 
 class ProgramFinished(Struct, frozen=True):

@@ -102,7 +102,7 @@ def can_be_called(tool: Tool[..., Any], excluded: Collection[str]) -> bool:
 def describe_program_functions(
     tools: Toolbox, is_callable: Callable[[Tool[..., Any]], bool], *, with_prompts: bool
 ) -> Toolbox:
-    """Return the tools, with the signatures of those that programs can call in the description of `run_program`.
+    """Return the toolbox with the stubs of all tools that programs can call added to the description of `run_program`.
 
     With `with_prompts` it also has their lines for the instructions, where those of hidden tools are not.
     """

@@ -1,4 +1,4 @@
-"""A page of notes that an agent keeps for itself.
+"""The tools `read_scratchpad` and `write_scratchpad`: a page of notes that an agent keeps for itself.
 
 It is stored in the log, under the name `scratchpad`: it survives a restart and a compaction, and screens see it change
 as `value_kept`.

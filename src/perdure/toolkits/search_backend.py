@@ -63,7 +63,7 @@ class GlobResult(Struct, frozen=True):
 
 
 class SearchBackend(Protocol):
-    """Protocol of a backend whose files tools can search.
+    """Protocol of a backend that searches its files for the tools `glob` and `grep`.
 
     Files that git ignores, and secrets, are left out.
 

@@ -149,7 +149,7 @@ def exec_tool(
 
 
 def parse_command_target(command: str, backend: ShellBackend) -> CommandTarget:
-    """Parse a command line into the target for permission rules: its argv if simple, and its simple commands.
+    """Parse a command line into the target of permission rules: the argv of a simple command, and all simple commands.
 
     It has no parts if the line cannot be split with certainty.
     """

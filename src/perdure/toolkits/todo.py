@@ -72,7 +72,7 @@ async def todo_append(
     context: ToolContext[Any],
     status: TodoStatus = "pending",
 ) -> str:
-    """Add something to the list of things to do."""
+    """Add an item to the todo list."""
     todos = parse_todos(await read_value(context, TODOS))
     added = Todo(id=_check_id(id), content=_check_content(content), status=status)
     if added in todos:
@@ -90,7 +90,7 @@ async def todo_list(
     context: ToolContext[Any],
     include_completed: Annotated[bool, "Whether to show those that are done or cancelled, too."] = False,  # noqa: FBT002 - a model gives it by name
 ) -> str:
-    """Show the list of things to do."""
+    """Show the todo list."""
     todos = parse_todos(await read_value(context, TODOS))
     shown = [each for each in todos if include_completed or each.status not in _OVER]
     return "\n".join([_format_counts(todos), *[_format_todo(each) for each in shown]])
@@ -103,7 +103,7 @@ async def todo_update(
     content: Annotated[str | None, "What is to be done instead."] = None,
     status: TodoStatus | None = None,
 ) -> str:
-    """Change a todo or its status. After it has failed, in_progress or pending means to do it again."""
+    """Change a todo item or its status. To try a failed item again, set its status to in_progress or pending."""
     todos = parse_todos(await read_value(context, TODOS))
     place = next((place for place, each in enumerate(todos) if each.id == id), None)
     if place is None:

@@ -120,7 +120,7 @@ def _first_line(each: Tool[..., Any]) -> str:
 
 
 def search_tools(tools: Iterable[Tool[..., Any]], query: str, most: int) -> list[Tool[..., Any]]:
-    """Return the tools that match a query best, at most `most`: rare words count more, and those of the name most."""
+    """Return at most `most` tools that match a query best; rare words count more, and words in a tool's name most."""
     wanted = set(_split_words(query))
     counted = [(each, _count_words(each)) for each in tools]
     spread = Counter([word for _, words in counted for word in words if word in wanted])

@@ -63,14 +63,14 @@ class WebFetchBackend(Protocol):
 
 
 class WebSearchQuery(Struct, frozen=True):
-    """A query for a web search."""
+    """The text of a web search, and the greatest number of results."""
 
     text: str
     max_results: int = 5
 
 
 class WebSearchResult(Struct, frozen=True):
-    """A page that a web search has found."""
+    """A page that a web search has found: its title, URL and snippet."""
 
     title: str
     url: str

@@ -37,7 +37,7 @@ VERSION: Final = 1
 
 
 class Trace:
-    """Record of what happened in a session, with times: as a timeline, a tree, a trajectory, a page and more.
+    """Timed record of a session's events, which can be read as a timeline, a tree, a trajectory or a web page.
 
     `Tracer.trace` has that of live runs, `trace_session` reads that of a stored session, and `read_trace` that of a
     file.

@@ -25,7 +25,7 @@ _MODEL_EVENTS: Final = frozenset(get_args(ModelEvent))
 
 
 class TraceData(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="kind"):
-    """Base class of the data that trace entries contain if it is no event of a run."""
+    """Base class of the data in trace entries other than events of a run, such as raw HTTP traffic."""
 
 
 class RequestSnapshot(TraceData, frozen=True, tag="request", kw_only=True):
@@ -128,7 +128,7 @@ class TraceEntry(Struct, frozen=True, gc=False):
 
 
 class TraceMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Facts about a traced session, which are needed to reproduce or compare its runs; from the last request."""
+    """Metadata of a trace: session, agent, and the model, settings, instructions and tools of the last request."""
 
     session_id: str = ""
     agent: str = ""

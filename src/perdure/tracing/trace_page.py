@@ -1,4 +1,4 @@
-"""A trace as one web page: waterfall, messages, calls, tokens, cost, context and prompt cache, and two side by side.
+"""A trace as a web page: waterfall, messages, calls, tokens, cost, context, prompt cache, and a second trace beside it.
 
 The page is self-contained and requests nothing: its policy allows its own script and style alone, by their hashes. The
 script gets the trace as JSON in which no character can end the element around it, and shows it as text alone.

@@ -17,7 +17,7 @@ NOTICE_LIMIT = 200
 
 
 class TraceNotice(Struct, frozen=True):
-    """Something that happened besides requests and calls: a retry, a failover, an error, a question, a compaction."""
+    """An event in a traced run other than a request or call: a retry, failover, error, question or compaction."""
 
     t: float
     kind: str

@@ -30,7 +30,7 @@ def hash_source(text: str) -> str:
 
 
 def fill_template(template: str, parts: Mapping[str, str]) -> str:
-    """Replace each `{{NAME}}` of a template by the part of that name; parts themselves are not searched."""
+    """Replace each `{{NAME}}` in a template by the part of that name, but not inside the parts."""
     head, *rest = template.split("{{")
     return head + "".join([_fill_piece(each, parts) for each in rest])
 
@@ -49,7 +49,7 @@ def encode_for_script(value: Any) -> str:
 
 
 def escape_text(text: str) -> str:
-    """Escape text for the content or an attribute of an HTML element, so that it is shown as it is and can do nothing.
+    """Escape text for the content or an attribute of an HTML element, so that a browser never reads it as markup.
 
     Control characters, and those that turn the reading direction, are shown as their codes.
     """

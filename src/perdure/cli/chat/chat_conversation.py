@@ -125,7 +125,7 @@ class ChatConversation:
         self._task = asyncio.ensure_future(self._perform(start))
 
     async def _perform(self, start: Callable[[], Awaitable[Outcome[Any] | None]]) -> None:
-        """Await a run, and runs for messages that came too late for it; report what went wrong."""
+        """Await a run, and further runs for messages that arrived too late for it; report errors."""
         try:
             outcome = await start()
             while self._has_steered and outcome is not None and outcome.status in {"done", "stopped"}:

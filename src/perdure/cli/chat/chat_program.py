@@ -1,4 +1,4 @@
-"""Run the chat: put the window, the conversation, questions and commands together, until the user leaves."""
+"""The chat program: connects input area, conversation, questions and slash commands until the user leaves."""
 
 import asyncio
 import base64
@@ -65,7 +65,7 @@ async def _run_with_signals(options: CommandOptions) -> int:
 
 
 class ChatProgram:
-    """The chat at a terminal: its window, its conversation, and what connects them."""
+    """The chat at a terminal: connects the input area, the conversation, questions and slash commands."""
 
     def __init__(self, options: CommandOptions, parts: AgentParts, interrupts: SignalHandler) -> None:
         self._options = options

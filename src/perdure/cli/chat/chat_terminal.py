@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ChatTerminalOutput(TerminalOutput):
-    """Terminal output in a chat window: finished lines are printed above the input, an unfinished one is a question."""
+    """Terminal output in a chat: prints rows above the input, and keeps a question for the row with the cursor."""
 
     def __init__(self, window: "ChatWindow") -> None:
         super().__init__()

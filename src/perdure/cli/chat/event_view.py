@@ -45,7 +45,7 @@ LoadDiff = Callable[[ToolFinished], Awaitable[str]]
 
 
 class ChatEventView:
-    """Shows the events of a session above the input of a chat, and knows what the run waits for."""
+    """Shows the events of a session above the input of a chat, and tracks what the run waits for."""
 
     def __init__(self, window: "ChatWindow", note: Callable[[str], None], load_diff: LoadDiff) -> None:
         self._window = window

@@ -7,7 +7,7 @@ _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
 class MarkdownBlockSplitter:
-    """Accumulates streamed Markdown, and hands out each block once it is complete.
+    """Accumulates streamed Markdown, and returns each block once it is complete.
 
     A block ends at a blank line outside a code fence: paragraphs, lists, tables and code are never cut in two.
     """

@@ -50,7 +50,7 @@ def format_usage_briefly(usage: "SessionUsage | None") -> str:
 
 
 def format_cost(cost_usd: float) -> str:
-    """Return a cost in dollars with as many digits as matter."""
+    """Return a cost in dollars as text: four decimals below one dollar, otherwise two (also for zero)."""
     return f"${cost_usd:.2f}" if cost_usd >= 1 or not cost_usd else f"${cost_usd:.4f}"
 
 

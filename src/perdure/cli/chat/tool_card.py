@@ -29,7 +29,7 @@ _TELLING: Final = ("command", "path", "file", "pattern", "url", "query", "expres
 
 
 class ToolCard(NamedTuple):
-    """A tool call with its result, as the chat shows it."""
+    """A finished tool call as the chat shows it: a heading, and the lines of its result or diff."""
 
     number: int
     """Number of the card in this chat, by which `/show` unfolds it."""

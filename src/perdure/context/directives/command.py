@@ -20,7 +20,7 @@ _COMMAND_NAME: Final = re.compile(NAME_PATTERN)
 
 
 class CommandFailed(PerdureError):
-    """A command raised an error: nothing was stored, and the model was not asked."""
+    """Raised when the function of a command or skill fails: the message is not stored, and the model is not called."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"the command /{name} failed, and the message was not sent: {problem}")

@@ -123,7 +123,7 @@ async def _load_skills(
 
 
 def _has_skill(skill_text: SkillTextLookup, has_skill: Callable[[str], bool] | None, name: str) -> bool:
-    """Return True if there is a skill of this name. Raises `ConfigError` for functions that cannot tell at once."""
+    """Return True if there is a skill of this name. Raises `ConfigError` for functions that are async."""
     if has_skill is not None:
         answer = has_skill(name)
         argument_checks.require_plain_return_type("has_skill", has_skill, answer, bool, "True or False, without await")

@@ -81,7 +81,7 @@ def _list_entries(folder: str) -> list[tuple[str, bool]]:
 
 
 def hash_files(directory: str) -> dict[str, str]:
-    """Return the SHA-256 of each file in a directory, by path; of a link its target; of other kinds a fixed text."""
+    """Return the SHA-256 of each file in a directory, by path; links are not followed: their target is recorded."""
     left = MAX_TOTAL_BYTES
     found: dict[str, str] = {}
     for name in iterate_files(directory):

@@ -1,4 +1,4 @@
-"""Table of the thinking and sampling parameters that each generation of models of the Messages API accepts.
+"""Table of the features of each generation of Anthropic models: thinking modes, sampling parameters, signatures.
 
 A profile names its dialect. Without one, it is derived from the model's name, which contains the generation.
 """
@@ -15,7 +15,7 @@ ThinkingMode: TypeAlias = Literal["none", "budget", "adaptive"]
 
 
 class AnthropicModelFeatures(Struct, frozen=True, kw_only=True):
-    """Thinking and sampling parameters that one generation of Anthropic models accepts."""
+    """Features of one generation of Anthropic models: thinking mode, token budgets, sampling parameters, signatures."""
 
     thinking: ThinkingMode = "budget"
     """How thinking is requested."""

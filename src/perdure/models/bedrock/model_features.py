@@ -1,4 +1,4 @@
-"""Table of the Converse API (Bedrock) features that the models of each maker support.
+"""Table of the Converse API (Bedrock) features that models of each company (Anthropic, Amazon, …) support.
 
 A profile names its dialect. Without one, it is derived from the model's name, which starts with the maker.
 """
@@ -15,7 +15,7 @@ ThinkingMode: TypeAlias = Literal["none", "claude", "nova", "effort"]
 
 
 class BedrockModelFeatures(Struct, frozen=True, kw_only=True):
-    """Converse API features that the models of one maker support."""
+    """Converse API features that a group of Bedrock models supports, such as thinking and citations."""
 
     thinking: ThinkingMode = "none"
     """How thinking is requested."""
@@ -49,7 +49,7 @@ _BY_MODEL: tuple[tuple[str, str], ...] = (
 
 
 def get_model_features(name: str, model: str) -> BedrockModelFeatures:
-    """Return the Converse API features of the dialect `name`; if there is none, those of the maker of `model`."""
+    """Return the features of the dialect called `name`, or, if there is no such dialect, those that fit `model`."""
     return DIALECTS.get(name) or _get_dialect_by_model(model)
 
 

@@ -82,7 +82,7 @@ def _embed_json(text: str) -> Any:
 
 
 def encode_spaced_json(value: Any) -> str:
-    """Encode a value as JSON on one line, with the spacing that models use most."""
+    """Encode a value as JSON on one line, with a space after each comma and colon, as models usually write it."""
     try:
         return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
     except (TypeError, ValueError, RecursionError):  # values that JSON cannot represent are converted to text

@@ -89,7 +89,7 @@ class SmallModelRequest(Struct, frozen=True):
 
 
 def build_small_model_request(request: Request, context_tokens: int) -> SmallModelRequest:
-    """Convert a request to one that the small packaged model can answer.
+    """Simplify a request for the small packaged model, with at most one tool: the one that best matches the prompt.
 
     The result asks for one tool call, for a sentence about a tool result, or for a chat answer.
     """

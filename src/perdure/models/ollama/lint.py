@@ -16,7 +16,7 @@ _ROLES = frozenset({"system", "user", "assistant", "tool"})
 
 
 class OllamaRulesState(Struct, frozen=True):
-    """State of the order check after a message: the number of tool calls that have no result yet."""
+    """State of the check of Ollama's message order after a message: the number of tool calls without a result."""
 
     open_calls: int = 0
 

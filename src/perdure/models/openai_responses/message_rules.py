@@ -25,7 +25,7 @@ _MOST_SHOWN = 80
 
 @cache
 def get_call_input_fields(dialect: ResponsesDialect) -> Mapping[str, str]:
-    """Return the name of the input field for each type of call that the client answers, such as `arguments`."""
+    """Return the input field of each type of call that the client answers, such as `arguments` for `function_call`."""
     return {kind: field for kind, field in INPUT_FIELD_BY_CALL_TYPE.items() if kind not in dialect.provider_calls}
 
 

@@ -36,7 +36,7 @@ _RULES = ("plain", "bedrock", "llamacpp", "gemini_json", "kimi", "gemini")
 
 
 def build_tool_with_keywords(*keywords: str) -> ToolSpec:
-    """Build a tool definition whose parameter schema uses these JSON Schema keywords."""
+    """Build a tool definition whose parameter schema uses the given JSON Schema keywords, to test an endpoint with."""
     properties = {f"p{place}": KEYWORDS[each] for place, each in enumerate(keywords)}
     schema: dict[str, Any] = {"type": "object", "properties": properties, "required": sorted(properties)}
     if "$ref" in keywords:

@@ -35,7 +35,7 @@ _SINGLES = (
 
 
 class TooManySchemaNodes(Exception):
-    """Raised when a compiled schema has too many nodes; never leaves the package `schemas`."""
+    """Raised when a compiled schema has too many nodes; always caught within the package `schemas`."""
 
 
 class SchemaCompiler:

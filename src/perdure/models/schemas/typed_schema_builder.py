@@ -1,4 +1,4 @@
-"""Build the JSON Schema of one type (string, number, object, array) in the dialect of a provider."""
+"""Build a JSON Schema with known types (string, number, object, array) in the dialect of a provider."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

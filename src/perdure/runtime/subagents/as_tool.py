@@ -1,4 +1,4 @@
-"""Tools that have an agent do a task: an agent that exists, or one that a factory function builds for the task.
+"""Tools that run an agent on a task: an existing agent, or one that a factory function builds for each task.
 
 editor = Agent(model, tools=[researcher.as_tool()])
 """
@@ -28,7 +28,7 @@ TASK_DESCRIPTION = "The task, as text. The agent does not see this conversation:
 
 
 class Assignment(Struct, frozen=True, kw_only=True, eq=False):
-    """The task that a factory function of `subagent` builds an agent for."""
+    """Description of one task, passed to the factory function of `subagent`, which builds the agent for it."""
 
     name: str
     """The name of the tool, and of the agent in events."""

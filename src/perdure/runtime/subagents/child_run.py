@@ -65,7 +65,7 @@ class SubagentTask(Struct, frozen=True, eq=False):
 
 
 def get_child_path(parent: Run, call_id: str, segment: str) -> str:
-    """Return the path at which the log stores a tool call's child run: the recorded one, or a new one at `segment`."""
+    """Return the log path of a tool call's child run: the recorded path, or a new one that ends with `segment`."""
     begun = parent.state.child_paths_by_call.get(call_id)
     return begun or (f"{parent.path}/{segment}" if parent.path else segment)
 
@@ -134,7 +134,7 @@ async def _run_child_or_repair(
 
 
 async def record_failed_task(parent: Run, started: SubagentStarted, error: BaseException) -> None:
-    """Store that a task given to a subagent has failed or was cancelled.
+    """Record in the log of the parent run that a subagent's task has failed or was cancelled.
 
     Works also if the subagent could not be built or started.
     """

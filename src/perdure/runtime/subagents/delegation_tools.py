@@ -86,7 +86,7 @@ def orchestrator(
     max_depth: int = MAX_DEPTH,
     narrow_permission: bool = True,
 ) -> A:
-    """Return the agent `planner` with tools to give tasks to the others. The options are those of `delegation`."""
+    """Return the agent `planner` with tools to delegate tasks to `agents`. The options are those of `delegation`."""
     if not isinstance(planner, AgentSpec):  # pyright: ignore[reportUnnecessaryIsInstance] - callers are not all typed
         argument_checks.raise_config_error("orchestrator", "planner", planner, "give an Agent(…)")
     more = delegation(agents, most_at_once=most_at_once, max_depth=max_depth, narrow_permission=narrow_permission)

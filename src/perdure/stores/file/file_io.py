@@ -94,7 +94,7 @@ def sync_folder(folder: str) -> None:
 
 
 def file_identity(file: int | str) -> tuple[int, int]:
-    """Return device and inode of a file, by which its replacement is noticed; zeros if it does not exist."""
+    """Return device and inode of a file, which differ once it is replaced; zeros if it does not exist."""
     try:
         status = os.stat(file, follow_symlinks=False) if isinstance(file, str) else os.fstat(file)  # noqa: PTH116
     except OSError:

@@ -243,7 +243,7 @@ def encode_header(header: Header) -> bytes:
 
 
 def upgrade_header_format(header: Header, entries: Sequence[EncodedEntry]) -> Header:
-    """Return the header with its format version raised to the one for long lines, if one of the entries needs it."""
+    """Return the header with the format version for long lines if an entry needs it; otherwise unchanged."""
     if header.format >= LONG_LINE_FORMAT or not any(len(entry.body) > LONG_BODY_BYTES for entry in entries):
         return header
     return msgspec.structs.replace(header, format=LONG_LINE_FORMAT)

@@ -46,7 +46,7 @@ def new_session_key() -> str:
 
 
 def find_or_create_key(place: SessionPaths) -> str:
-    """Return the key of a session whose file has no header: the parent key that its forks name, or a new one."""
+    """Return a session key for a log file without a header: the key that its forks refer to, or a new one."""
     if os.path.lexists(fork_marker_path(place)):
         folder = os.path.dirname(place.log)
         for fork in read_fork_headers(folder).headers:

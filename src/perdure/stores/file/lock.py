@@ -136,7 +136,7 @@ def read_lock_record(place: SessionPaths) -> LockRecord:
 
 
 def is_session_locked(place: SessionPaths) -> bool:
-    """Return True if some process has locked the session, which means that it runs it. Raises `OSError`."""
+    """Return True if a process has locked the session, as it does while it runs the session. Raises `OSError`."""
     return _inspect_lock_file(place, lambda descriptor: not _try_lock(descriptor, fcntl.LOCK_SH), default=False)
 
 

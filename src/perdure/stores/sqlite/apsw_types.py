@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 
 class Cursor(Protocol):
-    """The result rows of an SQL statement, as apsw returns them."""
+    """Protocol of an apsw cursor: the result rows of an SQL statement."""
 
     @property
     def get(self) -> Any:
@@ -23,7 +23,7 @@ class Cursor(Protocol):
 
 
 class Connection(Protocol):
-    """An apsw connection to an SQLite database."""
+    """Protocol of an apsw connection to an SQLite database."""
 
     in_transaction: bool
     """True while a transaction is open."""

@@ -1,4 +1,4 @@
-"""Copy an SQLite file so that the copy appears under its name complete, or not at all.
+"""Copy an SQLite file atomically: the copy gets its final name only when it is complete.
 
 An existing file of that name is left as it is, unless it is to be replaced.
 """

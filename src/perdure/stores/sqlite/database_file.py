@@ -177,7 +177,7 @@ def connect(path: str, vfs: str | None, *, flags: int) -> Connection:
 
 
 def open_read_only(path: str, vfs: str | None = None) -> Connection:
-    """Open a read-only connection to a store that this process has open for writing, or that it can only read."""
+    """Open a read-only connection to a store that this process has open for writing, or cannot write to."""
     try:
         if is_read_only(path):
             connection = connect(build_immutable_uri(path), vfs, flags=get_read_only_flags())
@@ -216,7 +216,7 @@ def sync_wal(path: str, vfs: str | None) -> None:
 
 
 def file_identity(path: str) -> tuple[int, int]:
-    """Return device and inode of the file at a path, by which its replacement is noticed; zeros if there is none."""
+    """Return device and inode of the file at a path, to detect its replacement; zeros if there is no file."""
     try:
         status = os.stat(path)
     except OSError:

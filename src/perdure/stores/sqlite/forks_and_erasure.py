@@ -52,7 +52,7 @@ class ForkRequest(NamedTuple):
 
 
 def create_fork(new: ForkRequest, leases: set[Lease], connection: Connection) -> None:
-    """Fork a session: create a new one that starts with its first entries."""
+    """Fork a session: create a new session that shares the first entries of an existing one."""
     session_id, new_id, at, now = new
     key, head, _, title = connection.execute(_FIND, (session_id,)).get or (0, 0, 0, "")
     if not head:

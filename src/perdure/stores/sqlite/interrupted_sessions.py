@@ -52,7 +52,7 @@ def query_interrupted(
     leases: set[Lease],
     connection: Connection,
 ) -> list[InterruptedSession]:
-    """Return the sessions whose last run can continue and that no living process drives, the longest idle first."""
+    """Return the sessions whose last run can continue and that no live process runs, the longest idle first."""
     rows = connection.execute(_INTERRUPTED, (include_posts, now, prefix))
     alive: dict[tuple[int, str, str], bool] = {}
     """Whether a process is alive, so that each is looked for once."""

@@ -54,7 +54,7 @@ def acquire_lease(session_id: str, now: float, leases: set[Lease], take_over: bo
 
 
 def acquire_free_lease(session_id: str, now: float, leases: set[Lease], connection: Connection) -> Lease | None:
-    """Acquire the lease of a session that is new or free, in one statement; `None` if a process may have it."""
+    """Acquire the lease of a new or free session in one statement; return `None` if a process may have the lease."""
     holder = msgspec.json.encode(describe_this_process(now)).decode()
     fence = connection.execute(_TAKE_FREE, (session_id, holder, now)).get
     if fence is None:

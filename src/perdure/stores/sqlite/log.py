@@ -224,7 +224,7 @@ def read_events(connection: Connection, entry_range: EntryRange, session_id: str
 
 
 def read_events_to_fold(connection: Connection, entry_range: EntryRange, session_id: str) -> "list[Event | EndedRuns]":
-    """Read the events of a range of entries; ended runs are condensed to messages and totals where rows allow it."""
+    """Read the events of a range of entries, with ended runs condensed to messages and totals where possible."""
     text_of = make_long_text_reader(connection)
     events: list[Event | EndedRuns] = []
     for row in read_rows(connection, entry_range):

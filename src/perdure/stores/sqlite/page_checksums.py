@@ -39,7 +39,7 @@ def find_checksum_vfs(vfs: str | None = None) -> str | None:
 
 
 def register_checksum_vfs(vfs: str | None = None, path: str = "") -> None:
-    """Add checksums to files of another VFS instead of the system's; without arguments, undo this. For tests.
+    """Replace the checksum VFS by one over another VFS; without arguments, restore the default. For tests.
 
     `path` is a copy of the SQLite extension for this VFS alone.
     """
@@ -74,7 +74,7 @@ def _load_extension(path: str, over: str | None = None) -> str | None:
 
 
 def has_checksums(connection: Connection) -> bool:
-    """Return True if the file's header reserves room for checksums on its pages."""
+    """Return True if the header of a database file reserves room for checksums on its pages."""
     read: Any = getattr(connection, "reserve_bytes", None)
     return read is not None and read("main") == RESERVED_BYTES
 
@@ -88,7 +88,7 @@ def reserve_checksum_space(connection: Connection) -> None:
 
 
 def is_checksum_error(error: apsw.Error) -> bool:
-    """Return True if a page was read whose checksum does not match."""
+    """Return True if an SQLite error means that the checksum of a page does not match."""
     return getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA
 
 

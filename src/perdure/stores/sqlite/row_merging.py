@@ -57,7 +57,7 @@ class RowMergePlan(NamedTuple):
 
 
 def prepare_merges(keys: Iterable[int], connection: Connection) -> Callable[[Connection], None]:
-    """Plan the merging of small rows in several logs, outside of any transaction; return the job that does it."""
+    """Plan the merging of small rows in several logs, outside of any transaction; return the job that merges them."""
     return partial(_merge_logs, [plan_row_merge(connection, key) for key in keys])
 
 

@@ -70,7 +70,7 @@ _find_result = msgspec.msgpack.Decoder(_ResultInEvent).decode
 
 
 def encode_outlines(events: Sequence[Event], body: bytes) -> bytes:
-    """Encode outlines of the ended runs among these events, of which `body` is the encoding; empty if it has none."""
+    """Encode outlines of the ended runs among `events`, whose encoding is `body`; empty if no run has ended."""
     found = [] if body[:1] == _JSON_START else outline_ended_runs(events)
     if not found:
         return b""
@@ -125,7 +125,7 @@ def _compute_checksum(encoded: bytes, body: bytes) -> int:
 
 
 def decode_outlined_events(outlines: bytes, body: bytes, count: int) -> "list[Event | EndedRuns] | None":
-    """Decode the `count` events of a row's body, ended runs condensed; `None` if the outlines do not match the body."""
+    """Decode the `count` events in a row's body, and condense ended runs; `None` if the outlines do not match it."""
     try:
         signed = _decode_signed(outlines)
         encoded = bytes(signed.outlines)

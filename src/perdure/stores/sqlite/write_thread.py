@@ -1,4 +1,4 @@
-"""The writer's thread: runs queued functions in order, with less overhead per call than an executor.
+"""The thread that writes to an SQLite store: it runs queued functions in order, with less overhead than an executor.
 
 Every barrier of a run goes to this thread and back. An executor makes a future with its own lock for each call, which
 takes as long as the thread's own part of a small commit.
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class WriteThread:
-    """The thread of an SQLite store's writer: runs queued functions in order until it is ended.
+    """Thread that writes to an SQLite store: it runs queued functions in order until it is ended.
 
     Functions queued before `end` are still run.
     """
