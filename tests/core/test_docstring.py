@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.core import docstring as docstrings
 from perdure.core.docstring import Docstring, parse_docstring
 
 GOOGLE = """Look up the weather.
@@ -173,3 +174,10 @@ def test_any_text_can_be_read(text):
     docstring = parse_docstring(text)
     assert docstring.description.startswith(docstring.summary.split(" ")[0])
     assert all(re.fullmatch(r"\w+", name) and said for name, said in docstring.parameters.items())
+
+
+@given(st.lists(pieces | st.text(max_size=5)).map("\n".join))
+def test_a_style_whose_mark_a_text_lacks_would_find_nothing_in_it(text):
+    lines = text.splitlines()
+    for mark, extract in docstrings._STYLES:
+        assert mark in text or extract(lines) == (lines, [])

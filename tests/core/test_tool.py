@@ -144,6 +144,49 @@ async def test_arguments_are_checked_and_converted_before_the_function_sees_them
         add.parameters.parse({"a": "one"})
 
 
+def test_a_wrapper_with_a_docstring_of_its_own_is_described_by_it():
+    def find(city: str) -> str:
+        """Find a city.
+
+        Args:
+            city: its name
+        """
+        return city
+
+    @functools.wraps(find)
+    def wrapped(*args, **kwargs):
+        return find(*args, **kwargs)
+
+    wrapped.__doc__ = "Find a city, slowly."
+    made = tool(wrapped)
+    assert made.description == "Find a city, slowly."
+    assert made.parameters.json_schema["properties"]["city"]["description"] == "its name"
+
+
+def test_parameters_of_the_same_type_have_schemas_of_their_own():
+    @tool
+    def first(count: int) -> int:
+        """Count.
+
+        Args:
+            count: how many apples
+        """
+        return count
+
+    @tool
+    def second(count: int = 3) -> int:
+        """Count."""
+        return count
+
+    first.parameters.json_schema["properties"]["count"]["maximum"] = 1
+    assert first.parameters.json_schema["properties"]["count"] == {
+        "type": "integer",
+        "description": "how many apples",
+        "maximum": 1,
+    }
+    assert second.parameters.json_schema["properties"]["count"] == {"type": "integer", "default": 3}
+
+
 async def test_a_partial_function_is_a_tool_of_what_it_leaves_open():
     def power(base: int, exponent: int) -> int:
         """Raise to a power.

@@ -23,9 +23,16 @@ class Docstring(Struct, frozen=True):
 
 def parse_docstring(text: str | None) -> Docstring:
     """Parse a docstring into a description and parameter descriptions; in an unknown style, all is the description."""
-    lines = inspect.cleandoc(text or "").splitlines()
+    return parse_clean_docstring(inspect.cleandoc(text or ""))
+
+
+def parse_clean_docstring(text: str) -> Docstring:
+    """Parse a docstring without the indentation of the source, as `inspect.getdoc` returns it."""
+    lines = text.splitlines()
     parameters: dict[str, str] = {}
-    for take_out in (_extract_sphinx, _extract_numpy, _extract_google):
+    for mark, take_out in _STYLES:
+        if mark not in text:
+            continue
         lines, found = take_out(lines)
         for name, texts in found:
             description = " ".join(" ".join(texts).split())
@@ -147,3 +154,7 @@ def _parse_google_items(block: _Lines) -> _ParameterLines:
         elif line.strip():
             return []  # not a list of parameters after all
     return found
+
+
+_STYLES = ((":", _extract_sphinx), ("---", _extract_numpy), (":", _extract_google))
+"""The styles in the order in which they are looked for, each with a text that is in every docstring of that style."""

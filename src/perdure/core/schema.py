@@ -320,6 +320,8 @@ class _PydanticConverter:
 
 def _make_converter(annotation: Any, where: str) -> _TypeConverter:
     """Return the converter of a type. `where` is the parameter or output that errors name."""
+    if type(annotation) is type and annotation in _SCALARS:
+        return _scalar_converter(annotation)
     try:
         survey = FieldClassFinder(annotation)
         if not survey.needs_pydantic:
@@ -338,6 +340,15 @@ def _make_converter(annotation: Any, where: str) -> _TypeConverter:
         its_reason = str(error).partition("\n")[0]
         message = f"{problem}, nor can pydantic ({its_reason}): {advice}"
         raise ConfigError(message) from error
+
+
+_SCALARS = frozenset({bool, float, int, str})
+"""The types of most parameters: all parameters of one of them share a converter, which nothing changes."""
+
+
+@functools.cache
+def _scalar_converter(kind: type) -> _TypeConverter:
+    return _MsgspecConverter(kind, FieldClassFinder(kind))
 
 
 @functools.lru_cache(maxsize=256, typed=True)

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from msgspec import Struct
 
-from .docstring import parse_docstring
+from .docstring import Docstring, parse_clean_docstring
 from .error import ConfigError
 
 NO_DEFAULT = inspect.Parameter.empty
@@ -44,8 +44,12 @@ class Signature(Struct, frozen=True):
     """The parameters that the model fills in."""
     context: str | None
     """The name of the parameter that receives the context of the call, or `None`."""
-    needed_deps: str = ""
+    needed_deps: str
     """The type of `deps` that the context parameter is annotated with, such as `Shop`; empty if it can do without."""
+    inner: Any
+    """The function inside partials, wrappers and callable objects, which has the annotations."""
+    docstring: Docstring
+    """The docstring of the inner function."""
 
 
 def read_signature(
@@ -54,7 +58,7 @@ def read_signature(
     """Read the parameters of a tool's function, without those in `skip` and the one annotated with `context_type`."""
     name = getattr(function, "__qualname__", None) or repr(function)
     inner = _unwrap_function(function)
-    descriptions = parse_docstring(inspect.getdoc(inner)).parameters
+    docstring = parse_clean_docstring(inspect.getdoc(inner) or "")
     names = _AnnotationScope(inner, context_type)
     parameters: list[Parameter] = []
     contexts: list[str] = []
@@ -69,12 +73,12 @@ def read_signature(
             needed_deps = _name_needed_deps(annotation, context_type)
             continue
         _check_parameter_kind(parameter, where)
-        description = descriptions.get(parameter.name, "")
+        description = docstring.parameters.get(parameter.name, "")
         parameters.append(Parameter(parameter.name, annotation, parameter.default, description))
     if len(contexts) > 1:
         message = f"{name} has two context parameters, {' and '.join(map(repr, contexts))}: keep one of them"
         raise ConfigError(message)
-    return Signature(name, tuple(parameters), contexts[0] if contexts else None, needed_deps)
+    return Signature(name, tuple(parameters), contexts[0] if contexts else None, needed_deps, inner, docstring)
 
 
 def _inspect_parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:

@@ -30,7 +30,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from . import argument_checks, schema
-from .docstring import parse_docstring
+from .docstring import parse_clean_docstring
 from .error import ConfigError
 from .message import ToolCall, ToolResult, check_labels
 from .misspelt_options import LazyHintsClass
@@ -318,9 +318,13 @@ def _from_function(function: Callable[P, R], name: str, description: str, option
     signature = read_signature(function, skip=(receiver,) if receiver else (), context_type=ToolContext)
     parameters, context = schema.build_parameters_from_signature(signature), signature.context
     named = _unwrap_partial(function)
+    if not description:
+        is_inner = named is signature.inner  # whose docstring has been parsed for its parameters
+        docstring = signature.docstring if is_inner else parse_clean_docstring(inspect.getdoc(named) or "")
+        description = docstring.description
     return Tool(
         name=name or getattr(named, "__name__", ""),
-        description=description or parse_docstring(inspect.getdoc(named) or "").description,
+        description=description,
         parameters=parameters,
         call=_make_isolated_call(function, context, receiver)
         if options.get("isolate")
