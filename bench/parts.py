@@ -11,7 +11,7 @@ from perdure import Agent, Event, ToolResult, open_store
 from perdure.core.argument_parsing import parse_arguments
 from perdure.core.event import Entry, ToolFinished
 from perdure.core.message import Text
-from perdure.core.store import ImmediateStore, Store
+from perdure.core.store import NonBlockingAppendStore, Store
 from perdure.testing import ScriptedModel
 
 from .measure import Effort, Figure, best_async_us, best_us
@@ -29,7 +29,7 @@ async def append_us(store: Store, effort: Effort, *, sync: bool) -> float:
     async def append() -> None:
         number = next(numbers)
         entries = (Entry(number, 0.0, RESULT, f"entry-{number}"),)
-        if not isinstance(store, ImmediateStore) or not store.append_now(lease, entries, sync=sync):
+        if not isinstance(store, NonBlockingAppendStore) or not store.append_now(lease, entries, sync=sync):
             await store.append(lease, entries, sync=sync)
 
     try:

@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from perdure import Agent, Command, CommandContext, Mentions, Rewrite, ShortCircuit, Skill, Skills
+from perdure import Agent, Command, CommandContext, MentionSettings, Rewrite, ShortCircuit, Skill, Skills
 from perdure.testing import ScriptedModel
 
 BRIEF = Skill(name="brief", description="How to brief a crew.", body="Say what, where and when, in three lines.")
@@ -28,7 +28,7 @@ async def main(folder: Path) -> None:
         model,
         skills=Skills([BRIEF]),
         commands=[Command("knots", knots), Command("said", said, "How much was said.")],
-        mentions=Mentions(folder),
+        mentions=MentionSettings(folder),
     )
     session = agent.session("trip")
     outcome = await session.run("/brief the crew /knots\nSee @log.txt, @.env and @elsewhere/passwd.")

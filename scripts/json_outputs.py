@@ -85,7 +85,7 @@ SKILL = {
     "problems": "array. What is wrong with it, as texts.",
 }
 GRANT = describe_class(
-    "perdure.core.grants.Grant",
+    "perdure.core.permission_grants.Grant",
     kind="string. `grant`.",
     grant_id="string. Its id, for perdure permissions revoke.",
     rule="string. The grant as a rule.",
@@ -183,7 +183,7 @@ OUTPUTS: Mapping[str, Output] = {
     "sessions prune": Output("A line for each session that is deleted, or would be with `--dry-run`.", [SESSION]),
     "files changes": Output(
         "A line for each change of a file, and for each command that may have changed files.",
-        [describe_class("perdure.file_history.FileChange"), describe_class("perdure.file_history.CommandEntry")],
+        [describe_class("perdure.file_history.FileChange"), describe_class("perdure.file_history.UntrackedCommand")],
     ),
     "files undo": Output("A line for each file.", [RESTORED]),
     "files redo": Output("A line for each file.", [RESTORED]),

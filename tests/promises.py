@@ -353,7 +353,7 @@ _LATE = "tests/faults/test_late_effects.py::test_"
 _CONTENDED = "tests/faults/test_contended_appends.py::test_"
 _LIMITS = "tests/core/test_loop_limits.py::test_"
 _RUN_MODEL = "tests/core/test_aside_model_requests.py::test_"
-_DIRECT = "tests/core/test_direct_calls.py::test_"
+_DIRECT = "tests/core/test_direct_tool_calls.py::test_"
 _ENGINES = "tests/engines/test_engines.py::test_"
 _ADDED = "tests/core/test_added_tools.py::test_"
 _PERMIT = "tests/core/test_loop_permission.py::test_"
@@ -366,7 +366,7 @@ _BOUND = "tests/runtime/test_bound_approvals.py::test_"
 _DENIED = "tests/security/test_denied_files.py::test_"
 _NAMESPACED = "tests/runtime/test_namespaced_sessions.py::test_"
 _SPELLINGS = "tests/security/test_targets.py::test_"
-_CODEC = "tests/core/test_codec.py::test_"
+_CODEC = "tests/core/test_log_codec.py::test_"
 _LARGE = "tests/stores/test_large_values.py::test_"
 _LONG = "tests/core/test_content_limit.py::test_"
 _SQLITE = "tests/stores/test_sqlite.py::test_"
@@ -436,7 +436,7 @@ _FAMILIES = "tests/faults/test_families.py::test_"
 _OUTSIDE = "tests/faults/test_outside.py::test_"
 _ASKED = "tests/faults/test_questions.py::test_"
 _PLANTED = "tests/credentials/test_planted_secrets.py::test_"
-_SCATTERED = "tests/credentials/test_scattered_secret_finder.py::test_"
+_SCATTERED = "tests/credentials/test_obfuscated_secret_finder.py::test_"
 _REDACTION = "tests/runtime/test_session_redaction.py::test_"
 _SKILL = "tests/context/skills/test_broken.py::test_"
 _TRUST = "tests/context/skills/test_trust.py::test_"
@@ -850,7 +850,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     ),
     "permission:heard": (
         "tests/security/test_callbacks.py::test_a_function_works_plain_and_async_or_is_refused_at_once",
-        "tests/core/test_target.py::test_what_no_rule_could_match_is_no_target",
+        "tests/core/test_permission_target.py::test_what_no_rule_could_match_is_no_target",
         _LOOP + "a_guardrail_that_says_anything_but_nudge_or_halt_fails_the_run",
     ),
     "permission:one-question": (

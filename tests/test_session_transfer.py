@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from perdure import Agent, ConfigError, SessionNotFound, UnreadableEntry, tool
-from perdure.core.codec import UPCASTERS
+from perdure import Agent, ConfigError, EntryTooNew, SessionNotFound, tool
 from perdure.core.error import SessionBusy, SessionExists
 from perdure.core.event import Entry, MessageAdded, RunStarted, SessionImported
+from perdure.core.log_codec import UPCASTERS
 from perdure.core.message import Image, user
 from perdure.session_transfer import FORMAT, PromptPrefix, export_session, import_session, read_document
 from perdure.stores.memory import MemoryStore
@@ -136,7 +136,7 @@ async def test_a_document_can_tell_what_hashes_stand_for():
     ("change", "error", "words"),
     [
         ({"format": "song"}, ConfigError, "format 'song' is no session"),
-        ({"version": 2}, UnreadableEntry, "of version 2, and this is version 1: upgrade perdure"),
+        ({"version": 2}, EntryTooNew, "of version 2, and this is version 1: upgrade perdure"),
         ({"version": "1"}, ConfigError, "this is no session"),
         ({"entries": []}, ConfigError, "has no entries"),
         ({"entries": [{"seq": 2, "at": 0, "event": {"kind": "run_started"}}]}, ConfigError, "has the number 2"),
@@ -144,7 +144,7 @@ async def test_a_document_can_tell_what_hashes_stand_for():
         ({"entries": [{"seq": 1, "at": 0, "event": 3}]}, ConfigError, "entry 1 of the document cannot be read"),
         (
             {"entries": [{"seq": 1, "at": 0, "event": {"kind": "unheard_of"}, "critical": True}]},
-            UnreadableEntry,
+            EntryTooNew,
             "upgrade perdure",
         ),
         (

@@ -12,7 +12,7 @@ from perdure import (
     Permissions,
     StoreError,
     ToolContext,
-    Unsupported,
+    UnsupportedByStore,
     allow_all,
     later,
     open_store,
@@ -52,7 +52,7 @@ class MeasuredStore(MemoryStore):
         self.vacuumed += 1
 
     async def backup(self, path: str) -> None:
-        raise Unsupported(path)
+        raise UnsupportedByStore(path)
 
 
 @tool(permission=True)
@@ -160,7 +160,7 @@ async def test_a_store_that_cannot_be_measured_can_be_pruned_by_age_and_number(c
     store = MemoryStore(clock=clock)
     await begin(store, clock, "a")
     assert len(await prune(store, keep=0, now=clock.now())) == 1
-    with pytest.raises(Unsupported, match="a MemoryStore has no size"):
+    with pytest.raises(UnsupportedByStore, match="a MemoryStore has no size"):
         await prune(store, max_bytes=1, now=clock.now())
 
 
@@ -212,7 +212,7 @@ async def test_a_backup_becomes_a_store_again_and_replaces_none(tmp_path, kind):
 
 @pytest.mark.parametrize("spec", ["memory:", "postgresql://localhost/x", "sqlite:", "file://"])
 async def test_a_store_without_a_path_cannot_be_restored_to(tmp_path, spec):
-    with pytest.raises(Unsupported, match="cannot be restored from a backup here"):
+    with pytest.raises(UnsupportedByStore, match="cannot be restored from a backup here"):
         await restore(str(tmp_path / "backup"), spec)
 
 

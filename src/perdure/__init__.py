@@ -19,7 +19,7 @@ _NAMES_BY_MODULE = {
         "Command",
         "CommandContext",
         "CommandFailed",
-        "Mentions",
+        "MentionSettings",
         "Rewrite",
         "ShortCircuit",
     ),
@@ -53,7 +53,7 @@ _NAMES_BY_MODULE = {
         "MiddlewareFailed",
         "ModelError",
         "NotAnswered",
-        "NotStarted",
+        "EffectNotStarted",
         "LimitExceeded",
         "OutOfBudget",
         "PerdureError",
@@ -68,8 +68,8 @@ _NAMES_BY_MODULE = {
         "ShuttingDown",
         "StoreError",
         "ToolError",
-        "UnreadableEntry",
-        "Unsupported",
+        "EntryTooNew",
+        "UnsupportedByStore",
         "UsageError",
     ),
     ".core.event": (
@@ -152,7 +152,7 @@ _NAMES_BY_MODULE = {
         "Post",
         "SessionInfo",
     ),
-    ".core.target": (
+    ".core.permission_target": (
         "CommandTarget",
         "PathTarget",
         "UrlTarget",
@@ -188,13 +188,13 @@ _NAMES_BY_MODULE = {
         "pursue_goal",
         "resume_goal",
     ),
-    ".goals.until": ("until",),
+    ".goals.until_engine": ("until",),
     ".grading.evidence": ("Evidence",),
     ".grading.grade": ("Grade",),
     ".models": ("open_model",),
     ".replaying.replay": (
         "Divergence",
-        "Replayed",
+        "ReplayReport",
         "replay",
     ),
     ".runtime.agent": ("Agent",),
@@ -227,15 +227,15 @@ _NAMES_BY_MODULE = {
     ".runtime.output": ("Output",),
     ".runtime.session": ("Session",),
     ".runtime.stream": ("RunStream",),
-    ".runtime.subagents.as_tool": (
-        "Assignment",
+    ".runtime.subagents.subagent_tool": (
+        "SubagentContext",
         "subagent",
     ),
     ".runtime.subagents.delegation_tools": (
         "delegation",
         "orchestrator",
     ),
-    ".imported_conversation": ("ImportReport",),
+    ".imported_session_filter": ("ImportReport",),
     ".session_transfer": (
         "export_session",
         "import_session",

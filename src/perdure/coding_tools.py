@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from .core import argument_checks
 from .core.error import ConfigError
-from .core.rule import Rule, ask
-from .core.target import path
+from .core.permission_rule import Rule, ask
+from .core.permission_target import path
 from .core.tool import Tool
 from .files.protected_names import ALWAYS_ASK_NAMES
 from .hosts.local_files import LocalFiles
@@ -18,7 +18,7 @@ from .hosts.local_git import LocalGit
 from .hosts.local_search import LocalSearch
 from .toolkits.command_line import has_parser
 from .toolkits.edit_tool import edit_tool
-from .toolkits.file_record import SnapshotBackend
+from .toolkits.file_access_record import SnapshotBackend
 from .toolkits.file_tools import list_tool, read_tool, write_tool
 from .toolkits.git_tools import git_commit_tool, git_read_tools
 from .toolkits.people_tools import people_tools

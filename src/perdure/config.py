@@ -23,6 +23,7 @@ from .configuring.mcp_servers import (
     read_unexpanded_servers,
 )
 from .configuring.named_imports import get_file_name, import_extension, import_tools
+from .configuring.python_file import PythonFile
 from .configuring.read_config_file import MAX_BYTES, ParsedConfigFile, read_toml
 from .configuring.referenced_files import UNREADABLE, ReferencedFiles, compute_trust_digest, hash_skills
 from .configuring.restricted_settings import (
@@ -33,14 +34,13 @@ from .configuring.restricted_settings import (
 )
 from .configuring.schedules import build_schedule
 from .configuring.schema import config_schema
-from .configuring.source_file import SourceFile
 from .configuring.table_classes import CompactionTable, ConfigFile
 from .configuring.trusted_files import TrustedFiles, is_digest_trusted
 from .configuring.validation import convert_config
 from .context.agent_role import Role
 from .context.compaction import Compaction
 from .context.compaction_strategies import keep_recent
-from .context.directives import Mentions
+from .context.directives import MentionSettings
 from .context.project_instructions import Project, get_config_folder
 from .context.prompt_version_files import Prompts
 from .context.role_files import find_role, load_roles
@@ -152,7 +152,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
             "limits": lambda: self.limits,
             "instructions": lambda: self.instructions,
             "store": self._store,
-            "mentions": lambda: Mentions(self.workdir) if self.tables.mentions else None,
+            "mentions": lambda: MentionSettings(self.workdir) if self.tables.mentions else None,
             "extensions": self._extensions,
             "vault": self._vault,
             "engine": self._engine,
@@ -187,13 +187,13 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
                 found += import_tools(name, self._read_source)
         return found
 
-    def _read_source(self, named: str) -> SourceFile:
+    def _read_source(self, named: str) -> PythonFile:
         """Read a file of Python that the configuration names, if it is still the one that was trusted with it."""
         files = ReferencedFiles(self.folder, is_trusted=True)
         path, data = files.resolve(named), files.read_file(named, MAX_BYTES)
         if files.digests[path] != self.files.get(path, UNREADABLE):
             raise ConfigError(f"{path!r} has changed since the file was read: read it again")
-        return SourceFile(path, data)
+        return PythonFile(path, data)
 
     def _permission(self) -> Permissions | None:
         table = self.tables.permissions
@@ -276,9 +276,9 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
         with self._errors_at(("mcp",)):
             require_sdk()
             from .mcp.login.login_file import LoginFile, get_default_logins_path
-            from .mcp.login.stored_login_auth import find_login
+            from .mcp.login.stored_login_auth import build_login_resolver
 
-            login = find_login(LoginFile(get_default_logins_path()))
+            login = build_login_resolver(LoginFile(get_default_logins_path()))
             return McpServers(*servers, pins=get_default_pins_path(), login=login).extension
 
     def build_schedules(self) -> "list[Schedule]":

@@ -24,7 +24,7 @@ from .tracing.loop_watchdog import THRESHOLD_SECONDS, LoopWatchdog, Report
 if TYPE_CHECKING:
     from .coding_tools import ShellChoice
     from .memory.long_term_memory import LongTermMemory
-    from .toolkits.file_record import SnapshotBackend
+    from .toolkits.file_access_record import SnapshotBackend
     from .tracing.tracer import Tracer
 
 __all__ = [

@@ -1,9 +1,9 @@
 """Changes that tools have made to files in a session: show them, undo and redo them, fork with the files.
 
-The log has the digests of each file before and after each change (see `perdure.toolkits.file_record`), and a snapshot
-backend has the contents. A file is restored only if it is as the change left it, so that no later work is lost.
-Changes that commands of a shell have made are not known, and not undone: `FileHistory.commands` lists the commands. The
-changes of background agents are in the histories of their own sessions.
+The log has the digests of each file before and after each change (see `perdure.toolkits.file_access_record`), and a
+snapshot backend has the contents. A file is restored only if it is as the change left it, so that no later work is
+lost. Changes that commands of a shell have made are not known, and not undone: `FileHistory.commands` lists the
+commands. The changes of background agents are in the histories of their own sessions.
 """
 
 # ruff: noqa: PTH100, PTH111 - a Path would cost every start milliseconds
@@ -22,8 +22,8 @@ from .files.confined_folder import FileRefused
 from .files.jail import FileContent, Jail
 from .runtime.background_job_record import list_background_jobs
 from .runtime.session import Session
-from .toolkits.file_record import FILE_PREFIX, NO_FILE, FileRecord, SnapshotBackend, parse_record
-from .toolkits.shell_command_record import COMMAND_NAME, parse_command_record
+from .toolkits.file_access_record import FILE_PREFIX, NO_FILE, FileAccessRecord, SnapshotBackend, parse_record
+from .toolkits.file_changing_commands import COMMAND_NAME, parse_command_record
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class FileChange(Struct, frozen=True, kw_only=True):
     """True if its run was undone, and not redone since."""
 
 
-class CommandEntry(Struct, frozen=True, kw_only=True):
+class UntrackedCommand(Struct, frozen=True, kw_only=True):
     """A shell command that a tool call has run, and that may have changed files: what it changed is not recorded."""
 
     seq: int
@@ -137,19 +137,19 @@ class FileHistory:
                 found.append(_to_change(entry.seq, event, record))
         return [_mark_undone(each) if each.run_id in undone else each for each in _drop_repeated(found)]
 
-    async def commands(self, run_id: str = "") -> list[CommandEntry]:
+    async def commands(self, run_id: str = "") -> list[UntrackedCommand]:
         """Return the commands of the session, or of one run, that may have changed files, in order.
 
         Commands that are known to only read are not among them. `undo` does not take back what they changed.
         """
-        found: list[CommandEntry] = []
+        found: list[UntrackedCommand] = []
         for entry in await self._session.store.read(self._session.session_id):
             event = entry.event
             if not isinstance(event, ValueKept) or event.name != COMMAND_NAME or run_id not in {"", event.run_id}:
                 continue
             if (record := parse_command_record(event.value)) is not None:
                 found.append(
-                    CommandEntry(
+                    UntrackedCommand(
                         seq=entry.seq,
                         run_id=event.run_id,
                         call_id=record.call_id,
@@ -231,7 +231,7 @@ class FileHistory:
                     jail, path, wanted, None if overwrite else expected, mode, dry_run=dry_run
                 )
                 if restored.status in {"restored", "unchanged"} and not dry_run:
-                    record = FileRecord(wanted, expected, chosen[0].run_id, jail.root, mode, restored=way)
+                    record = FileAccessRecord(wanted, expected, chosen[0].run_id, jail.root, mode, restored=way)
                     await self._session.keep(FILE_PREFIX + path, record)
                 done.append(replace(restored, run_id=chosen[0].run_id))
             return done
@@ -268,7 +268,7 @@ class FileHistory:
         return roots.pop()
 
 
-def _to_change(seq: int, event: ValueKept, record: FileRecord) -> FileChange:
+def _to_change(seq: int, event: ValueKept, record: FileAccessRecord) -> FileChange:
     return FileChange(
         seq=seq,
         run_id=event.run_id,

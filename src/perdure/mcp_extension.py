@@ -17,7 +17,7 @@ from .core.clock import SYSTEM_CLOCK
 from .core.error import ConfigError, ToolError
 from .core.run import Run
 from .core.tool import Tool, ToolContext
-from .mcp.client import McpClient, ServerLinks, require_sdk
+from .mcp.client import McpClient, McpClientCallbacks, require_sdk
 from .mcp.client_pool import McpClientPool
 from .mcp.listed_tool import ListedTool
 from .mcp.message_limits import MAX_MESSAGE_BYTES
@@ -29,7 +29,7 @@ from .runtime.extension import Extension
 if TYPE_CHECKING:
     import httpx2
 
-    from .hosts.server_process import ServerProcess
+    from .hosts.stdio_server_process import StdioServerProcess
 
 HeaderResolver: TypeAlias = Callable[[McpServer, Run], "Mapping[str, str] | Awaitable[Mapping[str, str]]"]
 """Returns the headers of a run for a server, besides those of its settings; plain or async."""
@@ -66,7 +66,7 @@ class McpServers:
             argument_checks.require_callable("McpServers", "headers", headers)
         self.pins = pins if isinstance(pins, PinFile) else PinFile(pins)
         """What was agreed to of each server."""
-        self.pool = McpClientPool(servers, ServerLinks(start_process, login))
+        self.pool = McpClientPool(servers, McpClientCallbacks(start_process, login))
         """The connections."""
         require_sdk()
         self._resolve_headers = headers
@@ -236,12 +236,12 @@ def get_default_pins_path() -> str:
     return os.path.join(os.path.expanduser(os.environ.get("PERDURE_HOME") or "~/.perdure"), "mcp_pins.json")  # noqa: PTH111, PTH118
 
 
-async def start_process(server: McpServer) -> "ServerProcess":
+async def start_process(server: McpServer) -> "StdioServerProcess":
     """Start the program of an MCP server, with only a few variables of this process and those of its settings."""
-    from .hosts.server_process import ServerProcess
+    from .hosts.stdio_server_process import StdioServerProcess
 
     env = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     words = [server.command, *server.args]
-    return await ServerProcess.start(
+    return await StdioServerProcess.start(
         words, folder=server.cwd, env={**env, **server.env}, max_line_bytes=MAX_MESSAGE_BYTES
     )

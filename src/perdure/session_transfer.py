@@ -11,12 +11,12 @@ from typing import Any, Final
 import msgspec
 
 from .core.clock import SYSTEM_CLOCK, Clock, new_id
-from .core.codec import decode_entry, encode_entry
-from .core.error import ConfigError, Conflict, SessionExists, SessionNotFound, UnreadableEntry
+from .core.error import ConfigError, Conflict, EntryTooNew, SessionExists, SessionNotFound
 from .core.event import Entry, SessionImported
+from .core.log_codec import decode_entry, encode_entry
 from .core.model import ToolSpec
 from .core.store import Store, finish_before_cancel
-from .imported_conversation import ImportReport, reduce_to_conversation, renumber_entries
+from .imported_session_filter import ImportReport, reduce_to_conversation, renumber_entries
 
 FORMAT: Final = "perdure-session"
 _FORMATS: Final = (FORMAT, "windlass-session")
@@ -49,8 +49,8 @@ async def export_session(
 ) -> dict[str, Any]:
     """Export a session as a document of JSON values. Raises `SessionNotFound`.
 
-    With `prefixes` (see `Replayed.prefixes`) the document also has the instructions and tools behind the hashes in its
-    requests, so that a replay can show what has changed in them.
+    With `prefixes` (see `ReplayReport.prefixes`) the document also has the instructions and tools behind the hashes in
+    its requests, so that a replay can show what has changed in them.
     """
     info, entries = await store.info(session_id), await store.read(session_id)
     if info is None or not entries:
@@ -135,14 +135,12 @@ def _hash_document(document: Mapping[str, Any] | bytes | str) -> str:
 
 
 def read_document(document: Mapping[str, Any] | bytes | str) -> Recording:
-    """Parse and check an exported session. Raises `ConfigError`, and `UnreadableEntry` if a newer version wrote it."""
+    """Parse and check an exported session. Raises `ConfigError`, and `EntryTooNew` if a newer version wrote it."""
     read = _decode_document(document)
     if read.format not in _FORMATS:
         raise ConfigError(f"a document of format {read.format!r} is no session: give one from export_session")
     if read.version > VERSION:
-        raise UnreadableEntry(
-            f"this document is of version {read.version}, and this is version {VERSION}: upgrade perdure"
-        )
+        raise EntryTooNew(f"this document is of version {read.version}, and this is version {VERSION}: upgrade perdure")
     entries = [_decode_document_entry(place, raw) for place, raw in enumerate(read.entries, 1)]
     if not entries:
         raise ConfigError(f"the document of session {read.session_id!r} has no entries: export it again")

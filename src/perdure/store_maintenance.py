@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from .core import argument_checks
-from .core.error import ConfigError, SessionBusy, Unsupported
+from .core.error import ConfigError, SessionBusy, UnsupportedByStore
 from .core.event import ValueKept
 from .core.fold import fold_entries
 from .core.store import MaintainableStore, SessionInfo, Store
 from .runtime.stored_session import iterate_sessions
-from .toolkits.file_record import FILE_PREFIX, parse_record
+from .toolkits.file_access_record import FILE_PREFIX, parse_record
 
 if TYPE_CHECKING:
     from .files.file_snapshot_folder import RemovedSnapshots, SnapshotFolder
@@ -159,10 +159,10 @@ async def delete_sessions(store: Store, chosen: Sequence[SessionInfo]) -> list[S
 
 
 def require_maintainable_store(store: Store) -> MaintainableStore:
-    """Return the store if it can report its size, vacuum and back up; raise `Unsupported` otherwise."""
+    """Return the store if it can report its size, vacuum and back up; raise `UnsupportedByStore` otherwise."""
     if not isinstance(store, MaintainableStore):
         kind = type(store).__name__
-        raise Unsupported(f"a {kind} has no size and no backup: keep sessions in 'sqlite:PATH' or 'file:DIR'")
+        raise UnsupportedByStore(f"a {kind} has no size and no backup: keep sessions in 'sqlite:PATH' or 'file:DIR'")
     return store
 
 
@@ -198,10 +198,10 @@ def _check_backup_folder(backup: str | os.PathLike[str]) -> str:
 
 
 def _parse_store_spec(spec: str) -> tuple[str, str]:
-    """Return the kind and the path of a store. Raises `Unsupported` for kinds that cannot be restored here."""
+    """Return the kind and the path of a store. Raises `UnsupportedByStore` for kinds that cannot be restored here."""
     scheme, _, path = spec.partition(":")
     if scheme not in {"sqlite", "file"} or not path.strip("/"):
-        raise Unsupported(
+        raise UnsupportedByStore(
             f"a store {spec!r} cannot be restored from a backup here: name one of 'sqlite:PATH' or 'file:DIR', and use "
             "the tools of the database for others"
         )

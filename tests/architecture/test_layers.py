@@ -60,7 +60,7 @@ def test_the_allowed_directions_are_allowed(package):
                 "runtime/driver": "import perdure.runtime.run_builder",
                 "runtime/session": "import perdure.runtime.driver",
                 "runtime/subagents/as_tool": "import perdure.runtime.session",
-                "runtime/agent": "import perdure.runtime.subagents.as_tool",
+                "runtime/agent": "import perdure.runtime.subagents.subagent_tool",
                 "config": "import perdure.runtime.agent",
                 "cli/main": "import perdure.config",
                 "testing/scripted": "import perdure.cli.main",
@@ -184,14 +184,14 @@ OWN_FILES = {
     "hosts.process_tree": "what the kernel says about processes",
     "hosts.browser_launcher": "the pipe that its host has made",
     "hosts.chromium_process": "the pipe in the folder that it has made",
-    "hosts.supervisor": "what the kernel says about processes, and the environment that the host has written down",
+    "hosts.process_supervisor": "what the kernel says about processes, and the environment that its host wrote",
     "interaction.grant_file": "the record of grants",
     "mcp.login.login_file": "the logins to MCP servers",
     "mcp_server.bounded_line_reader": "standard input, and the null device in its place",
     "mcp.pin_file": "the record of what was agreed to of servers, and the programs of servers, to hash them",
     "models.codex.login_file": "the login of another program",
     "models.vertex_environment": "the credentials of another program",
-    "models.local.weights": "the weights that the user names",
+    "models.local.weights_file": "the weights that the user names",
     "models.price": "the cached list of prices",
     "models.profile_files": "the profiles of endpoints",
     "tracing.trace_page": "the parts of the page, which are in the package",
@@ -203,7 +203,7 @@ OWN_FILES = {
 
 PAST_THE_LIMITS = {
     "core.run",
-    "core.model_without_limits",
+    "core.model_without_limit_checks",
     "core.loop",
     "core.aside_model_requests",
     "context.compaction",
@@ -217,21 +217,21 @@ def test_the_model_of_a_run_is_asked_through_its_limits():
         module.name.removeprefix("perdure.")
         for module in modules()
         for node in module.nodes
-        if (isinstance(node, ast.Name) and node.id == "get_model_without_limits")
+        if (isinstance(node, ast.Name) and node.id == "get_model_without_limit_checks")
         or (isinstance(node, ast.Attribute) and node.attr in {"_model", "_get_unlimited_model"} and is_of_run(node))
     }
     assert found == PAST_THE_LIMITS
 
 
 def test_values_are_converted_where_types_are_prepared_for_several_threads():
-    """msgspec crashes the process if two threads are the first to use a type; `core/type_conversion.py` prepares it."""
+    """msgspec crashes if two threads are the first to use a type; `core/thread_safe_msgspec.py` prepares it."""
     found = {
         module.name.removeprefix("perdure.")
         for module in modules()
         for node in module.nodes
         if isinstance(node, ast.Attribute) and node.attr == "convert" and ast.unparse(node) == "msgspec.convert"
     }
-    assert found == {"core.type_conversion", "core.schema"}
+    assert found == {"core.thread_safe_msgspec", "core.schema"}
 
 
 def is_of_run(node: ast.Attribute) -> bool:
@@ -248,7 +248,7 @@ def test_files_that_others_name_are_opened_by_one_package():
         if isinstance(node, ast.Call) and is_opening(node)
     }
     stores = {name for name in found if name.startswith(("stores.", "testing.", "files."))}
-    strangers = found - stores - {*OWN_FILES} - {"toolkits.basics"}  # `ConfinedTextFolder.read_text`
+    strangers = found - stores - {*OWN_FILES} - {"toolkits.basic_tools"}  # `ConfinedTextFolder.read_text`
     assert sorted(strangers) == []
     assert sorted({*OWN_FILES} - found) == []
 

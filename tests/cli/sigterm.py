@@ -22,10 +22,10 @@ import msgspec
 from perdure import Agent, ToolContext, open_store, tool
 from perdure.cli import agent_assembly as equipment
 from perdure.cli import run_session as drive
-from perdure.cli.run_options import AgentOptions, CommandOptions
-from perdure.core.codec import decode_event, encode_event
+from perdure.cli.run_options import AgentOptions, RunCommandOptions
 from perdure.core.event import Event, ReplyFinished, TextDelta, ToolCallDelta, ToolFinished, ToolStarted
 from perdure.core.fold import fold_entries
+from perdure.core.log_codec import decode_event, encode_event
 from perdure.core.message import Status
 from perdure.core.store import Store
 from perdure.models import register
@@ -109,7 +109,7 @@ class Trial:
         """What the child does: the command line, in this process."""
         sys.stdout = Lines(tell)  # as much of a stream as is used
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - to the end of the process
-        order = CommandOptions(
+        order = RunCommandOptions(
             session_id="s", prompt="go", agent=AgentOptions(model="busy", store=self.store), as_json=True
         )
         with mock.patch.object(equipment, "basic_tools", return_value=tools(self.ledger)):

@@ -15,7 +15,7 @@ from perdure.core.message import Text, assistant
 from perdure.core.tool import ToolContext, tool
 from perdure.interaction import Choice, Confirm, Option, Table
 from perdure.models import register
-from perdure.toolkits.basics import basic_tools
+from perdure.toolkits.basic_tools import basic_tools
 
 HOSTILE = "\x1b]0;owned\x07a\x1b[2J\u202eb\rc\x9b1md\n"
 

@@ -8,7 +8,7 @@ import pytest
 
 from perdure import models
 from perdure.cli.agent_assembly import AgentParts, collect_agent_parts
-from perdure.cli.run_options import AgentOptions, CommandOptions, fill_missing_options
+from perdure.cli.run_options import AgentOptions, RunCommandOptions, fill_missing_options
 from perdure.context.compaction import Compaction
 from perdure.core import fault_injection as faults
 from perdure.core.error import ConfigError
@@ -506,7 +506,7 @@ def test_an_address_of_a_trusted_file_is_asked_and_not_written_into_the_log(perd
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     found = collect_agent_parts(AgentOptions())
     assert not isinstance(found.options["model"], str)
-    assert found.build_overrides(CommandOptions()) == {}
+    assert found.build_overrides(RunCommandOptions()) == {}
 
 
 # -- who decides, and how a run differs --------------------------------------------------------------------------------
@@ -546,7 +546,7 @@ def test_questions_are_left_open_where_that_was_asked_for():
 
 @pytest.mark.usefixtures("perdure")
 def test_options_change_what_they_are_about_and_leave_the_rest():
-    order = CommandOptions(agent=AgentOptions(role="inspector"), instructions="Be brief.", max_turns=2)
+    order = RunCommandOptions(agent=AgentOptions(role="inspector"), instructions="Be brief.", max_turns=2)
     assert given(limits=Limits(max_turns=5, max_tool_calls=7)).build_overrides(order) == {
         "model": "demo",
         "role": "inspector",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.cli.event_printer import TextEventPrinter, format_result
+from perdure.cli.event_printer import TextEventPrinter, format_tool_result
 from perdure.cli.terminal_output import TerminalOutput
 from perdure.core.event import (
     Compacted,
@@ -69,7 +69,7 @@ def test_a_call_whose_arguments_came_before_is_told_by_its_name(shown):
 
 
 def test_a_result_without_words_has_a_status():
-    assert format_result(ToolResult("c", "look", (), Status.UNKNOWN)) == "tool look unknown: "
+    assert format_tool_result(ToolResult("c", "look", (), Status.UNKNOWN)) == "tool look unknown: "
 
 
 def test_a_reply_that_broke_off_does_not_run_into_the_next(shown):

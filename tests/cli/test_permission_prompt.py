@@ -263,7 +263,7 @@ async def test_a_terminal_that_is_too_narrow_denies(monkeypatch):
 
 def test_a_rule_is_shown_with_the_earlier_calls_that_it_would_have_matched():
     from perdure.cli.permission_prompt import _describe_earlier
-    from perdure.core.grants import Offer
+    from perdure.core.permission_grants import Offer
 
     assert _describe_earlier(Offer("tool", "r", "m", 1, ("a",))) == "it would have matched 1 earlier call, such as a"
     assert _describe_earlier(Offer("tool", "r", "m", 9, ("a", "b"))).endswith("9 earlier calls, such as a; b")

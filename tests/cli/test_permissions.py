@@ -9,7 +9,7 @@ from perdure import Agent, Permissions, Verdict, tool
 from perdure.interaction.grant_file import GrantFile
 from perdure.stores import open_store
 from perdure.testing import ScriptedModel, call
-from perdure.toolkits.basics import basic_tools
+from perdure.toolkits.basic_tools import basic_tools
 from tests.security.emulator import draw_rows
 
 ARGUMENTS = json.dumps({"path": "a.txt", "text": "hello"})

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from perdure.toolkits.basics import basic_tools
+from perdure.toolkits.basic_tools import basic_tools
 from tests.cli.process import STAND_INS
 
 

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from perdure.cli.sessions_transfer import write_file
+from perdure.cli.sessions_transfer import write_file_atomically
 from perdure.core.error import ConfigError
 
 pytestmark = pytest.mark.usefixtures("kept")
@@ -96,7 +96,7 @@ def test_a_file_that_came_into_being_meanwhile_is_left_as_it_is(tmp_path, monkey
     monkeypatch.setattr("perdure.cli.sessions_transfer._check_free", lambda _path, **_: None)
     (tmp_path / "b").write_text("mine", encoding="utf-8")
     with pytest.raises(ConfigError, match="was created meanwhile"):
-        write_file(str(tmp_path / "b"), b"ours", replace=False)
+        write_file_atomically(str(tmp_path / "b"), b"ours", replace=False)
     assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["b"]
     assert (tmp_path / "b").read_text(encoding="utf-8") == "mine"
 
@@ -108,6 +108,6 @@ def test_a_disk_that_fails_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", fail)
     (tmp_path / "b").write_text("before", encoding="utf-8")
     with pytest.raises(OSError, match="No space left"):
-        write_file(str(tmp_path / "b"), b"ours", replace=True)
+        write_file_atomically(str(tmp_path / "b"), b"ours", replace=True)
     assert (tmp_path / "b").read_text(encoding="utf-8") == "before"
     assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["b"]

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.configuring.named_imports import import_tools, is_import_path
-from perdure.configuring.source_file import SourceFile
+from perdure.configuring.python_file import PythonFile
 from perdure.core.error import ConfigError
 from perdure.toolkits.inbox_tool import post_to_inbox
 
@@ -91,7 +91,7 @@ def test_a_file_is_imported_once_from_the_bytes_that_are_given():
 
     def source(path):
         read.append(path)
-        return SourceFile("/nowhere/tools.py", SOURCE.encode())
+        return PythonFile("/nowhere/tools.py", SOURCE.encode())
 
     (one,) = import_tools("./tools.py:one", source)
     assert import_tools("./tools.py:some", source)[0] is one
@@ -100,7 +100,7 @@ def test_a_file_is_imported_once_from_the_bytes_that_are_given():
 
 def test_a_file_that_fails_is_not_kept(monkeypatch):
     def source(_):
-        return SourceFile("/nowhere/tools.py", b"import no_such_neighbour")
+        return PythonFile("/nowhere/tools.py", b"import no_such_neighbour")
 
     for _ in range(2):
         with pytest.raises(ConfigError, match=r"cannot be imported: ModuleNotFoundError: .*no_such_neighbour"):
@@ -111,7 +111,7 @@ def test_an_isolated_tool_of_a_file_is_refused_with_what_to_do():
     isolated = SOURCE.replace("@tool\nasync def one", "@tool(isolate=True)\ndef one")
 
     def source(_):
-        return SourceFile("/nowhere/tools.py", isolated.encode())
+        return PythonFile("/nowhere/tools.py", isolated.encode())
 
     with pytest.raises(ConfigError, match="put it into a package, and name it"):
         import_tools("./tools.py:one", source)

@@ -8,10 +8,10 @@ from perdure.context import tokens
 from perdure.context.compaction import Compaction
 from perdure.context.tokens import (
     count_context_tokens,
+    cut_middle_to_tokens,
     estimate_message_tokens,
     estimate_messages_tokens,
     estimate_text_tokens,
-    shorten_to_tokens,
 )
 from perdure.core.event import MessageAdded, ModelRequested, RunEnded, RunStarted, ViewChanged
 from perdure.core.message import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, Usage, user
@@ -61,12 +61,12 @@ def test_texts_together_are_never_estimated_higher_than_one_by_one(texts):
 
 @given(st.text(max_size=2000), st.integers(-1, 500))
 def test_a_text_is_cut_to_what_there_is_room_for(text, room):
-    cut = shorten_to_tokens(text, room)
+    cut = cut_middle_to_tokens(text, room)
     assert cut == text or not cut or estimate_text_tokens(cut) <= room
 
 
 def test_what_is_cut_keeps_its_beginning_and_its_end():
-    cut = shorten_to_tokens("begin " + "middle " * 500 + "end", 60)
+    cut = cut_middle_to_tokens("begin " + "middle " * 500 + "end", 60)
     assert cut.startswith("begin")
     assert cut.endswith("end")
     assert "characters left out" in cut

@@ -4,7 +4,7 @@ from perdure import tool
 from perdure.core.approval_binding import (
     KEEPS_GRANTS_OF,
     ApprovalBinding,
-    build_session_key,
+    build_unique_session_key,
     identify_store,
     identify_tool,
     list_session_keys,
@@ -62,12 +62,12 @@ def test_a_store_without_an_identity_has_one_as_long_as_it_lives():
 
 def test_a_session_is_told_by_its_first_run_also_by_its_subagents():
     state = State()
-    assert build_session_key("s", state) == "s@"
+    assert build_unique_session_key("s", state) == "s@"
     state.apply(RunStarted("boss", run_id="r1"))
     state.apply(RunStarted("boss", run_id="r2"))
     child = state.get_child("scout")
     child.apply(RunStarted("scout", run_id="r2/c", path="scout"))
-    assert build_session_key("s", state) == build_session_key("s", child) == "s@r1"
+    assert build_unique_session_key("s", state) == build_unique_session_key("s", child) == "s@r1"
     state.apply(SessionConfigured({KEEPS_GRANTS_OF: ["p@r0"]}))
     assert list_session_keys("s", child) == ["s@r1", "p@r0"]
 

@@ -12,7 +12,7 @@ from perdure.core.command_target import (
     CommandPattern,
     CommandTarget,
     build_subcommand_pattern,
-    split_command,
+    split_simple_command,
 )
 from perdure.core.error import ConfigError
 
@@ -26,7 +26,7 @@ def test_what_only_a_shell_can_interpret_has_no_words(command):
     ("line", "last"), [("git diff HEAD~1", "HEAD~1"), ("ls ~", None), ("a b=~", None), ("a b:~", None)]
 )
 def test_a_tilde_means_something_only_where_a_shell_replaces_it(line, last):
-    assert (split_command(line) or (None,))[-1] == last
+    assert (split_simple_command(line) or (None,))[-1] == last
 
 
 def test_spaces_between_words_are_as_many_as_one_likes():
@@ -53,7 +53,7 @@ def test_a_target_comes_from_an_argument():
 @given(st.lists(st.text("ab -_./='\"$;", min_size=1, max_size=6), min_size=1, max_size=4))
 def test_words_in_quotes_are_split_as_python_splits_them(words):
     line = shlex.join(words)
-    split = split_command(line)
+    split = split_simple_command(line)
     assert split is None or list(split) == words
 
 
@@ -61,7 +61,7 @@ def test_words_in_quotes_are_split_as_python_splits_them(words):
 @example("a 'b'\"c\"")
 @example("''")
 def test_a_shell_takes_a_simple_command_apart_in_the_same_way(line):
-    words = split_command(line)
+    words = split_simple_command(line)
     if words is None:
         return
     script = f"set -f -- {line}; printf '%s\\0' \"$@\""

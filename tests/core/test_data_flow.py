@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Permissions, Tool, ToolOutput, Verdict, allow, deny, later, tool
-from perdure.core.provenance import can_leak
+from perdure.core.provenance import has_private_and_untrusted_labels
 from perdure.testing import ScriptedModel, call
 
 
@@ -54,7 +54,7 @@ async def use(*made, permission=None):
     ],
 )
 def test_both_kinds_of_text_are_needed(labels, leaks):
-    assert can_leak(labels) is leaks
+    assert has_private_and_untrusted_labels(labels) is leaks
 
 
 @pytest.mark.parametrize("made", [[POST], [READ, POST], [FETCH, POST]])

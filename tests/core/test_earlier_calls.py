@@ -1,8 +1,8 @@
 """A person who is asked sees what each rule that an answer can make would have matched so far."""
 
 from perdure import Agent, CommandTarget, Permissions, Verdict, allow, command, later, tool
-from perdure.core.call_permission import MAX_EARLIER_CALLS
-from perdure.core.grants import list_offers
+from perdure.core.permission_grants import list_offers
+from perdure.core.tool_call_permission import MAX_EARLIER_CALLS
 from perdure.testing import ScriptedModel, call
 
 

@@ -25,7 +25,7 @@ TREE = re.findall(r"^([│├└ ]*)(\w+)", str(error.__doc__).partition("\n\n")
 RETRYABLE = {
     "Conflict",
     "EmptyReply",
-    "NotStarted",
+    "EffectNotStarted",
     "ProviderDown",
     "RateLimited",
     "ReplyCutOff",
@@ -68,7 +68,7 @@ def test_the_exit_codes_that_scripts_rely_on_stay_as_they_are():
         "StoreError": 74,
         "SessionNotFound": 66,
         "SessionExists": 73,
-        "Unsupported": 69,
+        "UnsupportedByStore": 69,
     }
 
 
@@ -76,7 +76,7 @@ def test_what_is_described_wrongly_is_a_value_error_and_what_comes_at_the_wrong_
     assert issubclass(ConfigError, ValueError)
     assert issubclass(UsageError, RuntimeError)
     assert issubclass(SessionBusy, UsageError)
-    assert issubclass(error.NotStarted, ToolError)
+    assert issubclass(error.EffectNotStarted, ToolError)
 
 
 def test_a_model_error_carries_how_long_the_provider_asked_to_wait():

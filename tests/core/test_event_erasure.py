@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 
 from perdure import Text, Thinking, ToolCall, ToolResult, assistant, user
-from perdure.core.codec import decode_event, encode_event
 from perdure.core.event import (
     CitationAdded,
     Compacted,
@@ -22,6 +21,7 @@ from perdure.core.event import (
     ValueKept,
 )
 from perdure.core.event_erasure import NO_SUMMARY, REDACTED, erase_event_content, find_summaries_of
+from perdure.core.log_codec import decode_event, encode_event
 from perdure.core.message import Citation, Image, Message, Status
 from tests.core.material import events as any_event
 

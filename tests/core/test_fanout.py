@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.buffer import BufferStats
+from perdure.core.bounded_buffer import BufferStats
 from perdure.core.error import ConfigError
 from perdure.core.fanout import Fanout, Subscription
 

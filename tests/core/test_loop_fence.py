@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, NotStarted, Session, ToolContext, tool
+from perdure import Agent, EffectNotStarted, Session, ToolContext, tool
 from perdure.core.error import Fenced
 from perdure.core.event import ToolFinished, ToolStarted
 from perdure.core.store import CONFIRMED_SECONDS
@@ -103,7 +103,7 @@ async def test_a_call_is_not_tried_again_when_the_driver_was_replaced_meanwhile(
 
     async def fail() -> None:
         await stage.be_replaced()
-        raise NotStarted("the line is busy")
+        raise EffectNotStarted("the line is busy")
 
     session = stage.session(call("one"), tools=[stage.act("one", fail, retries=2)])
     task = asyncio.ensure_future(stage.run_fenced(session))
@@ -126,7 +126,7 @@ async def test_a_tool_that_asks_first_does_not_begin_when_the_driver_was_replace
             await stage.be_replaced()
         await context.begin()
         if tries > len(attempts):
-            raise NotStarted("the line is busy")
+            raise EffectNotStarted("the line is busy")
         stage.begun.append("one")
         return "acted"
 

@@ -30,7 +30,7 @@ from perdure.core.message import (
     check_labels,
     clamp_usage,
     is_empty,
-    join_exact_usage,
+    merge_exact_usages,
     parts_to_text,
     to_parts,
     tool_message,
@@ -298,16 +298,16 @@ BEFORE = (Usage(), Usage(1, 1, reported_usd=0.5), Usage(1, 1, precision="partial
 )
 def test_joined_token_counts_have_the_same_sum_with_whatever_they_are_added_to(usages):
     for before in BEFORE:
-        assert sum(join_exact_usage(usages), before) == sum(usages, before)
+        assert sum(merge_exact_usages(usages), before) == sum(usages, before)
 
 
 def test_exact_token_counts_are_joined_to_one_and_others_are_left_as_they_are():
     exact = [Usage(1, 2, 3, 4, 5), Usage(10, 20, 30, 40, 50), Usage(100, 200, 300, 400, 500)]
-    assert list(join_exact_usage(exact)) == [Usage(111, 222, 333, 444, 555)]
-    assert list(join_exact_usage([])) == []
+    assert list(merge_exact_usages(exact)) == [Usage(111, 222, 333, 444, 555)]
+    assert list(merge_exact_usages([])) == []
     for other in (Usage(1, precision="partial"), Usage(1, precision="estimated"), Usage(1, reported_usd=0.25)):
         for mixed in ([other], [other, *exact], [*exact, other]):
-            assert join_exact_usage(mixed) is mixed  # a reported cost is counted by itself
+            assert merge_exact_usages(mixed) is mixed  # a reported cost is counted by itself
 
 
 def test_a_part_can_be_taken_from_token_counts():

@@ -22,7 +22,7 @@ from perdure import (
     Skill,
     Verdict,
 )
-from perdure.core.misspelt_options import LazyHintsClass, OptionClass
+from perdure.core.misspelt_options import StrictOptionsMeta, UnresolvedSignatureMeta
 from perdure.testing import ScriptedModel
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def test_a_missing_option_and_one_without_its_name_are_refused_with_the_options_
         build("demo", [])
 
 
-class Part(Struct, frozen=True, metaclass=OptionClass):
+class Part(Struct, frozen=True, metaclass=StrictOptionsMeta):
     """A part whose own check fails."""
 
     number: int = 0
@@ -107,12 +107,12 @@ def test_every_exported_name_has_help_and_what_can_be_called_a_signature(package
                 assert issubclass(exported, Exception), name
 
 
-class _Bill(Struct, kw_only=True, metaclass=LazyHintsClass):
+class _Bill(Struct, kw_only=True, metaclass=UnresolvedSignatureMeta):
     rows: list[str] = field(default_factory=list)
     name: str
 
 
-class _Price(_Bill, kw_only=False, metaclass=LazyHintsClass):
+class _Price(_Bill, kw_only=False, metaclass=UnresolvedSignatureMeta):
     amount: "Decimal"
     currency: "str | None" = None
 

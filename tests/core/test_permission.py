@@ -31,7 +31,7 @@ from perdure.core.permission import (
     grants_from_log,
     later,
 )
-from perdure.core.target import command
+from perdure.core.permission_target import command
 from tests.core.material import torn_texts
 
 YES = Verdict(allow=True)

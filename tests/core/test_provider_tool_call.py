@@ -6,7 +6,7 @@ from perdure import Agent, Permissions, tool
 from perdure.core.message import Message, Status, ToolCall
 from perdure.core.model import sanitize_reply
 from perdure.core.permission_request import Verdict
-from perdure.core.provider_tool_call import APPROVED, build_provider_tool
+from perdure.core.provider_tool_call import APPROVED, build_permission_only_tool
 from perdure.testing import ScriptedModel
 
 CALL = ToolCall("mcpr_1", "wiki_ask", '{"page": "rain"}', run_by_provider=True)
@@ -58,7 +58,7 @@ async def test_arguments_that_cannot_be_shown_are_refused():
 
 
 def test_a_name_that_no_tool_may_have_is_made_one():
-    assert [build_provider_tool(ToolCall("a", name)).name for name in ("wiki.ask it", "", "x" * 80)] == [
+    assert [build_permission_only_tool(ToolCall("a", name)).name for name in ("wiki.ask it", "", "x" * 80)] == [
         "wiki_ask_it",
         "_",
         "x" * 64,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core import reply_json
-from perdure.core.reply_json import is_true, list_json_objects, list_json_values, split_json_objects
+from perdure.core.reply_json import is_true, list_json_objects, list_json_values, separate_json_from_text
 
 
 class CountingDecoder(json.JSONDecoder):
@@ -45,8 +45,8 @@ def test_thinking_that_never_ends_is_text():
 
 
 def test_all_objects_are_split_from_the_text_around_them():
-    assert split_json_objects('{"a": {"b": 1},}') == ([{"a": {"b": 1}}], "")
-    assert split_json_objects('x {"a": 1,} y [2] {"b": 3} {z') == ([{"a": 1}, {"b": 3}], "x  y [2]  {z")
+    assert separate_json_from_text('{"a": {"b": 1},}') == ([{"a": {"b": 1}}], "")
+    assert separate_json_from_text('x {"a": 1,} y [2] {"b": 3} {z') == ([{"a": 1}, {"b": 3}], "x  y [2]  {z")
 
 
 def test_the_last_value_of_a_reply_comes_first_and_one_in_a_code_fence_before_others():
@@ -72,4 +72,4 @@ def test_words_with_which_models_mean_true():
 @given(st.text(alphabet='{}[]",:0a \n`<think>/', max_size=200))
 def test_no_reply_makes_the_search_for_json_fail(text):
     list_json_values(text)
-    split_json_objects(text)
+    separate_json_from_text(text)

@@ -12,15 +12,15 @@ from perdure.core.event import Custom, Entry, Event
 from perdure.core.store import (
     CONFIRMED_SECONDS,
     EntryIdSource,
-    ImmediateStore,
     Lease,
     Log,
-    SessionLocatingStore,
+    NonBlockingAppendStore,
+    SessionKeyStore,
     SessionPlace,
     Store,
-    end_tasks,
+    cancel_and_await_tasks,
     finish_before_cancel,
-    identify_session,
+    get_process_wide_session_key,
     read_events,
     restart_until_completed,
     run_to_completion,
@@ -140,7 +140,7 @@ async def test_a_stale_head_is_refused():
 
 async def test_a_store_that_is_never_immediate_has_to_be_waited_for():
     store = WaitingStore()
-    assert not isinstance(store, ImmediateStore)
+    assert not isinstance(store, NonBlockingAppendStore)
     log = await log_in(store)
     assert log.append_now(notes("a"), sync=False) is None
     assert not await append(log, "a", "b", sync=True)
@@ -619,9 +619,9 @@ def test_a_session_of_a_plain_store_is_found_by_the_store_object():
         """Cannot tell where its sessions are."""
 
     one, other = Plain(), Plain()
-    assert identify_session(one, "s") == identify_session(one, "s")
-    assert identify_session(one, "s") != identify_session(one, "t")
-    assert identify_session(one, "s") != identify_session(other, "s")
+    assert get_process_wide_session_key(one, "s") == get_process_wide_session_key(one, "s")
+    assert get_process_wide_session_key(one, "s") != get_process_wide_session_key(one, "t")
+    assert get_process_wide_session_key(one, "s") != get_process_wide_session_key(other, "s")
 
 
 def test_a_store_may_say_where_its_sessions_are():
@@ -631,9 +631,13 @@ def test_a_store_may_say_where_its_sessions_are():
         def locate_session(self, session_id: str) -> SessionPlace:
             return "elsewhere", f"part/{session_id}"
 
-    assert identify_session(Part(), "s") == identify_session(Part(), "s") == ("elsewhere", "part/s")
-    assert isinstance(Part(), SessionLocatingStore)
-    assert not isinstance(MemoryStore(), SessionLocatingStore)
+    assert (
+        get_process_wide_session_key(Part(), "s")
+        == get_process_wide_session_key(Part(), "s")
+        == ("elsewhere", "part/s")
+    )
+    assert isinstance(Part(), SessionKeyStore)
+    assert not isinstance(MemoryStore(), SessionKeyStore)
 
 
 async def test_a_cancel_that_comes_while_tasks_are_ended_is_raised_when_they_have_ended():
@@ -647,7 +651,7 @@ async def test_a_cancel_that_comes_while_tasks_are_ended_is_raised_when_they_hav
 
     task = asyncio.ensure_future(end_slowly())
     await asyncio.sleep(0)
-    ending = asyncio.ensure_future(end_tasks((task,)))
+    ending = asyncio.ensure_future(cancel_and_await_tasks((task,)))
     await asyncio.sleep(0)
     ending.cancel()
     await asyncio.sleep(0)
@@ -660,5 +664,5 @@ async def test_a_cancel_that_comes_while_tasks_are_ended_is_raised_when_they_hav
 
 async def test_ended_tasks_are_no_cancel_of_the_caller():
     task = asyncio.ensure_future(asyncio.Event().wait())
-    await end_tasks((task,))
+    await cancel_and_await_tasks((task,))
     assert task.cancelled()

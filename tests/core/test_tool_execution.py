@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, EffectUnknown, Limits, NotStarted, ToolContext, ToolError, tool
+from perdure import Agent, EffectNotStarted, EffectUnknown, Limits, ToolContext, ToolError, tool
 from perdure.core.clock import SYSTEM_CLOCK
 from perdure.core.event import ErrorRaised, ToolFinished, ToolStarted
 from perdure.core.fanout import Fanout
@@ -73,7 +73,7 @@ async def result_of(made: Tool[..., Any], **options: Any) -> ToolResult:
 ERRORS = [
     (ToolError("the file is gone"), "the file is gone"),
     (ToolError(), "ToolError"),
-    (NotStarted("the line is busy"), "the line is busy"),
+    (EffectNotStarted("the line is busy"), "the line is busy"),
     (ValueError("no luck"), "ValueError: no luck"),
     (ValueError(), "ValueError"),
     (KeyError("x"), "KeyError: 'x'"),
@@ -448,7 +448,7 @@ async def test_a_tool_that_may_not_run_twice_is_not_tried_again(effect):
 
 
 async def test_a_tool_that_is_sure_that_nothing_happened_is_tried_again_whatever_its_effect():
-    assert await tried(Flaky(NotStarted("busy"), retries=1)) == (2, Status.OK, [0.1])
+    assert await tried(Flaky(EffectNotStarted("busy"), retries=1)) == (2, Status.OK, [0.1])
 
 
 @pytest.mark.parametrize(
@@ -469,7 +469,7 @@ async def test_an_effect_that_nobody_knows_of_is_not_tried_again_unless_the_tool
 
 
 async def test_retries_are_off_by_default():
-    assert await tried(Flaky(NotStarted("busy"), effect="read")) == (1, Status.ERROR, [])
+    assert await tried(Flaky(EffectNotStarted("busy"), effect="read")) == (1, Status.ERROR, [])
 
 
 @pytest.mark.parametrize("error", [SystemExit(), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()])

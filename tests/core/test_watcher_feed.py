@@ -11,9 +11,9 @@ import pytest
 
 from perdure import Agent, Limits, tool
 from perdure.core import watcher_feed
-from perdure.core.buffer import Buffer
+from perdure.core.bounded_buffer import Buffer
 from perdure.core.error import ConfigError
-from perdure.core.watcher_feed import AsyncWatcherFeed, Feed, ThreadFeed, make_feed
+from perdure.core.watcher_feed import AsyncWatcherFeed, ThreadWatcherFeed, WatcherFeed, make_feed
 from perdure.testing import ScriptedModel, call
 
 SECONDS = 30
@@ -28,7 +28,7 @@ class Ended:
         self.threads: list[threading.Thread] = []
         self.happened = asyncio.Event()
 
-    def __call__(self, feed: Feed[Any], error: BaseException | None) -> None:
+    def __call__(self, feed: WatcherFeed[Any], error: BaseException | None) -> None:
         self.errors.append(error)
         self.threads.append(threading.current_thread())
         self._loop.call_soon_threadsafe(self.happened.set)
@@ -40,20 +40,20 @@ async def ended() -> Ended:
 
 
 @pytest.fixture
-def feeding(ended: Ended) -> Callable[..., Feed[Any]]:
-    def make(watcher: Any, name: str | None = "the watcher", capacity: int = 1024) -> Feed[Any]:
+def feeding(ended: Ended) -> Callable[..., WatcherFeed[Any]]:
+    def make(watcher: Any, name: str | None = "the watcher", capacity: int = 1024) -> WatcherFeed[Any]:
         return make_feed(watcher, name, Buffer(capacity, "drop_oldest"), ended)
 
     return make
 
 
-async def settled(feed: Feed[Any]) -> None:
+async def settled(feed: WatcherFeed[Any]) -> None:
     if (future := feed.when_settled()) is not None:
         async with asyncio.timeout(SECONDS):
             await future
 
 
-async def stopped(feed: Feed[Any]) -> None:
+async def stopped(feed: WatcherFeed[Any]) -> None:
     if (future := feed.stop()) is not None:
         async with asyncio.timeout(SECONDS):
             await asyncio.wait([future])
@@ -95,7 +95,7 @@ def test_an_async_watcher_gets_a_task(feeding, watcher):
 
 @pytest.mark.parametrize("watcher", [print, [].append, deferring(handle), functools.partial(print, "event")])
 def test_a_plain_watcher_gets_a_thread(feeding, watcher):
-    assert isinstance(feeding(watcher), ThreadFeed)
+    assert isinstance(feeding(watcher), ThreadWatcherFeed)
 
 
 def test_a_watcher_without_a_name_is_called_as_its_function_is(feeding):
@@ -509,7 +509,7 @@ async def test_a_watcher_for_which_there_is_no_thread_is_dropped(feeding, ended,
 def test_a_thread_whose_event_loop_is_gone_ends_quietly(ended):
     gate = Gate()
 
-    async def main() -> Feed[int]:
+    async def main() -> WatcherFeed[int]:
         feed = make_feed(gate, "orphan", Buffer[int](1), ended)
         feed.push(1)
         assert gate.reached.wait(SECONDS)

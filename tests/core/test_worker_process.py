@@ -166,7 +166,7 @@ def test_the_main_script_is_loaded_once_and_only_for_its_functions(tmp_path, mon
     script.write_text("def double(n): return 2 * n\n")
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     monkeypatch.setitem(sys.modules, "__mp_main__", sys.modules["__main__"])
-    worker_main.prepare_process({"init_main_from_path": str(script)})
+    worker_main.apply_host_settings({"init_main_from_path": str(script)})
     assert worker_main.main_script == {"init_main_from_path": str(script)}
     assert worker_main.call_function("__main__", "double", {"n": 2}) == 4
     assert worker_main.main_script == {}
@@ -176,10 +176,10 @@ def test_the_main_script_is_loaded_once_and_only_for_its_functions(tmp_path, mon
 def test_a_worker_starts_no_worker_while_it_loads_the_main_script(monkeypatch):
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
-    worker_main.refuse_nested_worker()
+    worker_main.exit_if_importing_main()
     assert ended == []
     monkeypatch.setattr(worker_main, "is_loading_main", [True])
-    worker_main.refuse_nested_worker()
+    worker_main.exit_if_importing_main()
     assert ended == [1]
 
 
@@ -271,7 +271,7 @@ def frames(*values):
 def test_the_worker_answers_until_the_pipe_is_closed():
     replies = io.BytesIO()
     requests = frames({}, ("math", "sqrt", {}), ("tests.core.isolated_tools", "add", {"a": 1, "b": 2}))
-    worker_main.serve(requests, replies)
+    worker_main.serve_requests(requests, replies)
     replies.seek(0)
     failed, succeeded = worker_main.read_frame(replies), worker_main.read_frame(replies)
     assert failed[0] is False
@@ -282,7 +282,7 @@ def test_the_worker_calls_async_functions_and_tells_what_cannot_be_pickled():
     name = "tests.core.isolated_tools"
     replies = io.BytesIO()
     requests = frames({}, (name, "find_process", {}), (name, "fail", {"kind": "x"}), (name, "fail_oddly", {}))
-    worker_main.serve(requests, replies)
+    worker_main.serve_requests(requests, replies)
     replies.seek(0)
     assert worker_main.read_frame(replies) == (True, os.getpid())
     assert "function cannot" in str(worker_main.read_frame(replies)[1])

@@ -7,9 +7,9 @@ import logging
 from typing import Any
 
 from perdure import Agent, ProviderDown, ToolContext, tool
-from perdure.core.codec import encode_entry
 from perdure.core.display_slot import Showable
 from perdure.core.event import SlotOpened, TextDelta, ToolProgress
+from perdure.core.log_codec import encode_entry
 from perdure.runtime.subagents.delegation_tools import delegation
 from perdure.stores import open_store
 from perdure.testing import Recorder, ScriptedModel, call

@@ -6,7 +6,7 @@ import traceback
 
 import pytest
 
-from perdure import NotStarted, RateLimited, ToolError
+from perdure import EffectNotStarted, RateLimited, ToolError
 from perdure.credentials import FixedSecretsRedactor
 from perdure.credentials.error_redaction import redact_error
 
@@ -72,7 +72,7 @@ def everything(error):
         OSError(2, "no such file", f"/tmp/{KEY}"),
         UnicodeDecodeError("utf-8", KEY.encode(), 0, 1, KEY),
         ToolError(f"told {KEY}"),
-        NotStarted(KEY),
+        EffectNotStarted(KEY),
         RateLimited(KEY, retry_after_seconds=3),
         asyncio.CancelledError(KEY),
         SystemExit(KEY),

@@ -16,9 +16,9 @@ import pytest
 
 from perdure import Agent, ProviderDown, ToolContext, ToolOutput, replay, tool
 from perdure.cli.main import root_command
-from perdure.core.codec import encode_entry
 from perdure.core.display_slot import Showable
 from perdure.core.event import TextDelta, ToolProgress
+from perdure.core.log_codec import encode_entry
 from perdure.core.message import Document, Text
 from perdure.credentials import MemoryVault, Redactor, credentialed, redacted_model
 from perdure.credentials.secret_form_finder import SecretFormFinder

@@ -5,11 +5,11 @@ import sys
 import pytest
 
 from perdure import Budget, ConfigError
-from perdure.evaluating.named_graders import GraderContext, build_grader, find_grader_mistakes
+from perdure.evaluating.named_graders import GraderDefaults, build_grader, find_grader_mistakes
 from perdure.grading import Evidence, grade_evidence
 from perdure.testing import ScriptedModel
 
-NO_CONTEXT = GraderContext()
+NO_CONTEXT = GraderDefaults()
 
 
 async def judge(choice, answer="Paris is it", expected=None, context=NO_CONTEXT):
@@ -77,7 +77,7 @@ async def test_a_program_grades_by_its_exit_code(tmp_path):
 async def test_a_model_grades_with_the_model_and_the_budget_of_the_evaluation():
     model = ScriptedModel('{"passed": true, "score": 0.9, "feedback": ""}')
     budget = Budget(token_budget=100_000)
-    grade = await judge({"name": "model", "criteria": "It is polite."}, context=GraderContext(model, budget))
+    grade = await judge({"name": "model", "criteria": "It is polite."}, context=GraderDefaults(model, budget))
     assert (grade.passed, grade.score) == (True, 0.9)
     assert "It is polite." in model.requests[0].messages[-1].text
     assert budget.spent_tokens > 0

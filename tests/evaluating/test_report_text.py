@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.evaluating import format_report
-from perdure.evaluating.report_text import format_cost, format_seconds, format_time
+from perdure.evaluating.report_text import format_cost, format_seconds, format_utc_time
 from tests.evaluating.sample_reports import failed, report, result
 
 
@@ -54,4 +54,4 @@ def test_times_have_a_unit_that_suits_them(seconds, shown):
 
 
 def test_a_time_of_day_is_in_utc():
-    assert format_time(1_700_000_000.0) == "2023-11-14 22:13 UTC"
+    assert format_utc_time(1_700_000_000.0) == "2023-11-14 22:13 UTC"

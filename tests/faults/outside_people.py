@@ -15,7 +15,15 @@ from typing import Any, cast
 import msgspec
 
 from perdure.core.clock import new_id
-from perdure.core.error import Fenced, SessionBusy, SessionNotFound, ShuttingDown, StoreError, Unsupported, UsageError
+from perdure.core.error import (
+    Fenced,
+    SessionBusy,
+    SessionNotFound,
+    ShuttingDown,
+    StoreError,
+    UnsupportedByStore,
+    UsageError,
+)
 from perdure.core.event import Entry, MessageAdded, RunEnded, RunStarted, TextDelta, TurnStarted
 from perdure.core.fold import State
 from perdure.core.store import Lease, Store
@@ -232,7 +240,7 @@ class User:
             work = self._go_on(take_over=True) if state.is_interrupted else self._begin(state, take_over=True)
             try:
                 self._note_end(await work)
-            except (Fenced, Unsupported):  # the second: a lock of a file cannot be taken from whoever lives
+            except (Fenced, UnsupportedByStore):  # the second: a lock of a file cannot be taken from whoever lives
                 pass
             except StoreError as error:
                 self._accept_pause(error)

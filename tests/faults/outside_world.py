@@ -14,7 +14,7 @@ import msgspec
 
 from perdure import Agent, Permissions, Request, ToolContext, later, tool
 from perdure.core.clock import new_id
-from perdure.core.error import NotStarted, PerdureError
+from perdure.core.error import EffectNotStarted, PerdureError
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta
 from perdure.core.message import StopReason, Usage
 from perdure.core.model import ModelInfo
@@ -163,7 +163,7 @@ def _repeatable_tools(effects: Effects) -> Sequence[Any]:
         """Fetches something, at the second attempt."""
         if not context.state.setdefault(context.call_id, False):
             context.state[context.call_id] = True
-            raise NotStarted("not yet")
+            raise EffectNotStarted("not yet")
         return await effects.do(context, what)
 
     return look, put, fetch

@@ -17,7 +17,7 @@ from typing import Any
 
 import apsw
 
-from perdure.stores.sqlite.page_checksums import register_checksum_vfs
+from perdure.stores.sqlite.page_checksums import replace_checksum_vfs
 from tests.faults.disk import Broken, Disk, File, Resize, Write
 from tests.seeds import chance
 
@@ -58,13 +58,13 @@ class Power(apsw.VFS):
 
     def turn_on(self) -> None:
         """Serve connections that nobody gives it to, too."""
-        register_checksum_vfs(NAME, self._extension)
+        replace_checksum_vfs(NAME, self._extension)
         apsw.set_default_vfs(NAME)
 
     def turn_off(self) -> None:
         """Leave them to the system."""
         apsw.set_default_vfs(SYSTEM)
-        register_checksum_vfs()
+        replace_checksum_vfs()
 
     def disk(self, folder: Path, images: Mapping[str, bytes] | None = None) -> Disk:
         """A disk in a new folder, with these files on it."""

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from perdure import Agent, Limits, NotStarted, Permissions, Session, Skip, ToolContext, Verdict, tool
+from perdure import Agent, EffectNotStarted, Limits, Permissions, Session, Skip, ToolContext, Verdict, tool
 from perdure.core.clock import new_id
 from perdure.core.error import ProviderDown, RateLimited
 from perdure.core.event import (
@@ -178,7 +178,7 @@ def tools_with_a_timeout(stage: Stage) -> Work:
 
 
 def a_tool_that_tries_again(stage: Stage) -> Work:
-    failures = iter([NotStarted("the line is busy"), NotStarted("still busy")])
+    failures = iter([EffectNotStarted("the line is busy"), EffectNotStarted("still busy")])
 
     @tool(retries=2)
     async def act(context: ToolContext) -> str:

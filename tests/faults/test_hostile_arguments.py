@@ -32,11 +32,11 @@ from perdure import (
     tool,
     tool_from_schema,
 )
-from perdure.core.codec import decode_entry, encode_entry
 from perdure.core.error import StoreError
 from perdure.core.event import Entry, ReplyFinished, TextDelta
 from perdure.core.fold import fold_entries
 from perdure.core.jsonable import replace_surrogates
+from perdure.core.log_codec import decode_entry, encode_entry
 from perdure.core.message import Message, Status
 from perdure.core.store import Store
 from perdure.stores.memory import MemoryStore

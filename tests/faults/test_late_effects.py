@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.clock import new_id
-from perdure.core.error import SessionBusy, Unsupported
+from perdure.core.error import SessionBusy, UnsupportedByStore
 from perdure.core.event import ToolFinished
 from perdure.core.message import Status
 from perdure.core.store import CONFIRMED_SECONDS, Store
@@ -149,7 +149,7 @@ async def test_a_stopped_driver_that_cannot_be_taken_over_finishes_what_it_began
     async with stopped_driver(address, ledger, "at_most_once") as process:
         store = open_place(address)
         agent = paying_agent(store, ledger, "at_most_once", stops=False)
-        with pytest.raises(Unsupported):
+        with pytest.raises(UnsupportedByStore):
             await agent.session(SESSION).resume(take_over=True)
         assert await wake(process) == "done"
         assert paid(ledger) == {(False, name): 1 for name in NAMES}

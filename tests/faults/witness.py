@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 from perdure.core.event import Entry
-from perdure.core.store import ImmediateStore, InterruptedSession, Lease, Post, SessionInfo, Store
+from perdure.core.store import InterruptedSession, Lease, NonBlockingAppendStore, Post, SessionInfo, Store
 
 
 class Appended(NamedTuple):
@@ -59,7 +59,7 @@ class Record(NamedTuple):
 
 
 class Witness:
-    """Stands before a store. A `Store`, and `ImmediateStore`."""
+    """Stands before a store. A `Store`, and `NonBlockingAppendStore`."""
 
     def __init__(self, store: Store, book: list[Record], *, weak: bool = False) -> None:
         self.store = store
@@ -81,7 +81,7 @@ class Witness:
             await self.store.append(lease, entries, sync=sync and not self._weak)
 
     def append_now(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> bool:
-        if not isinstance(self.store, ImmediateStore):
+        if not isinstance(self.store, NonBlockingAppendStore):
             return False
         wish = Appended(lease.session_id, tuple(entries), sync)
         self.book.append(Record(wish, is_done=False))

@@ -15,7 +15,7 @@ from perdure.core.error import ToolError
 from perdure.core.message import Status
 from perdure.core.url_target import UrlTarget
 from perdure.credentials import BoundVault, MemoryVault, SecretBinding
-from perdure.hosts import EgressPolicy, LocalBrowser, LocalFiles, session_pages
+from perdure.hosts import EgressPolicy, LocalBrowser, LocalFiles, browser_session_pages
 from perdure.net.error import EgressDenied
 from perdure.testing import ScriptedModel, call
 from perdure.toolkits.browser_tools import browser_tools
@@ -234,7 +234,7 @@ async def test_a_page_that_has_crashed_or_does_not_react_can_be_left(browser, si
     snapshot = await visit(browser, site)
     assert "the page before has crashed" in snapshot.notes
     await pages._get_page().evaluate("setTimeout(() => { for (;;); }), 1")
-    monkeypatch.setattr(session_pages, "_REACT_SECONDS", 0.2)
+    monkeypatch.setattr(browser_session_pages, "_REACT_SECONDS", 0.2)
     async with asyncio.timeout(60):
         while await pages._does_react(pages._get_page()):
             pass

@@ -12,10 +12,10 @@ import pytest
 
 from perdure import Agent
 from perdure.core.error import ConfigError, ToolError
-from perdure.hosts import LocalFiles, LocalSearch, python_search
+from perdure.hosts import LocalFiles, LocalSearch, python_grep
 from perdure.testing import ScriptedModel
+from perdure.toolkits.portable_regex import PortableRegex
 from perdure.toolkits.search_backend import GlobQuery, SearchQuery
-from perdure.toolkits.search_pattern import SearchPattern
 from perdure.toolkits.search_tools import glob_tool, grep_tool
 from tests.seeds import chance
 
@@ -245,7 +245,7 @@ def test_ripgrep_and_python_find_the_same_lines_and_files(tmp_path):
     compared, enough = 0, 400 if os.environ.get("PERDURE_SEARCH") == "long" else 15
     while compared < enough:  # a pattern that is refused compares nothing, and does not count
         try:
-            pattern = SearchPattern(made := make_pattern(random))
+            pattern = PortableRegex(made := make_pattern(random))
         except ToolError:
             continue
         query = SearchQuery(pattern.text, random.random() < 0.3, random.choice(["", "*.py"]), random.choice([0, 2]), 50)
@@ -273,8 +273,8 @@ def test_the_program_that_searches_lines_imports_nothing_of_the_package():
 def test_a_search_program_that_ends_at_once_leaves_nothing_open(tmp_path, monkeypatch):
     program = tmp_path / "ends.py"
     program.write_text("")
-    monkeypatch.setattr(python_search, "_PROGRAM", str(program))
-    search = python_search._LineSearch(SearchQuery("boat"), 30.0)
+    monkeypatch.setattr(python_grep, "_PROGRAM", str(program))
+    search = python_grep._LineSearch(SearchQuery("boat"), 30.0)
     search._process.wait()
     with pytest.raises(ToolError, match="the search failed"), search:
         pass

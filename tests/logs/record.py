@@ -19,7 +19,6 @@ from unittest import mock
 
 from perdure import Agent, Permissions, allow, deny, tool
 from perdure.core import clock
-from perdure.core.codec import encode_entry
 from perdure.core.event import (
     EVENTS,
     Entry,
@@ -30,6 +29,7 @@ from perdure.core.event import (
     ToolStarted,
     Unknown,
 )
+from perdure.core.log_codec import encode_entry
 from perdure.core.message import Message, Text, ToolCall, ToolResult, Usage, user
 from perdure.core.store import Store
 from perdure.stores import lease_holder as holder

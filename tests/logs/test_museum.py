@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from perdure import Agent, ConfigError, StoreError
-from perdure.core.codec import decode_entry, encode_entry
-from perdure.core.error import UnreadableEntry
+from perdure.core.error import EntryTooNew
 from perdure.core.event import EVENTS, Entry, Unknown
 from perdure.core.fold import fold_entries
+from perdure.core.log_codec import decode_entry, encode_entry
 from perdure.core.log_repair import INTERRUPTED_CALL_TEXT, NOT_STARTED_CALL_TEXT
 from perdure.core.message import Message
 from perdure.core.store import Post, Store
@@ -232,7 +232,7 @@ async def test_what_no_version_knows_yet_is_kept_as_it_came(hall, form):
 @form
 async def test_what_must_be_understood_and_is_not_is_refused(hall, form):
     hall.add(form, len(hall.lines(TALK)) + 1, "from_afar", critical=True)
-    with pytest.raises(UnreadableEntry, match="kind 'from_afar', which this version does not know: upgrade perdure"):
+    with pytest.raises(EntryTooNew, match="kind 'from_afar', which this version does not know: upgrade perdure"):
         await (await hall.store(form)).read(TALK)
 
 

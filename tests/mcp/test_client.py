@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.error import ConfigError, NotStarted
+from perdure.core.error import ConfigError, EffectNotStarted
 from perdure.mcp import connection, stdio_streams
-from perdure.mcp.client import MOST_STARTS, CallTimedOut, FateUnknown, McpClient, McpError, ServerLinks, UnusableAnswer
+from perdure.mcp.client import (
+    MOST_STARTS,
+    CallTimedOut,
+    FateUnknown,
+    McpClient,
+    McpClientCallbacks,
+    McpError,
+    UnusableAnswer,
+)
 from perdure.mcp.server_settings import McpServer
 from perdure.mcp_extension import start_process
 from tests.mcp.servers import connect, is_alive, read_lines, scripted, wait_until
@@ -19,7 +27,7 @@ GROWING = Path(__file__).with_name("growing_server.py")
 
 
 def client_of(behaviour, folder="", **settings):
-    return McpClient(scripted(behaviour, folder, **settings), ServerLinks(start_process))
+    return McpClient(scripted(behaviour, folder, **settings), McpClientCallbacks(start_process))
 
 
 def text_of(result):
@@ -144,22 +152,22 @@ async def test_half_of_a_character_does_not_lose_an_answer():
 
 async def test_a_server_that_does_not_start_says_why_on_its_standard_error():
     client = client_of("never_starts")
-    with pytest.raises(NotStarted, match="no license"):
+    with pytest.raises(EffectNotStarted, match="no license"):
         await client.list_tools()
     await client.close()
 
 
 async def test_a_program_that_does_not_exist_is_reported():
-    client = McpClient(scripted("kind"), ServerLinks(start_process))
+    client = McpClient(scripted("kind"), McpClientCallbacks(start_process))
     client.server = type(client.server)(name="s", command="/nonexistent/program")
-    with pytest.raises(NotStarted, match="No such file"):
+    with pytest.raises(EffectNotStarted, match="No such file"):
         await client.list_tools()
     await client.close()
 
 
 async def test_a_server_that_hangs_at_the_start_is_given_up():
     client = client_of("initialize_hangs", start_timeout_seconds=0.3)
-    with pytest.raises(NotStarted, match=r"did not answer within 0\.3 seconds"):
+    with pytest.raises(EffectNotStarted, match=r"did not answer within 0\.3 seconds"):
         await client.list_tools()
     await client.close()
 
@@ -174,9 +182,9 @@ async def test_a_listing_that_hangs_is_given_up():
 async def test_a_server_that_dies_all_the_time_is_not_started_all_the_time(tmp_path):
     client = client_of("never_starts", tmp_path)
     for _ in range(MOST_STARTS):
-        with pytest.raises(NotStarted):
+        with pytest.raises(EffectNotStarted):
             await client.list_tools()
-    with pytest.raises(NotStarted, match=f"started {MOST_STARTS} times in a minute: wait"):
+    with pytest.raises(EffectNotStarted, match=f"started {MOST_STARTS} times in a minute: wait"):
         await client.list_tools()
     assert len(read_lines(tmp_path, "starts")) == MOST_STARTS
     await client.close()
@@ -221,7 +229,7 @@ async def test_a_close_ends_calls_that_are_being_made(tmp_path):
 async def grown_client():
     """A client of the stateless protocol, whose server has reported one more tool to its subscription."""
     server = McpServer(name="s", command=sys.executable, args=(str(GROWING),), start_timeout_seconds=60)
-    client = McpClient(server, ServerLinks(start_process))
+    client = McpClient(server, McpClientCallbacks(start_process))
     assert [each.name for each in (await client.list_tools()).tools] == ["grow"]
     before = client.list_version
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from perdure.mcp.client import CallTimeLimit
+from perdure.mcp.client import CallDeadline
 from perdure.mcp.elicitation import ElicitationForm, ElicitationLink, build_elicitation_question, is_safe_link
 from perdure.mcp.server_settings import McpServer
 
@@ -70,7 +70,7 @@ async def test_an_answer_after_the_end_of_the_call_harms_nothing():
         async def call_tool(self, *_, **__):
             return mcp_types.CallToolResult(content=[])
 
-    limit = CallTimeLimit(McpServer(name="s", command="x"))
+    limit = CallDeadline(McpServer(name="s", command="x"))
     answer = asyncio.get_running_loop().create_future()
     asking = asyncio.ensure_future(limit.wait_for_people(answer))
     assert (await limit.call(Client(), "t", {}, None, None)).content == []  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from perdure.core.error import NotStarted
+from perdure.core.error import EffectNotStarted
 from perdure.mcp.client import FateUnknown, McpError
 from perdure.mcp.server_settings import McpServer
 from perdure.mcp_extension import McpServers
@@ -14,7 +14,7 @@ pytest.importorskip("mcp")
 
 import mcp_types  # noqa: E402 - after the check
 
-from perdure.mcp.request_record import RequestRecord  # noqa: E402
+from perdure.mcp.request_status import RequestStatus  # noqa: E402
 from tests.mcp.http_server import connect_http, reach, serve_http  # noqa: E402 - after the check
 
 
@@ -27,7 +27,7 @@ async def test_a_tool_is_called_over_http():
 
 async def test_a_stream_that_cannot_be_opened_is_reported_as_what_it_is_and_as_no_status_of_the_server():
     client = McpServers(McpServer(name="s", transport="sse", url="http://127.0.0.1:1/sse")).pool.get_client("s")
-    with pytest.raises(NotStarted, match="no connection: ConnectError") as caught:
+    with pytest.raises(EffectNotStarted, match="no connection: ConnectError") as caught:
         await client.list_tools()
     assert "502" not in str(caught.value)
     await client.close()
@@ -103,13 +103,13 @@ async def test_an_answer_that_is_refused_does_not_say_that_the_call_was_not_made
 
 
 def test_a_later_round_takes_nothing_back():
-    record = RequestRecord()
+    record = RequestStatus()
     record.note_answer(200, "application/json")
     record.note_unsent("gone")
     assert record.was_sent
     record.note_answer(401, "")
     assert not record.was_refused
-    unsent = RequestRecord()
+    unsent = RequestStatus()
     unsent.note_answer(401, "")
     unsent.note_unsent("gone")
     assert unsent.was_refused
@@ -121,7 +121,7 @@ async def test_a_server_that_is_not_there_was_certainly_not_called():
         servers = McpServers(reach(server))
     async with servers:
         assert "cannot be reached" in servers.problems["h"]
-        with pytest.raises(NotStarted, match="cannot be reached"):
+        with pytest.raises(EffectNotStarted, match="cannot be reached"):
             await servers.pool.get_client("h").call_tool("act", {})
 
 

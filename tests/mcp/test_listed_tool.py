@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.tool import _check_name
-from perdure.mcp.listed_tool import build_offered_name, build_tool_listing, clean_text
+from perdure.mcp.listed_tool import build_offered_name, check_tool_list, clean_text
 from perdure.mcp.message_limits import MAX_DESCRIPTION_BYTES, MAX_TOOLS
 
 SCHEMA = {"type": "object", "properties": {}}
@@ -33,20 +33,20 @@ def test_a_name_that_is_cleaned_cannot_become_that_of_another_tool(tool):
 
 
 def test_only_the_first_tools_are_used():
-    listing = build_tool_listing("s", [listed(name=f"t{each}") for each in range(MAX_TOOLS + 10)])
+    listing = check_tool_list("s", [listed(name=f"t{each}") for each in range(MAX_TOOLS + 10)])
     assert len(listing.tools) == MAX_TOOLS
     assert listing.problems == (f"it lists more than {MAX_TOOLS} tools: the others are left out",)
 
 
 def test_a_long_description_is_shown_in_part():
-    (tool,) = build_tool_listing("s", [listed(description="é" * 20_000)]).tools
+    (tool,) = check_tool_list("s", [listed(description="é" * 20_000)]).tools
     assert len(tool.shown_description.encode()) <= MAX_DESCRIPTION_BYTES
     assert tool.shown_description.endswith("[…]")
     assert len(tool.description) == 20_000  # a pin covers it all
 
 
 def test_characters_that_cannot_be_seen_are_not_shown():
-    (tool,) = build_tool_listing("s", [listed(description="a\u202e\u200bb\x00\x1b[31mc\nd")]).tools
+    (tool,) = check_tool_list("s", [listed(description="a\u202e\u200bb\x00\x1b[31mc\nd")]).tools
     assert tool.shown_description == "ab[31mc\nd"
 
 
@@ -66,13 +66,13 @@ def test_characters_that_cannot_be_seen_are_not_shown():
     ],
 )
 def test_a_tool_that_cannot_be_used_is_left_out_alone(values, problem):
-    listing = build_tool_listing("s", [listed(**values), listed(name="good")])
+    listing = check_tool_list("s", [listed(**values), listed(name="good")])
     assert [each.name for each in listing.tools] == ["good"]
     assert problem in listing.problems[0]
 
 
 def test_of_two_tools_with_one_name_the_first_is_used():
-    listing = build_tool_listing("s", [listed(description="first"), listed(description="second")])
+    listing = check_tool_list("s", [listed(description="first"), listed(description="second")])
     assert [each.description for each in listing.tools] == ["first"]
     assert "another has the name 's__t'" in listing.problems[0]
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from perdure.core.error import ConfigError
-from perdure.mcp.listed_tool import build_tool_listing
+from perdure.mcp.listed_tool import check_tool_list
 from perdure.mcp.pin_file import PinFile, build_server_identity
 from perdure.mcp.server_settings import McpServer
 
@@ -23,7 +23,7 @@ TOOL = {
 
 
 def tools(**changes):
-    return build_tool_listing("s", [{**TOOL, **changes}]).tools
+    return check_tool_list("s", [{**TOOL, **changes}]).tools
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_tool_that_is_new_is_off_until_it_is_approved(pins):
 
 
 def test_an_approval_of_one_tool_leaves_others_off(pins):
-    changed = build_tool_listing("s", [{**TOOL, "title": "x"}, {**TOOL, "name": "u"}]).tools
+    changed = check_tool_list("s", [{**TOOL, "title": "x"}, {**TOOL, "name": "u"}]).tools
     pins.approve(SERVER, changed, ["u"])
     assert [each.tool for each in pins.find_changes(SERVER, changed)] == ["t"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.error import NotStarted
+from perdure.core.error import EffectNotStarted
 from perdure.hosts.process_tree import list_descendants
 from perdure.mcp.client import FateUnknown
 from perdure.mcp.server_settings import McpServer
@@ -45,7 +45,9 @@ async def connect_and_list(*servers):
 def find_server_process(program):
     """The process of a server that this test has started."""
     commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in list_descendants(os.getpid())}
-    (pid,) = [pid for pid, words in commands.items() if program.encode() in words and b"supervisor.py" not in words]
+    (pid,) = [
+        pid for pid, words in commands.items() if program.encode() in words and b"process_supervisor.py" not in words
+    ]
     return pid
 
 
@@ -64,7 +66,7 @@ async def cancel_crash_and_reconnect(client, crash, restart=None):
     with pytest.raises(FateUnknown):
         await lost
     if restart is not None:
-        with pytest.raises(NotStarted):
+        with pytest.raises(EffectNotStarted):
             await client.call_tool("echo", {"message": "x"})
         await restart()
     assert text_of(await client.call_tool("echo", {"message": "back"}, is_read=True)) == "Echo: back"

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.core.message import Audio, Document, Image, Text
 from perdure.mcp import result_conversion
-from perdure.mcp.listed_tool import build_tool_listing
+from perdure.mcp.listed_tool import check_tool_list
 from perdure.mcp.result_conversion import convert_resource, convert_tool_result
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -16,7 +16,7 @@ SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required"
 
 def listed(**more):
     values = {"name": "count", "description": "Count.", "inputSchema": {"type": "object"}, **more}
-    return build_tool_listing("server", [values]).tools[0]
+    return check_tool_list("server", [values]).tools[0]
 
 
 def convert(*content, structured=None, is_error=False, tool=None):

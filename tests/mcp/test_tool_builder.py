@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.mcp.listed_tool import build_tool_listing
+from perdure.mcp.listed_tool import check_tool_list
 from perdure.mcp.server_settings import McpServer
 from perdure.mcp.tool_builder import (
     build_permission_target,
@@ -14,7 +14,7 @@ from perdure.mcp.tool_builder import (
 
 
 def listed(**hints):
-    return build_tool_listing("s", [{"name": "t", "inputSchema": {"type": "object"}, "annotations": hints}]).tools[0]
+    return check_tool_list("s", [{"name": "t", "inputSchema": {"type": "object"}, "annotations": hints}]).tools[0]
 
 
 def server(**settings):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perdure.memory.memory_database import add_scope, open_memory_file
+from perdure.memory.memory_database import find_or_add_scope, open_memory_file
 from perdure.memory.memory_record import MemoryScope, build_record
 from perdure.memory.memory_rows import MemoryFilter, insert_memory
 from perdure.memory.text_search import MAX_QUERY_WORDS, search_text, split_query_words
@@ -14,7 +14,7 @@ from perdure.memory.text_search import MAX_QUERY_WORDS, search_text, split_query
 def filled(tmp_path_factory):
     """A connection to a file with one memory, and the number of its scope."""
     connection = open_memory_file(str(tmp_path_factory.mktemp("queries") / "memory.db"))
-    scope = add_scope(connection, MemoryScope())
+    scope = find_or_add_scope(connection, MemoryScope())
     record = build_record({"id": "mem_1", "text": "words such as AND, OR, NOT and NEAR", "created_at": 1})
     insert_memory(connection, scope, record)
     yield connection, scope

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.memory import vector_index
 from perdure.memory.embedder import compute_bits, compute_similarity, embed_texts, pack_vector, unpack_vector
-from perdure.memory.memory_database import add_scope, open_memory_file
+from perdure.memory.memory_database import find_or_add_scope, open_memory_file
 from perdure.memory.memory_record import MemoryScope, build_record
 from perdure.memory.memory_rows import delete_memory, insert_memory
 from perdure.memory.vector_index import VectorIndex, read_centre, store_vectors
@@ -45,7 +45,7 @@ def small(monkeypatch):
 @pytest.fixture
 async def filled(tmp_path, small):
     connection = open_memory_file(str(tmp_path / "memory.db"))
-    scope = add_scope(connection, MemoryScope())
+    scope = find_or_add_scope(connection, MemoryScope())
     clusters = Clusters()
     vectors = await embed_texts(clusters, [str(number) for number in range(COUNT)])
     connection.execute("BEGIN")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from perdure.core.model import ToolSpec
 from perdure.models.demo_tool_choice import _ArgumentClues, choose_tool, guess_arguments, restrict_tool_values
-from perdure.toolkits.basics import basic_tools
+from perdure.toolkits.basic_tools import basic_tools
 
 TEXT, WHOLE, NUMBER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"}
 

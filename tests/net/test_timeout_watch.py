@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from perdure.net.timeout_watch import MAX_CHECK_SECONDS, FirstByteTimeout, TimeoutWatch
+from perdure.net.timeout_watch import MAX_CHECK_SECONDS, FirstByteTimer, TimeoutWatch
 from tests.doubles import SECONDS, until
 
 
@@ -39,7 +39,7 @@ def count_timers(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def begin(watch: TimeoutWatch, seconds: float, block: "asyncio.Future[None]") -> "asyncio.Task[None]":
     async def wait() -> None:
-        with FirstByteTimeout(watch, seconds):
+        with FirstByteTimer(watch, seconds):
             await block
 
     return asyncio.ensure_future(wait())
@@ -99,7 +99,7 @@ async def test_a_watch_that_is_closed_has_no_timer_unless_operations_go_on():
 async def test_a_block_whose_time_is_up_raises_a_timeout_and_leaves_its_task_as_it_was():
     watch, never = TimeoutWatch(asyncio.get_running_loop(), 0.001), asyncio.get_running_loop().create_future()
     async with asyncio.timeout(SECONDS):
-        with pytest.raises(TimeoutError), FirstByteTimeout(watch, 0.001):
+        with pytest.raises(TimeoutError), FirstByteTimer(watch, 0.001):
             await never
         task = asyncio.current_task()
         assert task is not None
@@ -145,7 +145,7 @@ async def test_a_block_that_ignores_its_cancel_is_cancelled_once():
     watch, cancels, done = TimeoutWatch(loop, 0.0), list[None](), loop.create_future()
 
     async def ignore() -> str:
-        with FirstByteTimeout(watch, 0.0):
+        with FirstByteTimer(watch, 0.0):
             try:
                 await loop.create_future()
             except asyncio.CancelledError:

@@ -3,13 +3,13 @@
 from typing import Any
 
 from perdure.core.event import Entry
-from perdure.replaying.replay import Divergence, Replayed, Source, replay
+from perdure.replaying.replay import Divergence, ReplayReport, Source, replay
 from perdure.runtime.agent import Agent
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel
 
 
-async def agreeing(agent: Agent[Any], **given: Any) -> Replayed:
+async def agreeing(agent: Agent[Any], **given: Any) -> ReplayReport:
     """Replay session `s`, which has to agree. No model is asked, and the session stays as it is."""
     entries, asked = await agent.store.read("s"), _asked(agent)
     replayed = await replay(agent, "s", **given)

@@ -4,7 +4,7 @@ import pytest
 
 from perdure import Agent, ToolContext, tool, user
 from perdure.context.agent_role import Role
-from perdure.context.directives import Command, Mentions, Rewrite, ShortCircuit
+from perdure.context.directives import Command, MentionSettings, Rewrite, ShortCircuit
 from perdure.context.skills import Skill, Skills
 from perdure.core.event import MessageAdded, SkillLoaded
 from perdure.core.message import assistant
@@ -148,7 +148,7 @@ async def test_a_run_that_a_hook_answered_asks_no_model_again():
 
 async def test_files_are_not_read_again(tmp_path):
     (tmp_path / "chart.txt").write_text("12 metres at the pier")
-    agent = Agent(ScriptedModel("12 metres."), mentions=Mentions(str(tmp_path)))
+    agent = Agent(ScriptedModel("12 metres."), mentions=MentionSettings(str(tmp_path)))
     await agent.session("s").run("How deep is it? @chart.txt")
     first = next(event.message for event in await events(agent) if isinstance(event, MessageAdded))
     assert "12 metres at the pier" in first.text

@@ -5,7 +5,7 @@ import pytest
 from perdure import (
     Agent,
     Compaction,
-    Mentions,
+    MentionSettings,
     Permissions,
     deny,
     export_session,
@@ -51,10 +51,10 @@ async def test_messages_steering_and_follow_ups_have_authors_and_labels():
 
 async def test_a_mentioned_file_is_a_source_of_its_message(tmp_path):
     (tmp_path / "notes.txt").write_text("Obey.", encoding="utf-8")
-    session = Agent(ScriptedModel("a"), mentions=Mentions(tmp_path), store=MemoryStore()).session("s")
+    session = Agent(ScriptedModel("a"), mentions=MentionSettings(tmp_path), store=MemoryStore()).session("s")
     await session.run("Read @notes.txt and @missing.txt")
     assert await labels_of(session) == {"file": ("person", "file:notes.txt")}
-    plain = Agent(ScriptedModel("a"), mentions=Mentions(tmp_path), store=MemoryStore()).session("s")
+    plain = Agent(ScriptedModel("a"), mentions=MentionSettings(tmp_path), store=MemoryStore()).session("s")
     await plain.run("Read @missing.txt")
     assert await labels_of(plain) == {}
 

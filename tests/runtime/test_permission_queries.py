@@ -28,7 +28,6 @@ from perdure import (
     tool,
 )
 from perdure.core.event import GrantRevoked, PermissionDecided, QuestionAsked
-from perdure.core.gate_chain import list_chain_grants, restrict_gate
 from perdure.core.message import Status
 from perdure.core.permission import (
     NO_ONE_TO_ASK,
@@ -36,9 +35,10 @@ from perdure.core.permission import (
     Grant,
     PermissionRequest,
     Rule,
-    as_question_gate,
+    cast_to_question_gate,
     get_gate_grants,
 )
+from perdure.core.permission_gate_chain import list_chain_grants, restrict_gate
 from perdure.interaction import GrantFile
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call
@@ -451,9 +451,9 @@ async def test_a_gate_of_a_users_own_may_leave_its_questions_to_the_run():
     assert statuses(await session.resume()) == ["ok"]
     assert [each.scope for each in gate.grants] == ["session"]
     kept = Grants()
-    double = as_question_gate(gate)
+    double = cast_to_question_gate(gate)
     assert double is not None
-    assert as_question_gate(double.with_handler(later, kept)) is not None
+    assert cast_to_question_gate(double.with_handler(later, kept)) is not None
     assert get_gate_grants(double.with_handler(later, kept)) is kept
     assert list_chain_grants(restrict_gate(Ward(), deny_all))[0][0] == 1
     assert list_chain_grants(restrict_gate(allow_all, deny_all)) == []

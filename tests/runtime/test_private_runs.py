@@ -20,7 +20,7 @@ from perdure.core.event import (
 )
 from perdure.core.fold import fold_events
 from perdure.core.message import ToolResult, user
-from perdure.core.run_callbacks import PrivateTask
+from perdure.core.run_callbacks import PrivateRunTask
 from perdure.engines.private_run import PrivateAnswer, run_privately
 from perdure.testing import ScriptedModel, call, calls
 from tests.doubles import SECONDS
@@ -32,12 +32,12 @@ async def read(page: str) -> str:
     return f"page {page}"
 
 
-def ask(number: int = 1, *, max_turns: int = 5, offers_tools: bool = True) -> PrivateTask:
+def ask(number: int = 1, *, max_turns: int = 5, offers_tools: bool = True) -> PrivateRunTask:
     """Return a task."""
-    return PrivateTask(name=f"aside:{number}", prompt="Look.", max_turns=max_turns, offers_tools=offers_tools)
+    return PrivateRunTask(name=f"aside:{number}", prompt="Look.", max_turns=max_turns, offers_tools=offers_tools)
 
 
-def asking(*tasks: PrivateTask, answers: list[PrivateAnswer] | None = None) -> Any:
+def asking(*tasks: PrivateRunTask, answers: list[PrivateAnswer] | None = None) -> Any:
     """Return an engine that does tasks in private, at the same time, and then runs `react`."""
 
     async def engine(run: Run) -> Outcome[Any]:

@@ -6,7 +6,7 @@ import pytest
 
 from perdure import UsageError, tool
 from perdure.context.compaction import Compaction
-from perdure.context.directives import Command, CommandContext, CommandFailed, Mentions, Rewrite, ShortCircuit
+from perdure.context.directives import Command, CommandContext, CommandFailed, MentionSettings, Rewrite, ShortCircuit
 from perdure.context.skills import Skill, Skills
 from perdure.core.event import HookInvoked, MessageAdded, ModelRequested, SkillLoaded
 from perdure.runtime.agent import Agent
@@ -24,7 +24,7 @@ async def test_hooks_skills_and_files_reach_the_model_in_order_and_what_was_type
         model,
         skills=Skills([BRIEF]),
         commands=[Command("loud", lambda context: Rewrite(context.text.replace("read", "READ")))],
-        mentions=Mentions(tmp_path),
+        mentions=MentionSettings(tmp_path),
         store=f"sqlite:{tmp_path / 'sessions.db'}",
     )
     stream = agent.session("ship").stream("/loud\n/brief now\nread @log.txt and @missing")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Permissions, StoreError, ToolContext, Unsupported, ask, later, tool, user
+from perdure import Agent, ConfigError, Permissions, StoreError, ToolContext, UnsupportedByStore, ask, later, tool, user
 from perdure.core.event import Event, MessageAdded, ModelRequested, RunEnded, RunResumed, RunStarted
 from perdure.core.outcome import Outcome
 from perdure.core.store import InterruptedSession
@@ -314,7 +314,7 @@ async def test_what_makes_no_sense_is_refused():
     class Old:
         acquire = append = read = list = release = lambda *_: None
 
-    with pytest.raises(Unsupported, match="interrupted"):
+    with pytest.raises(UnsupportedByStore, match="interrupted"):
         await anext(agent.attend_all(store=Old()))  # type: ignore[arg-type]
 
 

@@ -22,7 +22,7 @@ from perdure import (
     ToolCall,
     ToolContext,
     ToolResult,
-    Unsupported,
+    UnsupportedByStore,
     UsageError,
     assistant,
     later,
@@ -30,7 +30,6 @@ from perdure import (
     user,
 )
 from perdure.context.compaction import Compaction
-from perdure.core.codec import encode_event
 from perdure.core.event import (
     InboxAdded,
     InboxResolved,
@@ -41,6 +40,7 @@ from perdure.core.event import (
     ToolFinished,
 )
 from perdure.core.event_erasure import NO_SUMMARY
+from perdure.core.log_codec import encode_event
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, ScriptedModel, call, calls
 from perdure.testing.store_contract_setup import store_session
@@ -352,9 +352,9 @@ async def test_a_session_can_be_deleted():
 
 
 async def test_a_store_that_cannot_search_says_so():
-    with pytest.raises(Unsupported, match="MemoryStore cannot be searched"):
+    with pytest.raises(UnsupportedByStore, match="MemoryStore cannot be searched"):
         await agent().search("bread")
-    with pytest.raises(Unsupported, match="sqlite:PATH"):
+    with pytest.raises(UnsupportedByStore, match="sqlite:PATH"):
         await agent().session("s").search("bread")
 
 

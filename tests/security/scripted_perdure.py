@@ -12,7 +12,7 @@ from perdure.cli.main import main
 from perdure.core.event import ReplyFinished, TextDelta, ToolCallDelta
 from perdure.core.tool import tool
 from perdure.models import register
-from perdure.toolkits.basics import basic_tools
+from perdure.toolkits.basic_tools import basic_tools
 
 
 @tool(permission=True, target="what")

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Grant, Grants, Permissions, Verdict, allow, allow_all, ask, command, deny, path
-from perdure.core.rule import Rule
+from perdure.core.permission_rule import Rule
 from perdure.extensions import coding
 from perdure.hosts import LocalShell
 from perdure.testing import ScriptedModel, call
-from perdure.toolkits.code_execution import code_execution_tool
+from perdure.toolkits.code_execution_tool import code_execution_tool
 from perdure.toolkits.shell import exec_tool, shell_tools
 
 pytestmark = pytest.mark.needs("bubblewrap")

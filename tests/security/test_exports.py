@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.cli import sessions_transfer
-from perdure.cli.sessions_transfer import write_file
+from perdure.cli.sessions_transfer import write_file_atomically
 from perdure.core.error import ConfigError
 from perdure.stores.sqlite.copy_file import rename_when_done
 
@@ -34,7 +34,7 @@ def test_a_planted_link_beside_the_file_is_not_written_through(folder, force):
     victim = folder / "victim"
     victim.write_text("mine", encoding="utf-8")
     plant_everywhere(folder, lambda place: place.symlink_to(victim))
-    write_file("out.json", b"secret", replace=force)
+    write_file_atomically("out.json", b"secret", replace=force)
     assert victim.read_text(encoding="utf-8") == "mine"
     assert (folder / "out.json").read_bytes() == b"secret"
 
@@ -46,7 +46,7 @@ def test_a_planted_file_beside_it_does_not_lend_its_mode(folder, force):
         place.chmod(0o666)
 
     names = plant_everywhere(folder, plant)
-    write_file("out.json", b"secret", replace=force)
+    write_file_atomically("out.json", b"secret", replace=force)
     assert stat.S_IMODE((folder / "out.json").stat().st_mode) == 0o600
     assert {(folder / name).read_text(encoding="utf-8") for name in names[1:]} == {"planted"}
 
@@ -67,7 +67,7 @@ def test_what_is_no_regular_file_is_not_replaced(folder, kind, force):
             os.mkfifo(place)
     before = place.lstat()
     with pytest.raises(ConfigError, match=r"name another file"):
-        write_file("out.json", b"secret", replace=force)
+        write_file_atomically("out.json", b"secret", replace=force)
     assert place.lstat().st_ino == before.st_ino
     assert (folder / "victim").read_text(encoding="utf-8") == "mine"
     assert not (folder / "nowhere").exists()
@@ -80,14 +80,14 @@ def test_a_file_that_appears_meanwhile_is_left(folder, monkeypatch):
 
     monkeypatch.setattr(sessions_transfer, "_check_free", appear)
     with pytest.raises(ConfigError, match="was created meanwhile"):
-        write_file("out.json", b"secret", replace=False)
+        write_file_atomically("out.json", b"secret", replace=False)
     assert (folder / "out.json").read_text(encoding="utf-8") == "mine"
 
 
 def test_an_export_replaces_an_open_file_by_a_private_one(folder):
     (folder / "out.json").write_text("old", encoding="utf-8")
     (folder / "out.json").chmod(0o666)
-    write_file("out.json", b"secret", replace=True)
+    write_file_atomically("out.json", b"secret", replace=True)
     assert stat.S_IMODE((folder / "out.json").stat().st_mode) == 0o600
 
 

@@ -4,12 +4,12 @@ import os
 
 import pytest
 
-from perdure import Agent, Mentions, Project, load_config, load_roles
+from perdure import Agent, MentionSettings, Project, load_config, load_roles
 from perdure.config import BadConfig, TrustedFiles
 from perdure.context.prompt_version_files import Prompts
 from perdure.core.error import ConfigError
 from perdure.testing import ScriptedModel, call
-from perdure.toolkits.basics import basic_tools
+from perdure.toolkits.basic_tools import basic_tools
 
 KEY = "BEGIN of what nobody else may read"
 SENSITIVE = [
@@ -158,7 +158,7 @@ async def test_no_way_to_a_file_reads_one_whose_name_means_secrets(ship, name):
     for path in (name, "harmless.md"):
         with pytest.raises(BadConfig):
             load_config(write(ship / "perdure.toml", f'instructions_file = "{path}"\n'))
-        attached = await Mentions(ship).read_files([path])
+        attached = await MentionSettings(ship).read_files([path])
         assert KEY not in attached.text
         model = ScriptedModel(call("read_text", path=path), "done")
         outcome = await Agent(model, tools=basic_tools(ship)).run("Read it.")

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from perdure import Agent, Permissions, ask, tool
 from perdure.cli.main import root_command
 from perdure.core.approval_binding import ApprovalBinding
-from perdure.core.codec import encode_entry
 from perdure.core.error import ConfigError
 from perdure.core.event import (
     Compacted,
@@ -40,6 +39,7 @@ from perdure.core.event import (
     ViewChanged,
 )
 from perdure.core.fold import fold_entries
+from perdure.core.log_codec import encode_entry
 from perdure.core.message import Message, Status, Text, ToolCall, ToolResult, Usage, user
 from perdure.session_transfer import export_session, import_session
 from perdure.stores.memory import MemoryStore

@@ -11,7 +11,7 @@ import pytest
 
 from perdure import CommandTarget, PathTarget, Permissions, UrlTarget, allow, command, deny, path, url
 from perdure.core.permission import PermissionRequest
-from perdure.core.target import Target, UncomputableTarget
+from perdure.core.permission_target import Target, UncomputableTarget
 from perdure.core.text_target import TextTarget
 
 

@@ -10,11 +10,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from perdure.core.codec import encode_entry
 from perdure.core.error import PerdureError, SessionBusy
 from perdure.core.event import Custom, Entry, Event, MessageAdded, SessionConfigured
+from perdure.core.log_codec import encode_entry
 from perdure.core.message import user
-from perdure.core.store import ImmediateStore, Lease, Post, Store
+from perdure.core.store import Lease, NonBlockingAppendStore, Post, Store
 from tests.stores.model import Errors, Model
 from tests.stores.victim import Killer, Order, Report
 
@@ -295,7 +295,7 @@ class Machine(RuleBasedStateMachine):
 
     async def appended(self, store: Store, lease: Lease, entries: list[Entry], *, sync: bool) -> None:
         """As a driver does it."""
-        if not (isinstance(store, ImmediateStore) and store.append_now(lease, entries, sync=sync)):
+        if not (isinstance(store, NonBlockingAppendStore) and store.append_now(lease, entries, sync=sync)):
             await store.append(lease, entries, sync=sync)
 
     def lease(self, place: int) -> Driven:

@@ -13,7 +13,7 @@ from perdure.core.error import (
     SessionBusy,
     SessionExists,
     SessionNotFound,
-    Unsupported,
+    UnsupportedByStore,
 )
 from perdure.core.event import Entry, MessageAdded, SessionConfigured
 from perdure.core.store import Lease, Post
@@ -86,7 +86,7 @@ class Model:
             return set()
         if not take_over:
             return {SessionBusy}
-        return set() if self._takes_over else {Unsupported}
+        return set() if self._takes_over else {UnsupportedByStore}
 
     def acquire(self, lease: Lease) -> None:
         session_id = lease.session_id

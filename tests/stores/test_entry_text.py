@@ -4,7 +4,7 @@ import pytest
 
 from perdure.core.event import Custom, MessageAdded, RunStarted, ToolFinished
 from perdure.core.message import Image, Message, Text, Thinking, ToolCall, ToolResult, assistant, user
-from perdure.stores.entry_text import searchable_text
+from perdure.stores.entry_text import extract_searchable_text
 
 
 def tool_said(*content) -> ToolFinished:
@@ -12,12 +12,12 @@ def tool_said(*content) -> ToolFinished:
 
 
 def test_people_and_models_speak_in_messages():
-    assert searchable_text(MessageAdded(message=user("Where is it?"))) == ("user", "Where is it?")
-    assert searchable_text(MessageAdded(message=assistant(["Over ", "there."]))) == ("assistant", "Over there.")
+    assert extract_searchable_text(MessageAdded(message=user("Where is it?"))) == ("user", "Where is it?")
+    assert extract_searchable_text(MessageAdded(message=assistant(["Over ", "there."]))) == ("assistant", "Over there.")
 
 
 def test_tools_speak_by_their_results():
-    assert searchable_text(tool_said(Text("exit code 1"), Image(name="plot.png"))) == (
+    assert extract_searchable_text(tool_said(Text("exit code 1"), Image(name="plot.png"))) == (
         "tool",
         "exit code 1\n[image: plot.png]",
     )
@@ -25,7 +25,7 @@ def test_tools_speak_by_their_results():
 
 def test_thinking_and_calls_are_not_spoken():
     message = assistant([Thinking("hm"), Text("Well."), ToolCall("c", "shell", '{"command": "ls"}')])
-    assert searchable_text(MessageAdded(message=message)) == ("assistant", "Well.")
+    assert extract_searchable_text(MessageAdded(message=message)) == ("assistant", "Well.")
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def test_thinking_and_calls_are_not_spoken():
     ],
 )
 def test_everything_else_says_nothing(event):
-    assert searchable_text(event) is None
+    assert extract_searchable_text(event) is None
 
 
 def test_what_is_said_fits_every_database():
-    found = searchable_text(MessageAdded(message=user("a\0b\ud800c \U0001f600")))
+    found = extract_searchable_text(MessageAdded(message=user("a\0b\ud800c \U0001f600")))
     assert found is not None
     role, text = found
     assert (role, text) == ("user", "a\ufffdb\ufffdc \U0001f600")

@@ -9,13 +9,13 @@ import threading
 import msgspec
 import pytest
 
-from perdure.core.error import Conflict, Fenced, SessionBusy, StoreError, UnreadableEntry, Unsupported
+from perdure.core.error import Conflict, EntryTooNew, Fenced, SessionBusy, StoreError, UnsupportedByStore
 from perdure.core.event import Custom, Entry, MessageAdded, Unknown
 from perdure.core.message import assistant, user
 from perdure.core.store import Post
 from perdure.stores.file import line_format as file_record
 from perdure.stores.file import log_file as file_log
-from perdure.stores.file.session_paths import session_paths
+from perdure.stores.file.session_paths import get_session_paths
 from perdure.stores.file.store import FileStore
 from perdure.testing.store_contract import check_store
 from tests.stores.material import child, entries
@@ -416,7 +416,7 @@ async def test_a_session_that_others_have_extended_meanwhile_goes_on_from_its_en
 
 
 async def test_kinds_of_a_newer_version_are_kept_unless_they_are_critical(folder, files):
-    place = session_paths(str(folder), "s")
+    place = get_session_paths(str(folder), "s")
     await files.release(await files.acquire("s"))
     event = b'{"kind":"dreamt","run_id":"r","of":["sheep"]}'
     with (folder / "s.session").open("ab") as file:
@@ -425,14 +425,14 @@ async def test_kinds_of_a_newer_version_are_kept_unless_they_are_critical(folder
     assert entry.event == Unknown("dreamt", {"kind": "dreamt", "run_id": "r", "of": ["sheep"]}, run_id="r")
     with (folder / "s.session").open("ab") as file:
         file.write(file_record.encode_line(b'{"seq":2,"at":1.0,"event":%b,"critical":true}' % event, place.seed))
-    with pytest.raises(UnreadableEntry, match="upgrade"):
+    with pytest.raises(EntryTooNew, match="upgrade"):
         await files.read("s")
 
 
 async def test_what_was_stored_like_this_and_makes_no_sense_is_named(folder, files):
     await files.release(await files.acquire("s"))
     with (folder / "s.session").open("ab") as file:
-        file.write(file_record.encode_line(b'{"seq":1,"event":', session_paths(str(folder), "s").seed))
+        file.write(file_record.encode_line(b'{"seq":1,"event":', get_session_paths(str(folder), "s").seed))
     with pytest.raises(StoreError, match=r"entry 1 of session 's' cannot be understood.*backup"):
         await files.read("s")
 
@@ -508,7 +508,7 @@ async def test_a_list_says_once_which_files_it_cannot_name(folder, files, caplog
     for _ in range(2):
         assert [info.session_id for info in await files.list()] == ["s"]
         assert caplog.text.count("is not listed: it does not say of which session it is") == 2
-    place = session_paths(str(folder), "odd")
+    place = get_session_paths(str(folder), "odd")
     (folder / "odd.session").write_bytes(file_record.encode_line(b'{"seq":1,"at":"noon"}', place.seed))
     assert [info.session_id for info in await files.list()] == ["s"]
     assert "odd.session' is not listed" in caplog.text
@@ -590,7 +590,7 @@ async def test_a_session_cannot_be_taken_from_a_process_that_lives(folder, files
     lease = await files.acquire("s")
     expected = rf"'s' is being driven by process {os.getpid()} on .*'sqlite:' or 'postgresql:'"
     for store in (files, files_at(folder)):
-        with pytest.raises(Unsupported, match=expected):
+        with pytest.raises(UnsupportedByStore, match=expected):
             await store.acquire("s", take_over=True)
     await files.append(lease, entries(1), sync=True)
 

@@ -17,7 +17,7 @@ from perdure.stores.file import log_file as file_log
 from perdure.stores.file import repair as file_repair
 from perdure.stores.file.file_scan import NO_PROBLEMS, scan_file
 from perdure.stores.file.line_format import encode_line
-from perdure.stores.file.session_paths import session_paths
+from perdure.stores.file.session_paths import get_session_paths
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call
@@ -62,7 +62,7 @@ def look(folder):
     """A survey of some content as the file of session `s`."""
     folder.mkdir(exist_ok=True)
     path = folder / "looked.at"
-    place = session_paths(str(folder), "s")
+    place = get_session_paths(str(folder), "s")
 
     def make(content: bytes, *, size: int | None = None, synced: int = 0):
         if size is None:
@@ -283,7 +283,7 @@ async def test_of_two_entries_with_one_number_the_first_counts_and_the_other_is_
     await files.append(lease, entries(1, 2), sync=True)
     await files.aclose()
     other = encode_line(
-        b'{"seq":2,"at":1.0,"event":{"kind":"custom","name":"other"},"id":"o"}', session_paths("", "s").seed
+        b'{"seq":2,"at":1.0,"event":{"kind":"custom","name":"other"},"id":"o"}', get_session_paths("", "s").seed
     )
     with (folder / "s.session").open("ab") as file:
         file.write(other)

@@ -13,7 +13,12 @@ from perdure.stores.file import file_scan as file_survey
 from perdure.stores.file import session_catalogue as file_catalogue
 from perdure.stores.file import session_info as file_summary
 from perdure.stores.file import unlocked_scan as file_look
-from perdure.stores.file.secure_delete import DOOMED_SUFFIX, erase_file, erase_leftovers, erase_replaced_file
+from perdure.stores.file.secure_delete import (
+    DOOMED_SUFFIX,
+    erase_file,
+    erase_replaced_file,
+    erase_stale_temporary_files,
+)
 from tests.stores.material import entries
 
 SECRET = "kestrel-7741"
@@ -101,7 +106,7 @@ def test_a_second_name_that_was_left_costs_the_file_nothing(tmp_path, watched):
     second.hardlink_to(path)
     gone.write_bytes(b"replaced")
     link = watched(gone)
-    erase_leftovers(str(path))
+    erase_stale_temporary_files(str(path))
     assert path.read_bytes() == b"in use"
     assert link.read_bytes() == bytes(8)
     assert not second.exists()

@@ -9,9 +9,9 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from perdure.core.codec import decode_entry
 from perdure.core.error import StoreError
 from perdure.core.event import Custom, Entry, MessageAdded
+from perdure.core.log_codec import decode_entry
 from perdure.core.message import user
 from perdure.stores.file import line_format as file_record
 from perdure.stores.file.file_scan import decode_seq

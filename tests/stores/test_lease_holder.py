@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from perdure.stores import lease_holder as holder
-from perdure.stores.lease_holder import describe_this_process, parse_holder, process_start_time
+from perdure.stores.lease_holder import describe_this_process, get_process_start_time, parse_holder
 
 
 def test_this_process_is_alive_and_is_this_process():
@@ -36,7 +36,7 @@ def test_what_names_nobody_is_nobody(text):
 
 def test_a_process_is_dead_when_it_has_ended_though_nobody_has_noticed():
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        started = process_start_time(process.pid)
+        started = get_process_start_time(process.pid)
         other = msgspec.structs.replace(describe_this_process(0.0), pid=process.pid, started=started)
         assert started
         assert process.stdin

@@ -8,7 +8,7 @@ import pytest
 
 from perdure import Agent
 from perdure.core.error import ConfigError, Conflict
-from perdure.core.store import EventReadingStore, ImmediateStore, MaintainableStore, SearchableStore
+from perdure.core.store import EventReadingStore, MaintainableStore, NonBlockingAppendStore, SearchableStore
 from perdure.stores import listened
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
@@ -55,7 +55,7 @@ async def test_a_listener_hears_of_entries_that_are_stored_already(folder):
     seen = []
     inner = FileStore(folder)
     store = listened(inner, lambda _, __: seen.append((folder / "s.session").read_bytes().count(b'"seq"')))
-    assert isinstance(store, ImmediateStore)
+    assert isinstance(store, NonBlockingAppendStore)
     lease = await store.acquire("s")
     await store.append(lease, entries(1, 2), sync=True)
     assert store.append_now(lease, entries(3), sync=False)
@@ -75,7 +75,7 @@ async def test_an_append_that_adds_nothing_is_not_told(store, told):
 
 async def test_an_append_that_has_to_wait_is_told_when_it_is_done(folder, told):
     store = listened(FileStore(folder), lambda _, added: told.append(len(added)))
-    assert isinstance(store, ImmediateStore)
+    assert isinstance(store, NonBlockingAppendStore)
     lease = await store.acquire("s")
     assert not store.append_now(lease, entries(1), sync=True)
     assert told == []
@@ -89,7 +89,7 @@ async def test_a_listener_that_fails_hurts_nobody(caplog):
         raise ZeroDivisionError("the listener's own")
 
     store = listened(MemoryStore(), fail)
-    assert isinstance(store, ImmediateStore)
+    assert isinstance(store, NonBlockingAppendStore)
     lease = await store.acquire("s")
     await store.append(lease, entries(1), sync=True)
     assert store.append_now(lease, entries(2), sync=False)
@@ -198,7 +198,7 @@ async def test_what_turns_out_to_be_async_is_waited_for_at_the_end():
         told.append(len(added))
 
     store = listened(MemoryStore(), lambda _, added: wait(added))
-    assert isinstance(store, ImmediateStore)
+    assert isinstance(store, NonBlockingAppendStore)
     lease = await store.acquire("s")
     assert store.append_now(lease, entries(1), sync=False)
     assert not store.append_now(lease, entries(2), sync=False)
@@ -211,7 +211,7 @@ async def test_what_turns_out_to_be_async_is_waited_for_at_the_end():
 def test_it_can_do_what_its_store_can(folder, path):
     for inner in (MemoryStore(), FileStore(folder), SqliteStore(path)):
         store = listened(inner, print)
-        for kind in (ImmediateStore, SearchableStore, MaintainableStore):
+        for kind in (NonBlockingAppendStore, SearchableStore, MaintainableStore):
             assert isinstance(store, kind) == isinstance(inner, kind)
         assert repr(store).startswith("listened(")
 

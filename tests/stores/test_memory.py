@@ -6,7 +6,7 @@ import pytest
 
 from perdure.core.error import Conflict, Fenced
 from perdure.core.event import Custom, Entry
-from perdure.core.store import ImmediateStore, Post, SearchableStore
+from perdure.core.store import NonBlockingAppendStore, Post, SearchableStore
 from perdure.stores.memory import MemoryStore
 from perdure.testing.store_contract import check_store
 
@@ -30,7 +30,7 @@ async def test_entries_are_kept_as_they_are():
 
 async def test_an_append_never_has_to_wait():
     store = MemoryStore()
-    assert isinstance(store, ImmediateStore)
+    assert isinstance(store, NonBlockingAppendStore)
     lease = await store.acquire("s")
     assert store.append_now(lease, [Entry(1, 0.0, Custom("a"), "e-1")], sync=True)
 

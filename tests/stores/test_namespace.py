@@ -9,14 +9,14 @@ from perdure.core.event import MessageAdded
 from perdure.core.message import user
 from perdure.core.store import (
     Hit,
-    ImmediateStore,
     MaintainableStore,
+    NonBlockingAppendStore,
     Post,
     SearchableStore,
     StoreSize,
-    identify_session,
+    get_process_wide_session_key,
 )
-from perdure.stores import derive_session, listened, namespaced, open_store
+from perdure.stores import derive_subagent_session, listened, namespaced, open_store
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
 from perdure.stores.postgres.store import PostgresStore
@@ -120,7 +120,7 @@ async def test_errors_speak_of_the_id_that_the_caller_used():
         with pytest.raises(error) as caught:
             await work
         assert "acme" not in str(caught.value)
-    assert isinstance(part, ImmediateStore)
+    assert isinstance(part, NonBlockingAppendStore)
     with pytest.raises(Fenced, match="session 't' has changed hands"):
         part.append_now(type(lease)("t", 99), entries(2), sync=False)
 
@@ -150,14 +150,16 @@ async def test_closing_a_part_gives_its_leases_back_and_no_others():
 @pytest.mark.parametrize(
     ("store", "can"),
     [
-        (MemoryStore(), {ImmediateStore}),
-        (Searched(), {ImmediateStore, SearchableStore}),
-        (Kept(), {ImmediateStore, MaintainableStore}),
+        (MemoryStore(), {NonBlockingAppendStore}),
+        (Searched(), {NonBlockingAppendStore, SearchableStore}),
+        (Kept(), {NonBlockingAppendStore, MaintainableStore}),
     ],
 )
 def test_a_part_can_do_what_its_store_can_and_nothing_else(store, can):
     part = namespaced(store, "acme")
-    assert {kind for kind in (ImmediateStore, SearchableStore, MaintainableStore) if isinstance(part, kind)} == can
+    assert {
+        kind for kind in (NonBlockingAppendStore, SearchableStore, MaintainableStore) if isinstance(part, kind)
+    } == can
     assert type(part) is type(namespaced(store, "other"))
     assert repr(part).startswith("namespaced(<")
 
@@ -167,7 +169,7 @@ def test_a_part_of_a_store_that_can_do_nothing_else_can_do_nothing_else():
         pass
 
     part = namespaced(Bare(), "acme")  # type: ignore[arg-type] # it cannot even do what every store can
-    assert not any(isinstance(part, kind) for kind in (ImmediateStore, SearchableStore, MaintainableStore))
+    assert not any(isinstance(part, kind) for kind in (NonBlockingAppendStore, SearchableStore, MaintainableStore))
 
 
 async def test_a_search_stays_within_its_part():
@@ -199,7 +201,7 @@ async def test_the_size_of_a_part_has_its_own_sessions():
 async def test_a_durable_subagent_finds_its_session_again():
     store = MemoryStore()
     for count in (1, 2):
-        part, session_id = derive_session(store, "parent", "reviewer", durable=True)
+        part, session_id = derive_subagent_session(store, "parent", "reviewer", durable=True)
         lease = await part.acquire(session_id)
         await part.append(lease, entries(count), sync=False)
         await part.release(lease)
@@ -209,7 +211,7 @@ async def test_a_durable_subagent_finds_its_session_again():
 async def test_a_fresh_subagent_has_a_new_session_each_time():
     store = MemoryStore()
     for _ in range(2):
-        part, session_id = derive_session(store, "parent", "reviewer", durable=False)
+        part, session_id = derive_subagent_session(store, "parent", "reviewer", durable=False)
         await keep(part, session_id)
     found = [info.session_id for info in await store.list()]
     assert len(set(found)) == 2
@@ -218,8 +220,8 @@ async def test_a_fresh_subagent_has_a_new_session_each_time():
 
 async def test_the_subagent_of_a_subagent_lies_under_it():
     store = MemoryStore()
-    part, session_id = derive_session(store, "parent", "reviewer", durable=True)
-    inner, inner_id = derive_session(part, session_id, "reader", durable=True)
+    part, session_id = derive_subagent_session(store, "parent", "reviewer", durable=True)
+    inner, inner_id = derive_subagent_session(part, session_id, "reader", durable=True)
     lease = await inner.acquire(inner_id)
     await inner.append(lease, entries(1), sync=False)
     assert [info.session_id for info in await store.list()] == ["parent/reviewer/reader"]
@@ -228,7 +230,7 @@ async def test_the_subagent_of_a_subagent_lies_under_it():
 @pytest.mark.parametrize(("parent", "name"), [("", "a"), ("p", ""), ("p", "a/b"), ("p", "\0"), ("\0", "a")])
 def test_a_subagent_without_a_name_is_refused(parent, name):
     with pytest.raises(ConfigError):
-        derive_session(MemoryStore(), parent, name, durable=True)
+        derive_subagent_session(MemoryStore(), parent, name, durable=True)
 
 
 async def test_what_was_said_in_a_part_titles_its_session():
@@ -236,7 +238,7 @@ async def test_what_was_said_in_a_part_titles_its_session():
     lease = await part.acquire("s")
     (entry,) = entries(1)
     said = type(entry)(1, 1.0, MessageAdded(user("hello")), "e-1")
-    assert isinstance(part, ImmediateStore)
+    assert isinstance(part, NonBlockingAppendStore)
     assert part.append_now(lease, [said], sync=False)
     info = await part.info("s")
     assert info is not None
@@ -249,16 +251,16 @@ async def test_what_was_said_in_a_part_titles_its_session():
 @pytest.mark.parametrize("kind", ["sqlite", "file"])
 def test_objects_for_the_same_files_and_parts_of_them_have_their_sessions_in_the_same_place(kind, tmp_path):
     one, other = (open_store(f"{kind}:{tmp_path}/{name}") for name in ("a", "./a"))
-    place = identify_session(one, "acme/support/s")
+    place = get_process_wide_session_key(one, "acme/support/s")
     part = namespaced(listened(namespaced(other, "acme"), lambda *_: None), "support")
-    assert identify_session(other, "acme/support/s") == identify_session(part, "s") == place
-    assert identify_session(open_store(f"{kind}:{tmp_path}/b"), "acme/support/s") != place
-    assert identify_session(namespaced(one, "other"), "s") != place
+    assert get_process_wide_session_key(other, "acme/support/s") == get_process_wide_session_key(part, "s") == place
+    assert get_process_wide_session_key(open_store(f"{kind}:{tmp_path}/b"), "acme/support/s") != place
+    assert get_process_wide_session_key(namespaced(one, "other"), "s") != place
 
 
 def test_databases_are_told_apart_by_all_of_their_address_and_the_tenant():
-    place = identify_session(PostgresStore("postgresql://ann@host/db"), "s")
-    assert identify_session(PostgresStore("postgresql://ann@host/db"), "s") == place
+    place = get_process_wide_session_key(PostgresStore("postgresql://ann@host/db"), "s")
+    assert get_process_wide_session_key(PostgresStore("postgresql://ann@host/db"), "s") == place
     for other in ("postgresql://ann@host/other", "postgresql://ann@host:5433/db", "postgresql://ben@host/db"):
-        assert identify_session(PostgresStore(other), "s") != place
-    assert identify_session(PostgresStore("postgresql://ann@host/db", tenant="acme"), "s") != place
+        assert get_process_wide_session_key(PostgresStore(other), "s") != place
+    assert get_process_wide_session_key(PostgresStore("postgresql://ann@host/db", tenant="acme"), "s") != place

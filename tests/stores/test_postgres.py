@@ -9,7 +9,7 @@ import time
 import msgspec
 import pytest
 
-from perdure.core.error import ConfigError, Conflict, Fenced, SessionBusy, StoreError, UnreadableEntry
+from perdure.core.error import ConfigError, Conflict, EntryTooNew, Fenced, SessionBusy, StoreError
 from perdure.core.event import Custom, Entry, MessageAdded, Unknown
 from perdure.core.message import user
 from perdure.core.store import Lease
@@ -461,7 +461,7 @@ async def test_kinds_of_a_newer_version_are_kept_unless_they_are_critical(postgr
     change_bodies(postgres, tenant, body, False)
     assert isinstance((await store.read("s"))[0].event, Unknown)
     change_bodies(postgres, tenant, body, True)
-    with pytest.raises(UnreadableEntry):
+    with pytest.raises(EntryTooNew):
         await store.read("s")
 
 

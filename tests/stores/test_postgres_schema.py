@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from perdure.core.codec import encode_event
 from perdure.core.error import ConfigError, StoreError
 from perdure.core.event import Custom, Entry, MessageAdded, RunEnded, RunStarted, RunWaiting, ToolFinished
+from perdure.core.log_codec import encode_event
 from perdure.core.message import Text, ToolResult, assistant, user
 from perdure.stores.postgres import schema_setup as postgres_schema
 from perdure.stores.postgres.store import PostgresStore

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.core.error import StoreError, Unsupported
+from perdure.core.error import StoreError, UnsupportedByStore
 from perdure.core.event import Entry, MessageAdded
 from perdure.core.message import user
 from perdure.core.store import MaintainableStore, SearchableStore
@@ -71,5 +71,5 @@ async def test_a_vacuum_may_take_longer_than_a_call(address, store_of):
 
 
 async def test_a_backup_is_left_to_the_tools_of_the_server(store_of):
-    with pytest.raises(Unsupported, match="use pg_dump"):
+    with pytest.raises(UnsupportedByStore, match="use pg_dump"):
         await store_of().backup("sessions.backup")

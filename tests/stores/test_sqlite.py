@@ -8,7 +8,7 @@ import threading
 import msgspec
 import pytest
 
-from perdure.core.error import Conflict, SessionBusy, StoreError, UnreadableEntry
+from perdure.core.error import Conflict, EntryTooNew, SessionBusy, StoreError
 from perdure.core.event import Custom, Entry, MessageAdded, Unknown
 from perdure.core.message import user
 from perdure.core.store import Lease
@@ -269,7 +269,7 @@ async def test_kinds_of_a_newer_version_are_kept_unless_they_are_critical(path, 
         assert connection.execute("SELECT body FROM pack WHERE last = 3").get == body
         heads = msgspec.msgpack.encode([[1.0], "e-", ["2"], ["dreamt"]])
         connection.execute("UPDATE pack SET heads = ? WHERE last = 2", (heads,))
-    with pytest.raises(UnreadableEntry, match="upgrade"):
+    with pytest.raises(EntryTooNew, match="upgrade"):
         await store.read("s")
     await store.release(lease)  # which leaves alone what it cannot read
     assert [row.seq for row in await store.read("s", after=2)] == [3]

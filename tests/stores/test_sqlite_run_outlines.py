@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from perdure import Agent, Limits, Price, ToolOutput, tool
-from perdure.core.ended_runs import EndedRuns
+from perdure.core.ended_run_outlines import EndedRuns
 from perdure.core.error import BadRequest, PerdureError, ProviderDown, StoreError
 from perdure.core.event import (
     Entry,
@@ -28,10 +28,10 @@ from perdure.stores.listened_store import listened
 from perdure.stores.sqlite import row_merging, run_outlines
 from perdure.stores.sqlite.pack_rows import (
     PackRow,
+    decode_condensed_events,
     decode_entry_metadata,
     decode_row_entries,
     decode_row_events,
-    decode_row_to_fold,
     encode_row,
     merge_rows,
     slice_row,
@@ -62,7 +62,7 @@ def merged(events: list[Event], first: int = 1, size: int = 7) -> PackRow:
 
 
 def to_fold(row: PackRow, first: int = 0, last: int = 1_000_000) -> list[Event | EndedRuns]:
-    return list(decode_row_to_fold(row, first, last, no_text, "s"))
+    return list(decode_condensed_events(row, first, last, no_text, "s"))
 
 
 def is_outlined(row: PackRow) -> bool:
@@ -189,7 +189,7 @@ def test_a_changed_bit_changes_no_more_than_it_does_without_outlines(part):
         changed = bytearray(whole)
         changed[place] ^= 1 << chance.randrange(8)
         flipped = row._replace(heads=bytes(changed)) if part == "heads" else row._replace(body=bytes(changed))
-        assert outcome_of(flipped, decode_row_to_fold) == outcome_of(flipped, decode_row_events), place
+        assert outcome_of(flipped, decode_condensed_events) == outcome_of(flipped, decode_row_events), place
 
 
 @pytest.mark.parametrize("runs", [2, 6])

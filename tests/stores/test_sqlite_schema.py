@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from perdure.core.codec import encode_event
 from perdure.core.error import Conflict, StoreError
 from perdure.core.event import Custom, Entry, Event, MessageAdded, RunEnded, RunStarted, RunWaiting, Unknown
+from perdure.core.log_codec import encode_event
 from perdure.core.message import user
 from perdure.core.store import Post, Store
 from perdure.stores.sqlite import database_file

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.core.error import ConfigError, SessionBusy, StoreError
 from perdure.core.store import SearchableStore
-from perdure.stores.sqlite.log_for_search import IndexedLog
+from perdure.stores.sqlite.log_for_search import LogReaderForSearch
 from perdure.stores.sqlite.search_index import IndexedText, SearchIndex
 from perdure.stores.sqlite.store import SqliteStore
 from tests.seeds import chance
@@ -400,7 +400,7 @@ async def test_a_log_that_is_read_no_more_has_no_open_connection(tmp_path):
     await store.aclose()
     written: Future[None] = Future()
     written.set_result(None)
-    log = IndexedLog(path, None, lambda *_, **__: written)
+    log = LogReaderForSearch(path, None, lambda *_, **__: written)
     assert log.read_stamp_and_backlog()[1] >= 0
     connection = log._connection
     assert connection is not None

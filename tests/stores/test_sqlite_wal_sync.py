@@ -19,7 +19,7 @@ from perdure.stores.sqlite.wal_sync import (
     QUICK_SYNCS,
     STALL_SECONDS,
     TRUSTED_SYNCS,
-    SyncPace,
+    SyncSpeedPredictor,
     WalSync,
 )
 from tests.stores.material import another_connection, entries
@@ -296,8 +296,8 @@ async def test_a_run_that_never_waits_leaves_a_barrier_to_the_thread_now_and_the
     assert await store.read("s") == entries(1, last)
 
 
-def recorded(*seconds: float, pace: SyncPace | None = None) -> SyncPace:
-    pace = pace or SyncPace()
+def recorded(*seconds: float, pace: SyncSpeedPredictor | None = None) -> SyncSpeedPredictor:
+    pace = pace or SyncSpeedPredictor()
     for each in seconds:
         pace.record(each)
     return pace

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from perdure.core.codec import decode_entry
 from perdure.core.error import PerdureError
+from perdure.core.log_codec import decode_entry
 from perdure.core.store import Lease, Post
 from perdure.stores import open_store
 from perdure.stores.postgres.store import PostgresStore

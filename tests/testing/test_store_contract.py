@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from perdure.core.error import ConfigError, Conflict, StoreError, Unsupported
+from perdure.core.error import ConfigError, Conflict, StoreError, UnsupportedByStore
 from perdure.core.event import MessageAdded, ModelRequested
 from perdure.core.store import Hit, Lease, SessionInfo, StoreSize
 from perdure.stores.file.store import FileStore
@@ -269,7 +269,7 @@ class Blind(Shared):
 class Stubborn(Shared):
     async def acquire(self, session_id, *, take_over=False):
         if take_over and session_id in self._sessions and self._sessions[session_id].driven:
-            raise Unsupported("whoever holds it has a lock")
+            raise UnsupportedByStore("whoever holds it has a lock")
         return await super().acquire(session_id)
 
 
@@ -327,7 +327,7 @@ class Swollen(MemoryStore):
         self._sessions.clear()
 
     async def backup(self, path):
-        raise Unsupported("there is nothing to keep")
+        raise UnsupportedByStore("there is nothing to keep")
 
 
 @pytest.mark.parametrize(
@@ -446,7 +446,7 @@ async def test_what_could_not_be_tried_is_told_with_the_reason():
 async def test_a_store_that_cannot_be_backed_up_in_this_way_says_why(tmp_path):
     class Elsewhere(SqliteStore):
         async def backup(self, path):
-            raise Unsupported("its server makes the backups")
+            raise UnsupportedByStore("its server makes the backups")
 
     left_out = await check_store(lambda: Elsewhere(tmp_path / "sessions.db"), restored=SqliteStore)
     assert left_out["a backup is whole"] == ("the store cannot be backed up in this way: its server makes the backups")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.toolkits.edit_ladder import EditRefused, EditStep, apply_edit, find_placeholder
+from perdure.toolkits.edit_ladder import EditRefused, TextEdit, apply_edit, find_placeholder
 
 PYTHON = """\
 import os
@@ -131,9 +131,9 @@ def test_the_first_rung_that_finds_the_text_decides(variant, rung, text, old, ne
     given = change(text)
     if expected is None:
         with pytest.raises(EditRefused, match="not found"):
-            apply_edit(given, EditStep(old, new))
+            apply_edit(given, TextEdit(old, new))
         return
-    done = apply_edit(given, EditStep(old, new))
+    done = apply_edit(given, TextEdit(old, new))
     assert done.rung == rung
     assert done.places == 1
     plain = done.text.replace("\r\n", "\n")
@@ -151,7 +151,7 @@ def test_the_first_rung_that_finds_the_text_decides(variant, rung, text, old, ne
 @pytest.mark.parametrize(("text", "old", "new", "replace_all", "words"), REFUSED)
 def test_what_could_mean_something_else_is_refused_and_says_what_to_do(variant, text, old, new, replace_all, words):
     with pytest.raises(EditRefused) as raised:
-        apply_edit(VARIANTS[variant](text), EditStep(old, new, replace_all))
+        apply_edit(VARIANTS[variant](text), TextEdit(old, new, replace_all))
     assert words in str(raised.value)
 
 
@@ -168,7 +168,7 @@ def test_what_could_mean_something_else_is_refused_and_says_what_to_do(variant, 
     ],
 )
 def test_replace_all_replaces_every_occurrence_of_the_first_rung_that_finds_any(text, old, new, expected, count):
-    done = apply_edit(text, EditStep(old, new, replace_all=True))
+    done = apply_edit(text, TextEdit(old, new, replace_all=True))
     assert (done.text, done.places) == (expected, count)
 
 
@@ -183,12 +183,12 @@ def test_replace_all_replaces_every_occurrence_of_the_first_rung_that_finds_any(
     ],
 )
 def test_lines_that_are_not_edited_keep_their_ends(text, old, new, expected):
-    assert apply_edit(text, EditStep(old, new)).text == expected
+    assert apply_edit(text, TextEdit(old, new)).text == expected
 
 
 def test_a_placeholder_that_the_file_has_already_may_stay():
     text = "a = 1\n# ... existing code ...\n"
-    done = apply_edit(text, EditStep(text, text.replace("1", "2")))
+    done = apply_edit(text, TextEdit(text, text.replace("1", "2")))
     assert done.text == text.replace("1", "2")
 
 
@@ -202,11 +202,11 @@ def test_ordinary_text_is_no_placeholder(text):
 
 def test_an_edit_that_changes_nothing_is_refused():
     with pytest.raises(EditRefused, match="changes nothing"):
-        apply_edit("'a'\n", EditStep("\u2018a\u2019", "'a'"))
+        apply_edit("'a'\n", TextEdit("\u2018a\u2019", "'a'"))
 
 
 def test_the_lines_that_changed_are_told():
-    done = apply_edit("a\nb\nc\n", EditStep("b\n", "x\ny\n"))
+    done = apply_edit("a\nb\nc\n", TextEdit("b\n", "x\ny\n"))
     assert (done.first_line, done.last_line) == (2, 3)
 
 
@@ -221,8 +221,8 @@ def test_any_copied_block_is_replaced_where_it_is_and_nothing_else_changes(lines
     old = "\n".join(lines[start:end])
     if not old or text.count(old) > 1:
         with pytest.raises(EditRefused, match=r"ambiguous|empty"):
-            apply_edit(text, EditStep(old, "NEW"))
+            apply_edit(text, TextEdit(old, "NEW"))
         return
-    done = apply_edit(text, EditStep(old, "NEW"))
+    done = apply_edit(text, TextEdit(old, "NEW"))
     assert done.rung == "exact"
     assert done.text == text.replace(old, "NEW")

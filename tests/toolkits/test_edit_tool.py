@@ -6,7 +6,7 @@ from perdure import Agent, allow_all
 from perdure.files.jail import FileChanged
 from perdure.testing import MemoryFiles, ScriptedModel
 from perdure.toolkits.edit_tool import edit_tool
-from perdure.toolkits.file_record import FileRecord
+from perdure.toolkits.file_access_record import FileAccessRecord
 from perdure.toolkits.file_tools import read_tool, write_tool
 
 TEXT = "def a():\n    return 1\n\n\ndef b():\n    return 2\n"
@@ -108,7 +108,7 @@ async def test_an_edit_that_a_crash_interrupted_is_made_once(files, made):
 
     tool = edit_tool(files)
     new = TEXT.replace("return 1", "return 1 + return 1")
-    record = FileRecord(
+    record = FileAccessRecord(
         compute_digest(new.encode()), before=compute_digest(TEXT.encode()), call_id="call-1", root="/work"
     )
     if made:

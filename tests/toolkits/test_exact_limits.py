@@ -5,7 +5,7 @@ import pytest
 from perdure import Agent, ToolError
 from perdure.hosts.local_files import LocalFiles
 from perdure.testing import ScriptedModel, call
-from perdure.toolkits import glob_pattern, people_tools, search_pattern, todo
+from perdure.toolkits import glob_pattern, people_tools, portable_regex, todo
 from perdure.toolkits import rewritten_task_list as task_list
 from perdure.toolkits.arithmetic_evaluator import MOST_BITS, MOST_CHARACTERS, evaluate_arithmetic
 from perdure.toolkits.confined_text_folder import MOST_BYTES, ConfinedTextFolder
@@ -72,9 +72,9 @@ def accepts(function, *arguments):
         (evaluate_arithmetic, f"2 ** {HALF} * 2 ** {HALF - 1}", f"2 ** {HALF} * 2 ** {HALF}"),
         (glob_pattern.compile_glob, "x" * glob_pattern.MOST_CHARACTERS, "x" * (glob_pattern.MOST_CHARACTERS + 1)),
         (
-            search_pattern.SearchPattern,
-            "x" * search_pattern.MOST_CHARACTERS,
-            "x" * (search_pattern.MOST_CHARACTERS + 1),
+            portable_regex.PortableRegex,
+            "x" * portable_regex.MOST_CHARACTERS,
+            "x" * (portable_regex.MOST_CHARACTERS + 1),
         ),
         (glob_pattern.compile_glob, "**/a/**/b/**/c/**/d", "**/a/**/b/**/c/**/d/**/e"),
     ],

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from perdure.core.error import ToolError
-from perdure.toolkits.glob_pattern import MOST_ALTERNATIVES, compile_glob, split_name_patterns
+from perdure.toolkits.glob_pattern import MOST_ALTERNATIVES, compile_glob, extract_file_name_patterns
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_no_pattern_takes_for_ever():
     ],
 )  # fmt: skip
 def test_names_can_be_filtered_by_other_programs(pattern, names):
-    assert split_name_patterns(pattern) == names
+    assert extract_file_name_patterns(pattern) == names
 
 
 def test_a_pattern_may_have_exactly_so_many_alternatives():

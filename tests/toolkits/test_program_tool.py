@@ -20,7 +20,7 @@ from perdure.credentials import MemoryVault
 from perdure.extensions import code_mode
 from perdure.stores import open_store
 from perdure.testing import FakeClock, ScriptedModel, call
-from perdure.toolkits.program_interpreter import Interpreter, ProgramLimits, RunningProgram, StepTooLong
+from perdure.toolkits.program_interpreter import InterpreterPool, ProgramLimits, RunningProgram, StepNeedsThread
 from perdure.toolkits.program_stubs import build_stubs, name_program_functions
 from tests.doubles import Held, log_of, of, until
 
@@ -286,7 +286,7 @@ def _list_children() -> set[str]:
 
 
 def test_a_program_that_was_stopped_does_not_begin():
-    interpreter = Interpreter(ProgramLimits(1, 20_000_000, 10, 100))
+    interpreter = InterpreterPool(ProgramLimits(1, 20_000_000, 10, 100))
     program = RunningProgram(interpreter, "1", [], seed="s", is_quick=False)
     program.stop()
     with pytest.raises(Exception, match="was stopped"):
@@ -295,9 +295,9 @@ def test_a_program_that_was_stopped_does_not_begin():
 
 
 def test_a_long_step_is_too_long_for_a_quick_program():
-    interpreter = Interpreter(ProgramLimits(5, 20_000_000, 10, 100))
+    interpreter = InterpreterPool(ProgramLimits(5, 20_000_000, 10, 100))
     program = RunningProgram(interpreter, "while True: pass", [], seed="s", is_quick=True)
-    with pytest.raises(StepTooLong):
+    with pytest.raises(StepNeedsThread):
         program.advance(None)
     program.stop()
     interpreter.close()
@@ -305,10 +305,10 @@ def test_a_long_step_is_too_long_for_a_quick_program():
 
 @pytest.mark.parametrize("line", ["datetime.datetime.now()", "f = nothing"])
 def test_a_step_of_many_short_parts_is_too_long_for_a_quick_program(line):
-    interpreter = Interpreter(ProgramLimits(50, 20_000_000, 10, 100))
+    interpreter = InterpreterPool(ProgramLimits(50, 20_000_000, 10, 100))
     code = f"import datetime\nfor i in range(9000):\n  try:\n    {line}\n  except NameError:\n    pass"
     program = RunningProgram(interpreter, code, [], seed="s", is_quick=True)
-    with pytest.raises(StepTooLong):
+    with pytest.raises(StepNeedsThread):
         program.advance_through([None, 1.7e9] if "now" in line else [None])
     program.stop()
     interpreter.close()

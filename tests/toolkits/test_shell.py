@@ -8,7 +8,7 @@ from perdure.hosts.local_shell import LocalShell
 from perdure.testing import ScriptedModel, call
 from perdure.testing.scripted_shell import ScriptedShell
 from perdure.toolkits.shell import describe_confinement, exec_tool, shell_tools
-from perdure.toolkits.shell_backend import Confinement, ShellResult, StreamOutput
+from perdure.toolkits.shell_backend import CapturedStream, Confinement, ShellResult
 
 ALLOWED = Permissions(allow("*"))
 
@@ -28,7 +28,7 @@ async def test_a_simple_command_is_run_as_words_and_a_line_by_bash():
 
 
 async def test_the_model_sees_both_streams_and_the_exit_code():
-    result = ShellResult(exit_code=2, stdout=StreamOutput("out\n"), stderr=StreamOutput("err\n"))
+    result = ShellResult(exit_code=2, stdout=CapturedStream("out\n"), stderr=CapturedStream("err\n"))
     (seen,) = await use(shell_tools(ScriptedShell({"make": result})), call("bash", command="make"))
     assert (seen.text, seen.is_error) == ("out\n[stderr]\nerr\n[exit code: 2]", True)
 
@@ -53,7 +53,7 @@ async def test_a_command_without_output_says_so():
 
 
 async def test_output_that_was_cut_names_the_file_that_has_all():
-    cut = ShellResult(exit_code=0, stdout=StreamOutput("a", "z", 1234, 56, "/spool/x"))
+    cut = ShellResult(exit_code=0, stdout=CapturedStream("a", "z", 1234, 56, "/spool/x"))
     (seen,) = await use(shell_tools(ScriptedShell({"make": cut})), call("bash", command="make"))
     assert seen.text == "a\n[… 1,234 bytes, 56 lines omitted; all of it is in /spool/x …]\nz"
 

@@ -12,7 +12,7 @@ from perdure.context.compaction import Compaction
 from perdure.extensions import coding, history, large_results, memory, notebook, tool_search
 from perdure.runtime.subagents.delegation_tools import delegation
 from perdure.testing import MemoryFiles, ScriptedBrowser, ScriptedModel, ScriptedWeb
-from perdure.toolkits.basics import basic_tools
+from perdure.toolkits.basic_tools import basic_tools
 from perdure.toolkits.browser_tools import browser_tools
 from perdure.toolkits.web_tools import web_fetch_tool, web_search_tool
 

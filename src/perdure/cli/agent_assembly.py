@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from perdure.context.agent_role import Role
 from perdure.context.compaction import Compaction
-from perdure.context.directives import Mentions
+from perdure.context.directives import MentionSettings
 from perdure.core.error import ConfigError
 from perdure.core.permission import Gate, Handler, Permissions, allow, allow_all, later
-from perdure.core.rule import Rule
+from perdure.core.permission_rule import Rule
 from perdure.core.stop_conditions import Limits
 from perdure.core.tool import Tool
 from perdure.engines import open_engine
@@ -24,14 +24,14 @@ from perdure.interaction.grant_file import GrantFile
 from perdure.runtime.agent import Agent
 from perdure.runtime.extension import Extension
 from perdure.runtime.overrides import Overrides
-from perdure.toolkits.basics import basic_tools
+from perdure.toolkits.basic_tools import basic_tools
 
 from .default_model import ModelChoice, choose_model, is_in_process_model
 from .find_config import read_config
 from .perdure_home import check_store_folder, grants_path, resolve_store_spec
 from .project_context import (
     build_coding_extension,
-    build_context_extensions,
+    build_long_context_extensions,
     describe_missing_sandbox,
     is_in_repository,
     load_project_instructions,
@@ -44,7 +44,7 @@ from .project_context import (
 if TYPE_CHECKING:
     from perdure.config import Config
 
-    from .run_options import AgentOptions, CommandOptions
+    from .run_options import AgentOptions, RunCommandOptions
 
 _ALLOWED: Final = re.compile(r"([^\s()]+)(?:\((.+)\))?", re.DOTALL)
 
@@ -93,7 +93,7 @@ class AgentParts(Struct, frozen=True, kw_only=True, eq=False):
             expires_seconds=None if table is None else table.expires_seconds,
         )
 
-    def build_overrides(self, order: "CommandOptions") -> Overrides[Any]:
+    def build_overrides(self, order: "RunCommandOptions") -> Overrides[Any]:
         """Return the overrides of one run, which the log keeps so that `resume` uses the same ones."""
         given = Overrides[Any]()
         if isinstance(self.options["model"], str):  # a model object has its own address, which the file sets again
@@ -134,11 +134,11 @@ def _assemble(wish: "AgentOptions", config: "Config | None", workdir: str) -> Ag
         "model": choice.model,
         "tools": () if _has_setting(config, "tools") else _choose_basic_tools(here, has_coding=has_coding),
         "compaction": Compaction(),
-        "mentions": try_to_load(lambda: Mentions(here), "files cannot be mentioned", notes),
+        "mentions": try_to_load(lambda: MentionSettings(here), "files cannot be mentioned", notes),
         "project": load_project_instructions(here, notes)
         if _is_enabled("project", wish, config, otherwise=has_room)
         else None,
-        "extensions": build_context_extensions() if wish.context or (wish.context is None and has_room) else (),
+        "extensions": build_long_context_extensions() if wish.context or (wish.context is None and has_room) else (),
     }
     if _is_enabled("skills", wish, config, otherwise=has_room):
         parts["skills"] = load_user_and_project_skills(here, notes)

@@ -133,15 +133,15 @@ class _CommandSessions:
         another program began is left to that program, even if a message has come for a new run.
         """
         from perdure.core.fold import fold_entries
-        from perdure.runtime.worker_sessions import WorkerSessions
+        from perdure.runtime.session_resumer import SessionResumer
 
         from .agent_assembly import collect_agent_parts
         from .resume_check import find_parent_session, find_resume_problem
-        from .run_options import fill_missing_options, was_begun_by_command
+        from .run_options import fill_missing_options, is_last_run_from_cli
 
         state = fold_entries(await self._store.read(session_id))
         session_id, state = await find_parent_session(self._store, session_id, state)
-        if self._interrupts.is_interrupted or not was_begun_by_command(state):
+        if self._interrupts.is_interrupted or not is_last_run_from_cli(state):
             return None
         equipment = collect_agent_parts(fill_missing_options(self._options, state))
         gate = equipment.build_gate(None, yes=self._yes, wait=True)
@@ -149,4 +149,4 @@ class _CommandSessions:
         async with self._interrupts.wrap_agent(built) as agent:
             if find_resume_problem(agent, state) is not None:
                 return None
-            return await WorkerSessions(agent, self._store, {}).attend(session_id)
+            return await SessionResumer(agent, self._store, {}).attend(session_id)

@@ -43,14 +43,14 @@ def chat(context: click.Context, /, *, last: bool, plain: bool, **options: Any) 
         raise click.UsageError("--continue and --session exclude each other; give one of them")
     if not is_terminal():
         raise click.UsageError('the chat needs a terminal; use perdure run "…" in scripts')
-    from .run_options import CommandOptions
+    from .run_options import RunCommandOptions
 
     where = dict(options)
     options["tools"] = split_tool_names(options["tools"])
     wish = take_agent_options(options)
     offer_trust_at_terminal(wish)
     options["session_id"] = choose_session(options["session_id"], where, last=last)
-    order = CommandOptions(agent=wish, **options)
+    order = RunCommandOptions(agent=wish, **options)
     missing = list_missing_packages()
     if plain or missing or os.environ.get("TERM", "") in {"", "dumb", "unknown"}:
         from .plain_chat import run_plain_chat

@@ -227,9 +227,9 @@ def _print_report(screen: TerminalOutput, report: "EvaluationReport", options: d
     if report.reused:
         screen.note(f"{report.reused} of {len(report.results)} results are those of an earlier process")
     if options["html"]:  # after the report is printed, so that it is not lost to a disk that is full
-        from .sessions_transfer import write_file
+        from .sessions_transfer import write_file_atomically
 
-        write_file(options["html"], build_report_page(report).encode("utf-8", "replace"), replace=True)
+        write_file_atomically(options["html"], build_report_page(report).encode("utf-8", "replace"), replace=True)
         screen.note(f"{options['html']} is written; open it in a browser")
     session, store = report.results[0].session_id, resolve_store_spec(options["store"], STORE_FILE)
     screen.note(f"evaluation {report.evaluation_id}; see a run with: perdure trace {session} --store {store}")

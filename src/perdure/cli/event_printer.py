@@ -3,7 +3,6 @@
 import sys
 from typing import Final
 
-from perdure.core.codec import encode_event
 from perdure.core.error import ConfigError
 from perdure.core.event import (
     Compacted,
@@ -24,6 +23,7 @@ from perdure.core.event import (
     ToolStarted,
     ValueKept,
 )
+from perdure.core.log_codec import encode_event
 from perdure.core.message import Message, ToolResult, parts_to_text
 
 from .display_slot_text import render_slot
@@ -63,7 +63,7 @@ class TextEventPrinter:
             case ToolStarted(call_id=call_id, name=name):
                 self._print_line(f"tool {name} {self._arguments.get(call_id, '')}".rstrip())
             case ToolFinished(result=result):
-                self._print_line(format_result(result))
+                self._print_line(format_tool_result(result))
             case MessageAdded(message=message) if message.metadata:
                 self._print_unattached_files(message)
             case _:
@@ -94,14 +94,14 @@ class TextEventPrinter:
         self._streamed = False
 
     def _print_notice(self, event: Event) -> None:
-        if line := describe_notice(event):
+        if line := format_event_notice(event):
             self._print_line(line)
 
     def _print_line(self, text: str) -> None:
         self._screen.note(to_one_line(text, line_width(sys.stderr) or MAX_LINE))
 
 
-def describe_notice(event: Event) -> str:  # noqa: PLR0911 - one for each kind of event
+def format_event_notice(event: Event) -> str:  # noqa: PLR0911 - one for each kind of event
     """Return a line about a retry, failover, guardrail, error, compaction or the like; empty for other events."""
     match event:
         case RetryScheduled():
@@ -135,7 +135,7 @@ def describe_early_end(event: RunEnded) -> str:
     return to_one_line(f"the run ended early ({event.status}{f': {why}' if why else ''}){more}")
 
 
-def format_result(result: ToolResult) -> str:
+def format_tool_result(result: ToolResult) -> str:
     """Return a tool result as one line: status, first line, and the number of further lines."""
     first, *more = result.text.strip().splitlines() or [""]
     rest = f" (and {len(more)} more lines)" if more else ""

@@ -12,7 +12,7 @@ from .session_choice import session_argument
 from .terminal_output import TerminalOutput, escape_controls, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
-    from perdure.file_history import CommandEntry, FileChange, FileHistory, RestoredFile
+    from perdure.file_history import FileChange, FileHistory, RestoredFile, UntrackedCommand
     from perdure.runtime.session import Session
 
 T = TypeVar("T")
@@ -59,12 +59,12 @@ def changes(
     """List the changes that the tools of session ID have made to files, and commands that may have made more."""
     import msgspec
 
-    async def read(history: "FileHistory") -> "tuple[list[FileChange], list[CommandEntry], list[str]]":
+    async def read(history: "FileHistory") -> "tuple[list[FileChange], list[UntrackedCommand], list[str]]":
         found = await history.changes(run_id)
         return found, await history.commands(run_id), [await build_diff(history, each) for each in found if diff]
 
     changed, commands, diffs = _use_history(store, session_id, None, read, snapshots)
-    entries: list[FileChange | CommandEntry] = sorted([*changed, *commands], key=lambda each: each.seq)
+    entries: list[FileChange | UntrackedCommand] = sorted([*changed, *commands], key=lambda each: each.seq)
     screen = TerminalOutput()
     if as_json:
         screen.write("".join([to_ascii_json(msgspec.json.encode(each)) + "\n" for each in entries]))
@@ -114,7 +114,7 @@ def _restore(
 ) -> int:  # fmt: skip
     import msgspec
 
-    async def restore(history: "FileHistory") -> "tuple[list[RestoredFile], list[CommandEntry]]":
+    async def restore(history: "FileHistory") -> "tuple[list[RestoredFile], list[UntrackedCommand]]":
         work = history.undo if way == "undo" else history.redo
         done = await work(run_id, dry_run=dry_run, overwrite=overwrite)
         return done, await list_commands_since(history, done) if way == "undo" else []
@@ -137,7 +137,7 @@ def _restore(
     return _CONFLICT if _has_failed(done) else 0
 
 
-async def list_commands_since(history: "FileHistory", done: "Sequence[RestoredFile]") -> "list[CommandEntry]":
+async def list_commands_since(history: "FileHistory", done: "Sequence[RestoredFile]") -> "list[UntrackedCommand]":
     """Return the shell commands of an undone run and of later runs: an undo does not revert what they changed."""
     run_id = done[0].run_id if done else ""
     first = min([each.seq for each in await history.changes(run_id)], default=0)

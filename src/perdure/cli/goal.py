@@ -143,15 +143,15 @@ def list_(*, limit: int, as_json: bool, store: str | None) -> None:
 @store_option
 def show(*, goal_id: str, svg: str | None, as_json: bool, store: str | None) -> None:
     """Show goal ID: its checklist with evidence, its iterations, and a plot of its scores."""
-    from perdure.goals import draw_score_plot
+    from perdure.goals import draw_score_svg
 
     record = run_with_store(store, lambda opened: _find_goal(opened, goal_id))
     screen = TerminalOutput()
     screen.write(encode_goal(record) if as_json else escape_controls(format_goal(record)))
     if svg is not None:
-        from .sessions_transfer import write_file
+        from .sessions_transfer import write_file_atomically
 
-        write_file(svg, draw_score_plot(record.scores, title=record.objective).encode(), replace=True)
+        write_file_atomically(svg, draw_score_svg(record.scores, title=record.objective).encode(), replace=True)
         TerminalOutput(quiet=as_json).note(f"the plot is in {svg}")
 
 

@@ -16,7 +16,7 @@ from .perdure_home import get_home_file_path
 
 if TYPE_CHECKING:
     from perdure.config import Config
-    from perdure.configuring.table_classes import ServerTable
+    from perdure.configuring.table_classes import McpServerTable
     from perdure.mcp.login.login_file import LoginFile
     from perdure.mcp.pin_file import PinFile
     from perdure.mcp.server_settings import McpServer
@@ -35,7 +35,7 @@ class KnownServer(NamedTuple):
     """The file."""
     state: Literal["used", "untrusted", "disabled", "hidden"]
     """`hidden`: a file before this one has a server of the same name."""
-    table: "ServerTable"
+    table: "McpServerTable"
     """Its description, with `${NAME}` as it is in the file."""
 
     @property
@@ -135,10 +135,10 @@ def build_mcp_servers(*servers: "McpServer") -> "McpServers":
     from perdure.mcp.client import require_sdk
 
     require_sdk()
-    from perdure.mcp.login.stored_login_auth import find_login
+    from perdure.mcp.login.stored_login_auth import build_login_resolver
     from perdure.mcp_extension import McpServers
 
-    return McpServers(*servers, pins=open_pin_file(), login=find_login(open_login_file()))
+    return McpServers(*servers, pins=open_pin_file(), login=build_login_resolver(open_login_file()))
 
 
 # -- changes -----------------------------------------------------------------------------------------------------------
@@ -181,14 +181,14 @@ def _write_file(path: str, values: dict[str, Any]) -> None:
     """Replace a file as a whole. One of the user's own is for the user alone: headers may have secrets in them."""
     import msgspec
 
-    from perdure.files.new_file import open_new_file
+    from perdure.files.atomic_file import open_atomic_file
 
     folder = os.path.dirname(os.path.abspath(path))  # a link is replaced, and not what it leads to
     os.makedirs(folder, mode=0o700, exist_ok=True)
     data = memoryview(msgspec.json.format(msgspec.json.encode(values), indent=2) + b"\n")
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with open_new_file(descriptor, os.path.basename(path)) as file:  # noqa: PTH119 - as above
+        with open_atomic_file(descriptor, os.path.basename(path)) as file:  # noqa: PTH119 - as above
             os.fchmod(file.descriptor, 0o600 if path == get_user_servers_path() else 0o644)
             while data:
                 data = data[os.write(file.descriptor, data) :]

@@ -8,7 +8,7 @@ import click
 
 from perdure.core.error import UsageError
 
-from .sessions_transfer import STREAM, read_file, write_file
+from .sessions_transfer import STREAM, read_file, write_file_atomically
 from .terminal_output import TerminalOutput, line_width, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def export(*, output: str, force: bool, as_json: bool, **place: Any) -> None:
         for line in lines:
             screen.write(to_ascii_json(line.rstrip()) + "\n")
         return
-    write_file(output, b"".join(lines), replace=force)
+    write_file_atomically(output, b"".join(lines), replace=force)
     if as_json:
         screen.write(to_ascii_json(msgspec.json.encode({"file": output, "memories": len(lines)})) + "\n")
     else:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from perdure.core.permission import Explanation, Grant
-    from perdure.core.rule import Rule
+    from perdure.core.permission_rule import Rule
     from perdure.interaction.grant_file import GrantFile
     from perdure.runtime.agent import Agent
 

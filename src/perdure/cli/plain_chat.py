@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from perdure.core.error import PerdureError, UsageError
 from perdure.core.event import Event, MessageAdded, RunEnded, ToolFinished
 from perdure.core.message import Message, ToolResult, user
-from perdure.core.rule import Rule
+from perdure.core.permission_rule import Rule
 from perdure.runtime.agent import Agent
 from perdure.runtime.session import Session
 
@@ -27,7 +27,7 @@ from .perdure_home import format_session_arguments
 from .permission_prompt import TerminalPermissionPrompt
 from .project_context import describe_unused_skills
 from .resume_check import check_can_resume
-from .run_options import CommandOptions
+from .run_options import RunCommandOptions
 from .run_session import StartRun, can_ask_permission, restore_agent_options, show_run
 from .session_choice import get_project_path, shorten_id
 from .signals import SignalHandler
@@ -44,13 +44,13 @@ _MAX_RESULTS: Final = 100
 """Tool results that can be shown in full: the last ones."""
 
 
-def run_plain_chat(options: CommandOptions) -> int:
+def run_plain_chat(options: RunCommandOptions) -> int:
     """Run the chat in plain lines until the user leaves, and return the exit code."""
     logging.getLogger().addHandler(logging.NullHandler())
     return asyncio.run(_chat(options))
 
 
-async def _chat(options: CommandOptions) -> int:
+async def _chat(options: RunCommandOptions) -> int:
     wish = (
         options.agent if options.session_id is None else await restore_agent_options(options.agent, options.session_id)
     )
@@ -75,7 +75,7 @@ class PlainChat:
     """Reads prompts and commands from the terminal, and prints the events of the runs that answer them."""
 
     def __init__(
-        self, agent: Agent[Any], parts: AgentParts, options: CommandOptions, screen: TerminalOutput, *,
+        self, agent: Agent[Any], parts: AgentParts, options: RunCommandOptions, screen: TerminalOutput, *,
         keyboard: LineReader, question: TerminalPermissionPrompt,
     ) -> None:  # fmt: skip
         self.agent = agent

@@ -99,7 +99,7 @@ def describe_unused_skills(prompt: str, here: str, loaded: Skills | None) -> lis
     return notes
 
 
-def build_context_extensions() -> Sequence[Extension]:
+def build_long_context_extensions() -> Sequence[Extension]:
     """Build the extensions for long conversations: previews of large results, history search, task list and notes."""
     return [large_results(), history(), notebook()]
 

@@ -13,7 +13,7 @@ from .terminal_output import TerminalOutput, escape_controls, to_ascii_json, to_
 
 if TYPE_CHECKING:
     from perdure.core.outcome import Outcome
-    from perdure.replaying.replay import Divergence, Replayed
+    from perdure.replaying.replay import Divergence, ReplayReport
     from perdure.runtime.agent import Agent
 
     from .run_options import AgentOptions
@@ -115,7 +115,7 @@ def _outcome_exit_code(outcome: "Outcome[Any]") -> int:
     return 0 if outcome.status in {"done", "stopped"} else ENDED_EARLY
 
 
-def _to_json(replayed: "Replayed") -> bytes:
+def _to_json(replayed: "ReplayReport") -> bytes:
     import msgspec
 
     divergence, branch = replayed.divergence, replayed.branch
@@ -138,7 +138,7 @@ def _to_json(replayed: "Replayed") -> bytes:
     )
 
 
-def _print_result(screen: TerminalOutput, replayed: "Replayed") -> None:
+def _print_result(screen: TerminalOutput, replayed: "ReplayReport") -> None:
     name = replayed.session_id
     if replayed.skipped:
         screen.note(f"{_format_count(replayed.skipped, 'call')} without a model could not be replayed")

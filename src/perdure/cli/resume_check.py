@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from perdure.core.error import UsageError
 
 from .perdure_home import format_session_arguments
-from .run_options import was_begun_by_command
+from .run_options import is_last_run_from_cli
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ async def format_resume_hint(
     `is_of_task` asks how to continue the background agents of the session, instead of its own run.
     """
     parent_id, parent_state = await find_parent_session(store, session_id, state)
-    is_ours = was_begun_by_command(parent_state)
+    is_ours = is_last_run_from_cli(parent_state)
     if is_of_task or parent_id != session_id:
         command = f"with: perdure attend --once --prefix {format_session_arguments(parent_id, store_option)}"
         how = command if is_ours else f"{_IN_PROGRAM}session.wake(){_OR}"
@@ -59,7 +59,7 @@ async def check_can_resume(
     problem = find_resume_problem(agent, state)
     if problem is not None:
         hint = "continue it with the options and the configuration that it was begun with"
-        if not was_begun_by_command(state):
+        if not is_last_run_from_cli(state):
             hint = await format_resume_hint(store, session_id, state, store_option)
         raise UsageError(f"session {session_id!r}: {problem}; {hint}")
 
@@ -73,7 +73,7 @@ def find_resume_problem(agent: "AgentSpec[Any]", state: "State") -> str | None:
         return None
     if state.run.agent != agent.name:
         return f"its run belongs to agent {state.run.agent!r}, and this is agent {agent.name!r}"
-    if not was_begun_by_command(state):
+    if not is_last_run_from_cli(state):
         return "its run was begun by another program than perdure run"
     missing = sorted({*_list_called_tools(state)}.difference(_list_tool_names(agent, state)))
     if missing:

@@ -62,9 +62,9 @@ def review(context: click.Context, /, base: str, **options: Any) -> None:
     done = asyncio.run(_review_branch(base, options, screen))
     text = _format_json(done) if options["as_json"] else render_review(done)
     if options["output"]:
-        from .sessions_transfer import write_file
+        from .sessions_transfer import write_file_atomically
 
-        write_file(options["output"], text.encode("utf-8", "replace"), replace=True)
+        write_file_atomically(options["output"], text.encode("utf-8", "replace"), replace=True)
         screen.note(f"the review is in {options['output']}")
     else:
         screen.write(text if options["as_json"] else escape_controls(text))

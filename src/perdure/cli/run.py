@@ -149,7 +149,7 @@ def run(context: click.Context, /, *, prompt: str | None, **options: Any) -> Non
     done, 3 when it ended at a limit or waits for an answer, 130 after Ctrl-C. On SIGTERM and SIGHUP the run ends
     cleanly with code 0: tools get ten seconds, and finished work is kept.
     """
-    from .run_options import CommandOptions
+    from .run_options import RunCommandOptions
     from .run_session import run_session
 
     last = options.pop("last")
@@ -164,7 +164,7 @@ def run(context: click.Context, /, *, prompt: str | None, **options: Any) -> Non
     offer_trust_at_terminal(wish)
     options["session_id"] = choose_session(options["session_id"], where, last=last)
     context.exit(
-        run_session(CommandOptions(prompt=None if only_resume else _read_prompt(prompt), agent=wish, **options))
+        run_session(RunCommandOptions(prompt=None if only_resume else _read_prompt(prompt), agent=wish, **options))
     )
 
 
@@ -181,12 +181,12 @@ def resume(context: click.Context, /, session_id: str, **options: Any) -> None:
     others the model learns that their outcome is unknown. The agent is assembled as for that run, from the files as
     they are now.
     """
-    from .run_options import CommandOptions
+    from .run_options import RunCommandOptions
     from .run_session import run_session
 
     wish = take_agent_options(options)
     offer_trust_at_terminal(wish)
-    context.exit(run_session(CommandOptions(session_id=session_id, resume=True, agent=wish, **options)))
+    context.exit(run_session(RunCommandOptions(session_id=session_id, resume=True, agent=wish, **options)))
 
 
 def choose_session(given: str | None, options: dict[str, Any], *, last: bool) -> str | None:

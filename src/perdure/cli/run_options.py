@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from perdure.core.fold import State
 from perdure.core.message import Message
-from perdure.core.type_conversion import convert
+from perdure.core.thread_safe_msgspec import convert
 
 METADATA: Final = "command_line"
 """Key in a prompt's metadata under which the options are stored."""
@@ -60,7 +60,7 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
         return {METADATA: {name: each for name, each in said.items() if each is not None}}
 
 
-class CommandOptions(Struct, frozen=True, kw_only=True):
+class RunCommandOptions(Struct, frozen=True, kw_only=True):
     """All options of one `perdure run` or `perdure resume` command."""
 
     session_id: str | None = None
@@ -144,7 +144,7 @@ def fill_missing_options(options: AgentOptions, state: State) -> AgentOptions:
     )
 
 
-def was_begun_by_command(state: State) -> bool:
+def is_last_run_from_cli(state: State) -> bool:
     """Return True if the last run of a session answers a prompt of `perdure run`, and not of another program.
 
     A run that was begun without a prompt, as for a message that arrived, belongs with the last prompt before it.

@@ -15,7 +15,7 @@ from perdure.core.event import Event, QuestionAsked, RunResumed
 from perdure.core.fold import fold_entries
 from perdure.core.message import user
 from perdure.core.outcome import Outcome
-from perdure.core.permission import as_question_gate, later
+from perdure.core.permission import cast_to_question_gate, later
 from perdure.runtime.session import Session
 from perdure.stores import open_store
 
@@ -26,7 +26,7 @@ from .perdure_home import build_session_not_found, describe_open_question, forma
 from .permission_prompt import TerminalPermissionPrompt
 from .project_context import describe_missing_sandbox, describe_unused_skills
 from .resume_check import check_can_resume
-from .run_options import AgentOptions, CommandOptions, fill_missing_options
+from .run_options import AgentOptions, RunCommandOptions, fill_missing_options
 from .run_trace import RunTrace
 from .session_choice import get_project_path, shorten_id
 from .signals import SignalHandler
@@ -50,7 +50,7 @@ StartRun: TypeAlias = Callable[[], Awaitable[Outcome[Any]]]
 Show: TypeAlias = Callable[[Event], None]
 
 
-def run_session(options: CommandOptions) -> int:
+def run_session(options: RunCommandOptions) -> int:
     """Run the agent that the options describe, print its events, and return the exit code of the command."""
     if os.environ.get("PERDURE_DEBUG"):
         logging.basicConfig(level=logging.DEBUG)
@@ -59,13 +59,13 @@ def run_session(options: CommandOptions) -> int:
     return asyncio.run(_run_with_signals(options))
 
 
-async def _run_with_signals(order: CommandOptions) -> int:
+async def _run_with_signals(order: RunCommandOptions) -> int:
     screen = TerminalOutput(raw=order.raw or order.as_json, quiet=order.quiet or order.as_json)
     with SignalHandler(screen.note) as interrupts:
         return interrupts.exit_with(await _run_attended(order, screen, interrupts))
 
 
-async def _run_attended(order: CommandOptions, screen: TerminalOutput, interrupts: SignalHandler) -> int:
+async def _run_attended(order: RunCommandOptions, screen: TerminalOutput, interrupts: SignalHandler) -> int:
     """Run the agent while signals are handled, and return the exit code."""
     report = JsonEventPrinter(screen) if order.as_json else TextEventPrinter(screen, with_text=order.schema is None)
     keyboard = LineReader()
@@ -122,7 +122,7 @@ async def _run_attended(order: CommandOptions, screen: TerminalOutput, interrupt
         return code
 
 
-def _print_result(outcome: Outcome[Any] | None, order: CommandOptions, screen: TerminalOutput) -> None:
+def _print_result(outcome: Outcome[Any] | None, order: RunCommandOptions, screen: TerminalOutput) -> None:
     """Print the JSON of an answer that has a schema, and what the run has used."""
     if outcome is None:
         return
@@ -149,7 +149,7 @@ def can_ask_permission(event: Event) -> bool:
 
 
 def _build_question_handler(
-    session: Session, screen: TerminalOutput, order: CommandOptions, keyboard: LineReader | None
+    session: Session, screen: TerminalOutput, order: RunCommandOptions, keyboard: LineReader | None
 ) -> TerminalQuestions | UnattendedQuestions:
     """Return the handler for questions that tools ask: at the terminal, or without one."""
     if keyboard is not None:
@@ -170,7 +170,7 @@ async def restore_agent_options(options: AgentOptions, session_id: str | None) -
         await store.aclose()
 
 
-def _list_notes(equipment: AgentParts, order: CommandOptions) -> Iterator[str]:
+def _list_notes(equipment: AgentParts, order: RunCommandOptions) -> Iterator[str]:
     """Yield the notes that are shown with the first event."""
     choice = equipment.choice
     if order.prompt is not None and choice.reason:
@@ -178,7 +178,7 @@ def _list_notes(equipment: AgentParts, order: CommandOptions) -> Iterator[str]:
     yield from map(to_one_line, equipment.notes)
 
 
-async def _plan_runs(session: Session, order: CommandOptions, equipment: AgentParts) -> list[StartRun]:
+async def _plan_runs(session: Session, order: RunCommandOptions, equipment: AgentParts) -> list[StartRun]:
     """Return the runs to start, in order: a resumption, the prompt, or both."""
     begins: list[StartRun] = []
     if order.resume:
@@ -201,7 +201,7 @@ async def _plan_runs(session: Session, order: CommandOptions, equipment: AgentPa
 
 def _build_resume(session: Session, *, asked: bool, unpark: bool) -> StartRun:
     """Return a function that resumes the last run. An open question stays open until it has an answer."""
-    gate = as_question_gate(session.agent.permission)
+    gate = cast_to_question_gate(session.agent.permission)
     if asked and gate is not None and gate.handler is None:
         waiting = gate.with_handler(later, gate.grants)
         return lambda: session.resume(permission=waiting, unpark=unpark)
@@ -273,7 +273,7 @@ def _report_outcome(outcome: Outcome[Any] | None, interrupts: SignalHandler, sto
     return ENDED_EARLY
 
 
-def _format_next_command(order: CommandOptions, session_id: str) -> str:
+def _format_next_command(order: RunCommandOptions, session_id: str) -> str:
     """Return the command line that continues the session."""
     wish = order.agent
     options = {

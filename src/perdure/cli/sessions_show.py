@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @store_option
 def show(session_id: str, *, as_json: bool, store: str | None) -> None:
     """Print the conversation of session ID with how its runs ended, its grants, its open questions and its inbox."""
-    from perdure.core.codec import encode_entry
+    from perdure.core.log_codec import encode_entry
 
     found = run_with_session(store, session_id, lambda session: _read_session(session, store))
     screen = TerminalOutput()
@@ -133,7 +133,7 @@ def _list_ends(entries: "Sequence[Entry]") -> dict[int, list[str]]:
     """Return a line for each run that did not simply end as done, by the number of messages before its end."""
     from perdure.core.event import RunEnded
     from perdure.core.fold import State
-    from perdure.core.lost_entries import mark_lost_entries
+    from perdure.core.lost_log_entries import mark_lost_entries
 
     state, ends = State(), dict[int, list[str]]()
     for event in mark_lost_entries(list(entries)):

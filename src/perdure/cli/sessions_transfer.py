@@ -20,7 +20,7 @@ from .terminal_output import TerminalOutput, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
     from perdure.core.store import Store
-    from perdure.imported_conversation import ImportReport
+    from perdure.imported_session_filter import ImportReport
 
 STREAM = "-"
 """File name that means standard input or standard output."""
@@ -47,7 +47,7 @@ def export(session_id: str, *, output: str, force: bool, as_json: bool, store: s
     if output == STREAM:
         _print_json(data)
         return
-    write_file(output, data, replace=force)
+    write_file_atomically(output, data, replace=force)
     if as_json:
         done = {"session_id": session_id, "file": output, "entries": len(document["entries"]), "bytes": len(data)}
         screen.write(to_ascii_json(msgspec.json.encode(done)) + "\n")
@@ -102,7 +102,7 @@ def _get_user_name() -> str:
         return ""
 
 
-def write_file(path: str, data: bytes, *, replace: bool) -> None:
+def write_file_atomically(path: str, data: bytes, *, replace: bool) -> None:
     """Write a file atomically, synced to disk and readable by its owner only.
 
     Raises `ConfigError` if it exists and `replace` is False, or if it is a link or no regular file.

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from perdure.core.error import ConfigError
 from perdure.core.jsonable import short_repr
-from perdure.core.type_conversion import convert
+from perdure.core.thread_safe_msgspec import convert
 from perdure.core.validation_problems import problem_from_msgspec_error
 from perdure.mcp.server_settings import McpServer, McpTransport
 
@@ -21,7 +21,7 @@ from .config_error import BadConfig, ConfigFault
 from .expand_variables import VariableExpander
 from .line_numbers import ValuePath
 from .read_config_file import ParsedConfigFile, read_json
-from .table_classes import ServerTable
+from .table_classes import McpServerTable
 from .trusted_files import is_digest_trusted
 from .validation import find_unusable_values
 
@@ -46,7 +46,7 @@ class UnexpandedServers(Struct, frozen=True, eq=False):
     """The file that describes the servers."""
     path: ValuePath
     """Path of the servers within the file, such as `("mcpServers",)`."""
-    tables: Mapping[str, ServerTable]
+    tables: Mapping[str, McpServerTable]
     """Description of each server, by the server's name."""
 
     def expand_servers(self, environment: Mapping[str, str] | None = None) -> list[McpServer]:
@@ -101,7 +101,7 @@ def read_unexpanded_servers(
 
 
 def build_unexpanded_servers(
-    source: ParsedConfigFile, above: ValuePath, tables: Mapping[str, ServerTable]
+    source: ParsedConfigFile, above: ValuePath, tables: Mapping[str, McpServerTable]
 ) -> UnexpandedServers:
     """Build `UnexpandedServers` from the server tables of a parsed file. Raises `BadConfig` if there are too many."""
     if len(tables) > MAX_SERVERS:
@@ -124,18 +124,18 @@ class _ServerValueError(ConfigError):
         self.path = path
 
 
-def _read_tables(source: ParsedConfigFile) -> dict[str, ServerTable]:
+def _read_tables(source: ParsedConfigFile) -> dict[str, McpServerTable]:
     servers: Any = source.values.get("mcpServers")
     if not isinstance(servers, dict):
         here: ValuePath = ("mcpServers",) if "mcpServers" in source.values else ()
         source.fail(here, 'there is no object of servers by name: write { "mcpServers": { "name": { … } } }')
-    found: dict[str, ServerTable] = {}
+    found: dict[str, McpServerTable] = {}
     faults: list[ConfigFault] = []
     for name, values in cast("dict[str, Any]", servers).items():
         path: ValuePath = ("mcpServers", name)
         try:
-            known = {key: value for key, value in values.items() if key in ServerTable.__struct_fields__}
-            found[name] = convert(known, ServerTable)
+            known = {key: value for key, value in values.items() if key in McpServerTable.__struct_fields__}
+            found[name] = convert(known, McpServerTable)
         except AttributeError:
             faults.append(source.build_fault(path, f"server {short_repr(name, 80)} is no object: write {{ … }}"))
         except msgspec.ValidationError as error:
@@ -147,7 +147,7 @@ def _read_tables(source: ParsedConfigFile) -> dict[str, ServerTable]:
     return found
 
 
-def _build_server(name: str, table: ServerTable, expand: VariableExpander) -> McpServer:
+def _build_server(name: str, table: McpServerTable, expand: VariableExpander) -> McpServer:
     if table.command and table.url:
         raise ConfigError("it has both a 'command' and a 'url': keep one of the two")
     if not table.command and not table.url:
@@ -165,7 +165,7 @@ _PLAIN_FIELDS: Final = (
 """Settings in which no variables are replaced."""
 
 
-def _given_fields(table: ServerTable) -> Iterator[tuple[str, Any]]:
+def _given_fields(table: McpServerTable) -> Iterator[tuple[str, Any]]:
     for key in ("command", "args", "env", "cwd", "url", "headers"):
         yield key, getattr(table, key)
 

@@ -13,12 +13,12 @@ from perdure.core.jsonable import short_repr
 from perdure.core.tool import Tool
 from perdure.runtime.extension import Extension
 
-from .source_file import SourceFile, import_source_file
+from .python_file import PythonFile, import_python_file
 
 _NAMES: Final = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _IMPORT: Final = re.compile(rf"(?:{_NAMES}|[^:]*[^:/]\.py):{_NAMES}")
 
-ReadSource = Callable[[str], SourceFile]
+ReadSource = Callable[[str], PythonFile]
 """Reads a file of Python, named by a path as the configuration has it. Raises `ConfigError`."""
 
 
@@ -76,7 +76,7 @@ def import_object(place: str, read_source: ReadSource | None = None) -> Any:
     module_name, _, attributes = place.rpartition(":") if file_name else place.partition(":")
     source = read_source(file_name) if file_name and read_source is not None else None
     try:
-        found: Any = import_module(module_name) if source is None else import_source_file(source)
+        found: Any = import_module(module_name) if source is None else import_python_file(source)
     except Exception as error:  # whatever the code of a module raises
         hint = "" if source is not None or not _is_missing(error, module_name) else _FILE_HINT
         problem = f"{type(error).__name__}: {short_repr(str(error))}{hint}"

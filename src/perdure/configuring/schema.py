@@ -27,7 +27,7 @@ _TABLES: Final = (
     table_classes.ExtensionsTable,
     table_classes.VaultTable,
     table_classes.McpTable,
-    table_classes.ServerTable,
+    table_classes.McpServerTable,
     table_classes.MemoryTable,
     table_classes.ScheduleTable,
     Limits,

@@ -145,7 +145,7 @@ class VaultTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """Service in the system's keyring."""
 
 
-class ServerTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class McpServerTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[mcp.servers.NAME]`: an MCP server (Model Context Protocol), by the command that starts it or by its URL."""
 
     type: Literal["", "stdio", "http", "streamable-http", "sse"] = ""
@@ -189,7 +189,7 @@ class McpTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
 
     files: tuple[str, ...] = ()
     """Files in the format of `.mcp.json`."""
-    servers: Mapping[str, ServerTable] = {}
+    servers: Mapping[str, McpServerTable] = {}
     """Servers by name. In texts, `${NAME}` is replaced by an environment variable; `${NAME:-default}` has a default."""
 
 

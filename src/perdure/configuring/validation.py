@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from perdure.core.jsonable import replace_surrogates, short_repr
-from perdure.core.type_conversion import convert
+from perdure.core.thread_safe_msgspec import convert
 from perdure.core.validation_problems import problem_from_msgspec_error, problems_from_schema_error
 
 from .config_error import BadConfig, ConfigFault

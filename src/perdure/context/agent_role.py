@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from perdure.core import argument_checks
 from perdure.core.jsonable import replace_surrogates
-from perdure.core.misspelt_options import OptionClass
+from perdure.core.misspelt_options import StrictOptionsMeta
 
 LONGEST_NAME: Final = 64
 """Maximum length of a name."""
@@ -14,7 +14,7 @@ LONGEST_DESCRIPTION: Final = 1024
 """Maximum length of a description."""
 
 
-class Role(Struct, frozen=True, metaclass=OptionClass):
+class Role(Struct, frozen=True, metaclass=StrictOptionsMeta):
     """A named set of additional instructions for an agent, optionally with its own model."""
 
     name: str

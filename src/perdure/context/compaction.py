@@ -17,9 +17,9 @@ from perdure.core import argument_checks
 from perdure.core.error import ContextOverflow, StoreError
 from perdure.core.event import Compacted, CompactionStarted, ReplyDiscarded, ViewChanged
 from perdure.core.message import Message, Text
-from perdure.core.misspelt_options import OptionClass
+from perdure.core.misspelt_options import StrictOptionsMeta
 from perdure.core.model import Model, Settings, model_info
-from perdure.core.model_without_limits import get_model_without_limits
+from perdure.core.model_without_limit_checks import get_model_without_limit_checks
 from perdure.core.run import Run
 from perdure.core.tool import Tool, ToolContext, tool
 
@@ -56,7 +56,7 @@ ANSWER_TOKENS = 8_192
 """Room for the reply if the settings and the model have no limit."""
 
 
-class Compaction(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionClass):
+class Compaction(Struct, frozen=True, kw_only=True, eq=False, metaclass=StrictOptionsMeta):
     """Settings of an agent for compaction: when and how the start of a conversation is replaced by a summary."""
 
     at_fraction: float = 0.8
@@ -143,7 +143,9 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionCl
         elif run.options.settings.max_output_tokens is not None:
             wanted = run.options.settings.max_output_tokens
         else:
-            wanted = min(model_info(get_model_without_limits(run)).max_output_tokens or ANSWER_TOKENS, window // 4)
+            wanted = min(
+                model_info(get_model_without_limit_checks(run)).max_output_tokens or ANSWER_TOKENS, window // 4
+            )
         return min(wanted, window // 2)
 
     async def compact(
@@ -185,7 +187,7 @@ class Compaction(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionCl
                 run,
                 plan,
                 ConversationSummarizer(
-                    get_model_without_limits(run), _get_readable_tokens(run), run.options.settings, instructions
+                    get_model_without_limit_checks(run), _get_readable_tokens(run), run.options.settings, instructions
                 ),
             )
         return SummaryMessageBuilder(
@@ -283,14 +285,14 @@ _INTEGER_FIELDS = {
 
 def _get_window(run: Run) -> int | None:
     """Return the context window of the run's model, as known or learned; None if it is unknown."""
-    known = (model_info(get_model_without_limits(run)).context_tokens, _get_learned_window(run))
+    known = (model_info(get_model_without_limit_checks(run)).context_tokens, _get_learned_window(run))
     return min([each for each in known if each is not None], default=None)
 
 
 def _get_learned_window(run: Run) -> int | None:
     """Return the context window learned from requests that this model refused as too long; None if there is none."""
     noted = read_learned_window(run.state.view)
-    earlier = noted.window if noted.model == model_info(get_model_without_limits(run)).name else None
+    earlier = noted.window if noted.model == model_info(get_model_without_limit_checks(run)).name else None
     return min([each for each in (get_token_counter(run).window, earlier) if each is not None], default=None)
 
 
@@ -305,7 +307,7 @@ def _add_measurements(run: Run, summary: Message) -> Message:
     """Add the measurements of this moment to the summary's metadata."""
     said = len(run.state.messages) + (run.state.unsettled_reply is not None)
     noted = msgspec.to_builtins(
-        LearnedContextWindow(said, _get_learned_window(run), model_info(get_model_without_limits(run)).name)
+        LearnedContextWindow(said, _get_learned_window(run), model_info(get_model_without_limit_checks(run)).name)
     )
     return msgspec.structs.replace(summary, metadata={**summary.metadata, MEASUREMENTS_KEY: noted})
 

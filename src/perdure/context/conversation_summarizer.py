@@ -17,7 +17,7 @@ from perdure.core.model import Model, Request, Settings, assemble_reply, model_i
 from perdure.core.model_and_tool_wrappers import open_stream
 
 from .message_lines import pack_lines_into_texts
-from .tokens import estimate_text_tokens, shorten_to_tokens
+from .tokens import cut_middle_to_tokens, estimate_text_tokens
 
 DEFAULT_WINDOW_TOKENS = 128_000
 """Assumed context window of a model whose window is unknown, in tokens: one that reads less refuses the request."""
@@ -99,14 +99,14 @@ class ConversationSummarizer:
         snapshot, carried = previous, room // 6
         fixed = estimate_text_tokens(instructions) + estimate_text_tokens(_build_prompt("", "")) + answer + carried
         for piece in split_into_pieces(lines, max(room - fixed, room // 8)):
-            content = _build_prompt(piece, shorten_to_tokens(_escape_closing_tags(snapshot), carried))
+            content = _build_prompt(piece, cut_middle_to_tokens(_escape_closing_tags(snapshot), carried))
             snapshot = await self._request_snapshot(user(content), instructions, answer)
         return snapshot
 
     def _build_instructions(self, answer: int, room: int) -> str:
         told = SNAPSHOT_INSTRUCTIONS.format(words=max(answer // 3, 100))
         return (
-            f"{told}\n\nBesides, for this work:\n{shorten_to_tokens(self._instructions, room)}"
+            f"{told}\n\nBesides, for this work:\n{cut_middle_to_tokens(self._instructions, room)}"
             if self._instructions
             else told
         )
@@ -142,7 +142,7 @@ def split_into_pieces(lines: Sequence[str], max_tokens: int) -> list[str]:
     most = max_tokens * (MAX_PIECES - 1)  # lines do not fill each text to its end
     if len(pieces) > MAX_PIECES:
         each = max(most // len(safe) - 1, MIN_LINE_TOKENS)
-        pieces = pack_lines_into_texts([shorten_to_tokens(line, each) for line in safe], max_tokens)
+        pieces = pack_lines_into_texts([cut_middle_to_tokens(line, each) for line in safe], max_tokens)
     if len(pieces) > MAX_PIECES:
         pieces = [*pieces[: MAX_PIECES // 2], *pieces[-MAX_PIECES // 2 :]]
         pieces[MAX_PIECES // 2] = f"{LINES_LEFT_OUT}\n{pieces[MAX_PIECES // 2]}"

@@ -123,7 +123,9 @@ def grep_result(context: ToolContext[Any], call_id: str, pattern: str, regex: bo
     except ValueError as error:
         return ToolOutput(str(error), is_error=True)
     found = [
-        (number, offset, line) for number, offset, line in iterate_lines(text) if holds(line[:MAX_SEARCHED_CHARACTERS])
+        (number, offset, line)
+        for number, offset, line in enumerate_lines(text)
+        if holds(line[:MAX_SEARCHED_CHARACTERS])
     ]
     shown = [
         f"line {number} (offset {offset}): {_excerpt_line(line, pattern)}" for number, offset, line in found[:MAX_LINES]
@@ -146,7 +148,7 @@ def _build_unknown_call_error(call_id: str) -> ToolOutput:
     return ToolOutput(told, is_error=True)
 
 
-def iterate_lines(text: str) -> Iterator[tuple[int, int, str]]:
+def enumerate_lines(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield the lines of a text with their numbers, from 1, and their offsets."""
     offset = 0
     for number, line in enumerate(text.split("\n"), 1):

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from perdure.core.message import Message, Part, Text, Thinking, ToolCall, ToolResult, parts_to_text
 from perdure.core.model_and_tool_wrappers import shorten_text
 
-from .tokens import estimate_text_tokens, shorten_to_tokens
+from .tokens import cut_middle_to_tokens, estimate_text_tokens
 
 MAX_TEXT_CHARACTERS = 6000
 """Maximum length of the text of one message."""
@@ -50,7 +50,7 @@ def pack_lines_into_texts(lines: Iterable[str], max_tokens: int) -> list[str]:
     found: list[list[str]] = []
     room = 0
     for line in lines:
-        fitting = shorten_to_tokens(line, max_tokens)
+        fitting = cut_middle_to_tokens(line, max_tokens)
         size = estimate_text_tokens(fitting) + 1
         if size > room:
             found.append([])

@@ -15,9 +15,9 @@ from msgspec import Struct
 from perdure.core.jsonable import replace_surrogates, to_text
 from perdure.core.message import Message, user
 from perdure.core.run import Run
-from perdure.core.type_conversion import convert
+from perdure.core.thread_safe_msgspec import convert
 
-from .tokens import SUMMARY_ORIGIN, estimate_text_tokens, shorten_to_tokens
+from .tokens import SUMMARY_ORIGIN, cut_middle_to_tokens, estimate_text_tokens
 from .touched_files import TouchedFiles, collect_touched_files
 
 HUMAN_ORIGINS = frozenset({"", "steering", "follow_up"})
@@ -88,8 +88,8 @@ def build_summary_message(
     )
     sections = [
         ("The request that is being worked on, word for word", _get_current_request(run, replaced_count, room // 5)),
-        ("Open tasks", shorten_to_tokens(_list_open_tasks(run.state.kept_values), room // 12)),
-        ("Still waiting for", shorten_to_tokens(_list_inbox_items(run), room // 12)),
+        ("Open tasks", cut_middle_to_tokens(_list_open_tasks(run.state.kept_values), room // 12)),
+        ("Still waiting for", cut_middle_to_tokens(_list_inbox_items(run), room // 12)),
         ("Skills in use", _format_skills(carried.skills, run.state.skills, room // 6)),
         ("Files modified", _format_files(carried.files.modified, room // 12)),
         ("Files read", _format_files(carried.files.read, room // 16)),
@@ -97,7 +97,7 @@ def build_summary_message(
     beside = [f"## {title}\n{text}" for title, text in sections if text]
     opening = _build_opening(run, LEFT_OUT_NOTE if snapshot is None else SUMMARIZED_NOTE, left_out)
     taken = sum([estimate_text_tokens(each) for each in (opening, *beside, END_NOTE)])
-    words = shorten_to_tokens(carried.snapshot, max(room - taken, room // 4))
+    words = cut_middle_to_tokens(carried.snapshot, max(room - taken, room // 4))
     text = "\n\n".join([each for each in (opening, *beside[:1], words, *beside[1:], END_NOTE) if each])
     kept = msgspec.structs.replace(carried, snapshot=words, skills=_fit_texts(carried.skills, room // 6))
     return user(text, origin=SUMMARY_ORIGIN, metadata={SUMMARY_ORIGIN: msgspec.to_builtins(kept)})
@@ -123,11 +123,11 @@ def _get_current_request(run: Run, upto: int, room: int) -> str:
         if each.role == "user" and each.origin in HUMAN_ORIGINS
     ]
     texts = [each.text.strip() for each in said]
-    first = shorten_to_tokens(texts[0], room // 2 if len(texts) > 1 else room) if texts else ""
+    first = cut_middle_to_tokens(texts[0], room // 2 if len(texts) > 1 else room) if texts else ""
     room -= estimate_text_tokens(first)
     later: list[str] = []
     for text in reversed(texts[1:]):
-        fitting = shorten_to_tokens(text, room)
+        fitting = cut_middle_to_tokens(text, room)
         room -= estimate_text_tokens(fitting)
         if not fitting:
             break
@@ -188,7 +188,7 @@ def _format_skills(texts: Mapping[str, str], loaded: Mapping[str, Any], room: in
         f"### {name}\n{text}" if text else f"### {name}\n(Loaded earlier; load it again when you need its text.)"
         for name, text in _fit_texts({**dict.fromkeys(names, ""), **texts}, room).items()
     ]
-    return shorten_to_tokens("\n".join(bodies), room + room // 2)
+    return cut_middle_to_tokens("\n".join(bodies), room + room // 2)
 
 
 def _format_files(paths: Sequence[str], room: int) -> str:

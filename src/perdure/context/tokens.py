@@ -15,8 +15,8 @@ from perdure.core.message import Citation, Image, Message, Part, Text, Thinking,
 from perdure.core.model import ToolSpec
 from perdure.core.model_and_tool_wrappers import shorten_text
 from perdure.core.run import Run
+from perdure.core.thread_safe_msgspec import convert
 from perdure.core.transcript import MessagesSnapshot, build_sent_message
-from perdure.core.type_conversion import convert
 
 LETTER_TOKENS = 0.4
 """Tokens per byte of text without blanks, such as JSON or a hash, and of all non-Latin scripts."""
@@ -76,7 +76,7 @@ def _estimate_part_tokens(part: Part) -> int:
             return MEDIA_TOKENS + len(part.data) // MEDIA_BYTES
 
 
-def shorten_to_tokens(text: str, max_tokens: int) -> str:
+def cut_middle_to_tokens(text: str, max_tokens: int) -> str:
     """Cut out the middle of a text so that about `max_tokens` tokens remain; empty if there is no room."""
     size = estimate_text_tokens(text)
     if size <= max_tokens:

@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from .error import ConfigError
 from .event import ADDED_TOOLS_NAME, ValueKept
+from .thread_safe_msgspec import convert
 from .tool import Tool
 from .toolbox import Toolbox
-from .type_conversion import convert
 
 if TYPE_CHECKING:
     from .fold import State

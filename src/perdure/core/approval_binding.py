@@ -124,7 +124,7 @@ def identify_store(store: Any) -> str:
         return _held_tokens.setdefault(id(store), (store, f"{type(store).__name__}:{new_id()}"))[1]
 
 
-def build_session_key(session_id: str, state: "State") -> str:
+def build_unique_session_key(session_id: str, state: "State") -> str:
     """Build the key that identifies a session in approval bindings, from its full id and its first run.
 
     A later session that reuses the id has another key.
@@ -140,7 +140,7 @@ def list_session_keys(session_id: str, state: "State") -> list[str]:
     root = state
     while root.parent is not None:
         root = root.parent
-    return [build_session_key(session_id, root), *root.settings.get(KEEPS_GRANTS_OF, ())]
+    return [build_unique_session_key(session_id, root), *root.settings.get(KEEPS_GRANTS_OF, ())]
 
 
 def format_agent_chain(run: "Run") -> str:
@@ -156,7 +156,7 @@ def build_call_binding(run: "Run", tool: "Tool[..., Any]") -> ApprovalBinding:
     found = known.get(id(tool))
     if found is None:  # the tool is kept beside its identity, so that no other can get its `id`
         found = known[id(tool)] = (tool, identify_tool(tool))
-    session = build_session_key(run.full_session_id, run.state)
+    session = build_unique_session_key(run.full_session_id, run.state)
     return _build(found[1], format_agent_chain(run), run.log.store, run.spec.project, session)
 
 

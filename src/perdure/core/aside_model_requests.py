@@ -23,7 +23,7 @@ from .event import (
 )
 from .message import Message, Usage
 from .model import ModelInfo, Request, assemble_reply, estimate_input_tokens, model_info, sanitize_reply
-from .model_without_limits import get_model_without_limits
+from .model_without_limit_checks import get_model_without_limit_checks
 
 if TYPE_CHECKING:
     from .run import Run
@@ -43,7 +43,7 @@ class AsideModel:
     @property
     def info(self) -> ModelInfo:
         """The current facts about the model."""
-        return model_info(get_model_without_limits(self._run))
+        return model_info(get_model_without_limit_checks(self._run))
 
     def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         """Stream the reply to a request. It counts as a turn; at a limit of the run, `LimitExceeded` is raised."""
@@ -63,7 +63,7 @@ async def stream_aside_reply(
     requested = build_aside_request_event(run, request)
     turn, received = requested.turn, list[Any]()
     await run.emit(requested)
-    stream = get_model_without_limits(run).stream(request)
+    stream = get_model_without_limit_checks(run).stream(request)
     try:
         async for event in stream:
             if type(event) is ReplyFinished:

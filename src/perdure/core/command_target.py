@@ -69,7 +69,7 @@ class CommandTarget(Struct, frozen=True, tag_field="kind", tag="command"):
         if isinstance(command, str):
             if not command.strip():
                 raise ValueError("the command is empty")
-            return cls(command, split_command(command) or ())
+            return cls(command, split_simple_command(command) or ())
         words = tuple(command)
         if not words or not words[0] or not all(isinstance(each, str) and "\0" not in each for each in words):
             raise ValueError(f"{command!r} is not a list of words")
@@ -167,7 +167,7 @@ def _begins_with(given: Sequence[str], words: Sequence[str]) -> bool:
     return first and all(map(matches_text, given[1:], words[1:]))
 
 
-def split_command(command: str) -> tuple[str, ...] | None:
+def split_simple_command(command: str) -> tuple[str, ...] | None:
     """Split one simple shell command into words; return `None` if a shell would do more than split it."""
     words: list[str] = []
     word: list[str] | None = None

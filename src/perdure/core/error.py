@@ -22,7 +22,7 @@ PerdureError
 │ └ AllModelsFailed        every model of a failover failed
 ├ MiddlewareFailed       a middleware raised an error of its own
 ├ ToolError              raised by a tool; its text goes back to the model
-│ ├ NotStarted             raised by a tool that is sure that nothing has happened yet
+│ ├ EffectNotStarted       raised by a tool that is sure that nothing has happened yet
 │ ├ EffectUnknown          raised by a tool that cannot know if something has happened
 │ └ NotAnswered            a question of a tool was not answered
 └ StoreError             the log could not be written or read
@@ -30,8 +30,8 @@ PerdureError
   ├ Fenced                 another driver has taken the session over
   ├ SessionNotFound
   ├ SessionExists
-  ├ Unsupported            this store does not support the operation
-  └ UnreadableEntry        written by a newer version, and too important to skip
+  ├ UnsupportedByStore     this store does not support the operation
+  └ EntryTooNew            written by a newer version, and too important to skip
 """
 
 from typing import ClassVar
@@ -208,7 +208,7 @@ class ToolError(PerdureError):
     """Error for tools to raise: the model is sent its message. Any other exception works too, but is logged."""
 
 
-class NotStarted(ToolError):
+class EffectNotStarted(ToolError):
     """Error for a tool to raise if it is certain that its call had no effect: the call may safely be tried again."""
 
     retryable = True
@@ -253,13 +253,13 @@ class SessionExists(StoreError):
     exit_code = 73
 
 
-class Unsupported(StoreError):
+class UnsupportedByStore(StoreError):
     """The store does not support the requested operation."""
 
     exit_code = 69
 
 
-class UnreadableEntry(StoreError):
+class EntryTooNew(StoreError):
     """The log has an entry that only a newer Perdure can read, and that must not be skipped.
 
     Upgrade to run the session.

@@ -16,8 +16,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from .buffer import Buffer, BufferStats, OverflowPolicy, check_capacity
-from .watcher_feed import Feed, Watcher, make_feed
+from .bounded_buffer import Buffer, BufferStats, OverflowPolicy, check_capacity
+from .watcher_feed import Watcher, WatcherFeed, make_feed
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -58,7 +58,7 @@ class Fanout(Generic[T]):
         self._coalesce = None if coalesce is None else _MergeUntilError(coalesce)
         self._lagged = None if lagged is None else _MergeUntilError(lagged)
         self._on_dropped = on_dropped
-        self.receivers: tuple[Feed[T] | Subscription[T], ...] = ()
+        self.receivers: tuple[WatcherFeed[T] | Subscription[T], ...] = ()
         """The watchers and subscriptions. A publisher for which a call per event is too much calls `push` of each.
 
         The tuple is replaced, never changed: publishers iterate over it while watchers are added and removed.
@@ -69,7 +69,7 @@ class Fanout(Generic[T]):
         self.is_congested = False
         """True if a subscription with backpressure is full: the publisher should then `await wait_for_room()`."""
         self._receivers_lock = threading.Lock()
-        self._feeds: dict[Feed[T], None] = {}
+        self._feeds: dict[WatcherFeed[T], None] = {}
         self._subscriptions: dict[Subscription[T], object] = {}
         """The subscriptions, each with its owner."""
         self._full: set[Subscription[T]] = set()
@@ -196,12 +196,12 @@ class Fanout(Generic[T]):
         overflow: OverflowPolicy = "drop_oldest" if self._coalesce is None else "coalesce"
         return Buffer(capacity, overflow, coalesce=self._coalesce, lagged=self._lagged)
 
-    def _add_receiver(self, receiver: "Feed[T] | Subscription[T]") -> None:
+    def _add_receiver(self, receiver: "WatcherFeed[T] | Subscription[T]") -> None:
         with self._receivers_lock:
             self.receivers = (*self.receivers, receiver)
             self.is_watched = True
 
-    def _remove_receiver(self, receiver: "Feed[T] | Subscription[T]") -> bool:
+    def _remove_receiver(self, receiver: "WatcherFeed[T] | Subscription[T]") -> bool:
         """Remove a watcher or subscription; return True if it was still there."""
         with self._receivers_lock:
             before = self.receivers
@@ -227,7 +227,7 @@ class Fanout(Generic[T]):
         self._remove_receiver(subscription)
         self._subscriptions.pop(subscription, None)
 
-    def _on_feed_ended(self, feed: Feed[T], error: BaseException | None) -> None:
+    def _on_feed_ended(self, feed: WatcherFeed[T], error: BaseException | None) -> None:
         self._feeds.pop(feed, None)
         self._remove_receiver(feed)
         if error is None or self._on_dropped is None:

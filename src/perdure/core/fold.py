@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from .ended_runs import EndedRuns, apply_ended_runs
+from .ended_run_outlines import EndedRuns, apply_ended_runs
 from .event import (
     AnswerReviewed,
     Compacted,
@@ -46,11 +46,11 @@ from .event import (
     ValueKept,
     ViewChanged,
 )
-from .lost_entries import mark_lost_entries
-from .message import NO_USAGE, SENT_ORIGINS, Message, ToolCall, ToolResult, Usage, join_exact_usage, merge_labels
+from .lost_log_entries import mark_lost_entries
+from .message import NO_USAGE, SENT_ORIGINS, Message, ToolCall, ToolResult, Usage, merge_exact_usages, merge_labels
 from .past_run_totals import (
     CRASH_REASONS,
-    PastRuns,
+    PastRunAccumulator,
     PastRunTotals,
     RunWithInputId,
     UncountedRun,
@@ -168,7 +168,7 @@ class State:
         """The request of that run whose reply was neither stored nor discarded yet, and that no estimate counts."""
         self.aside_requests: dict[int, ModelRequested] = {}
         """Requests beside the conversation whose reply was neither stored nor discarded yet, by turn."""
-        self.past_runs, self._pending_usage = PastRuns(), list[Usage]()
+        self.past_runs, self._pending_usage = PastRunAccumulator(), list[Usage]()
         self._usage = self._children_usage = self._reported_usage = NO_USAGE  # reported: with a cost of the provider
         self.children_usd = 0.0
         """Cost of the finished children of that run."""
@@ -243,7 +243,7 @@ class State:
     @property
     def own_usage(self) -> Usage:
         """Tokens used by this run, without those of subagents."""
-        for each in join_exact_usage(self._pending_usage):
+        for each in merge_exact_usages(self._pending_usage):
             self._usage += each
             if each.reported_usd is not None:
                 self._reported_usage += each

@@ -15,7 +15,7 @@ from .event import Entry, InboxAdded, InboxResolved, SlotOpened, SlotUpdated, Va
 from .jsonable import to_text
 from .message import Message, merge_labels, user
 from .store import Post
-from .type_conversion import convert
+from .thread_safe_msgspec import convert
 
 InboxStatus: TypeAlias = Literal["pending", "resolved", "consumed"]
 

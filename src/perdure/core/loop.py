@@ -4,8 +4,8 @@
   - `react`: a turn, then its tool calls, repeated until there is a reason to stop
     - `run_turn`: request a reply from the model, stream it, store it
     - `act`: give every tool call of the reply exactly one result
-      - `prepare_calls`: resolve the tool, parse, hooks, validate (in `call_preparation.py`)
-      - `filter_permitted`: one permission question for the whole batch (in `call_permission.py`)
+      - `prepare_calls`: resolve the tool, parse, hooks, validate (in `tool_call_preparation.py`)
+      - `filter_permitted`: one permission question for the whole batch (in `tool_call_permission.py`)
       - `carry_out_calls`: store intents wave by wave, then execute the calls, several at a time
         - `execute_call`: execute one call (`tool_execution.py`), store its one result
 
@@ -28,7 +28,6 @@ from msgspec.structs import replace
 from . import argument_checks
 from . import fault_injection as faults
 from .between_turns import run_between_turns, store_log_only_events
-from .call_preparation import build_call_ending_events, prepare_calls, store_results_without_running
 from .error import EmptyReply, LimitExceeded, ModelError, ReplyCutOff, StoreError, UsageError
 from .event import (
     ErrorRaised,
@@ -51,11 +50,12 @@ from .log_repair import ENDING_PARENT_ENDED, build_child_repairs, build_direct_c
 from .message import Message, Status, StopReason, ToolResult, is_cut_short, is_empty, user
 from .model import CONCLUDED_FOR, Request, assemble_reply, find_empty_reply_reason, sanitize_reply
 from .outcome import Outcome
-from .run import Accepted, Engine, HistoryProcessor, Retry, Run, call_engine, get_model_without_limits
+from .run import Accepted, Engine, HistoryProcessor, Retry, Run, call_engine, get_model_without_limit_checks
 from .run_mailbox import Delivery
 from .stop_conditions import Guardrail, Halt, Nudge, Step, call_guardrails, evaluate_condition
 from .store import clear_pending_cancel, wait_despite_cancel
 from .tool import REPEATABLE_EFFECTS
+from .tool_call_preparation import build_call_ending_events, prepare_calls, store_results_without_running
 from .tool_execution import PreparedCall, add_tool_labels, run_call, run_call_with_deferred_intent, run_finish_hooks
 from .unsuccessful_results import (
     RunSuspended,
@@ -222,7 +222,7 @@ async def run_turn_without_middleware(run: Run) -> Message:
         faults.fault_point("loop.requested")
         reply = sanitize_reply(await collect_reply(run, request), run.state.call_ids)
         if is_empty(reply):
-            reply = await set_empty_reply_reason(run, request, reply)
+            reply = await explain_or_reject_empty_reply(run, request, reply)
         run.partial_reply = None
         faults.fault_point("loop.replied")
         added = MessageAdded(reply, run_id=run.run_id, path=run.path)
@@ -247,7 +247,7 @@ def check_last_turn_ended(run: Run) -> None:
         raise UsageError("the calls of the last reply have no results yet: await act(run, reply) before the next turn")
 
 
-async def set_empty_reply_reason(run: Run, request: Request, reply: Message) -> Message:
+async def explain_or_reject_empty_reply(run: Run, request: Request, reply: Message) -> Message:
     """Return an empty reply with the stop reason that explains why it is empty. Raises `EmptyReply` if nothing does."""
     reason = find_empty_reply_reason(reply.stop, request)
     if reason is None:
@@ -273,7 +273,7 @@ async def collect_reply(run: Run, request: Request) -> Message:
     """
     received: list[ModelEvent] = []
     finished: ReplyFinished | None = None
-    stream = get_model_without_limits(run).stream(request)
+    stream = get_model_without_limit_checks(run).stream(request)
     try:
         async for event in stream:
             if type(event) is ReplyFinished:
@@ -467,7 +467,7 @@ async def act(run: Run, reply: Message) -> Sequence[ToolResult]:
             prepared_calls = await prepare_calls(run, run.state.unsettled_calls)
             labels = run.state.labels
             if run.spec.gate is not None or [each for each in prepared_calls if each.needs_permission(labels)]:
-                from .call_permission import filter_permitted  # at first use: many agents need no permission
+                from .tool_call_permission import filter_permitted  # at first use: many agents need no permission
 
                 await run.store_held_events()  # a person may be asked
                 prepared_calls = await filter_permitted(run, prepared_calls)

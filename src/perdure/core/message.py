@@ -241,7 +241,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
         )
 
 
-def join_exact_usage(usages: "Sequence[Usage]") -> "Sequence[Usage]":
+def merge_exact_usages(usages: "Sequence[Usage]") -> "Sequence[Usage]":
     """Merge exact token counts into one with the same sum; return them unchanged if one is inexact or has a cost."""
     if len(usages) == 1:
         return usages

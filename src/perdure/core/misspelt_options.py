@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from inspect import Signature
 
 
-class LazyHintsClass(StructMeta):
+class UnresolvedSignatureMeta(StructMeta):
     """Metaclass of structs for which `help` works even if annotations name types that are not imported at run time.
 
     msgspec resolves all annotations for the signature of a struct, so that `inspect.signature` and `help` would raise
@@ -58,7 +58,7 @@ def _build_unresolved_signature(cls: Any) -> "Signature":
     return Signature(parameters)
 
 
-class OptionClass(LazyHintsClass):
+class StrictOptionsMeta(UnresolvedSignatureMeta):
     """Metaclass of a struct whose constructor raises `ConfigError` for an option that it does not have."""
 
     if TYPE_CHECKING:

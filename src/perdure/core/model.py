@@ -34,8 +34,8 @@ from .message import (
     sanitize_citation,
     sanitize_part,
 )
-from .misspelt_options import OptionClass
-from .type_conversion import convert
+from .misspelt_options import StrictOptionsMeta
+from .thread_safe_msgspec import convert
 
 
 class ToolSpec(Struct, frozen=True):
@@ -55,7 +55,7 @@ CacheLife: TypeAlias = Literal["off", "5m", "1h"]
 """The lifetime of the prompt in the cache of a provider that needs to be asked for it."""
 
 
-class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True, metaclass=OptionClass):
+class Settings(Struct, frozen=True, omit_defaults=True, kw_only=True, metaclass=StrictOptionsMeta):
     """Settings of a request to a model, such as temperature. `None` leaves a setting to the provider."""
 
     temperature: float | None = None
@@ -166,7 +166,7 @@ ShortenRequest: TypeAlias = Callable[[Request, ContextOverflow], "Awaitable[Requ
 """A function that shortens a request that was too long for its model; `None` when it cannot."""
 
 
-class Price(Struct, frozen=True, kw_only=True, metaclass=OptionClass):
+class Price(Struct, frozen=True, kw_only=True, metaclass=StrictOptionsMeta):
     """The price of a model, in US dollars for a million tokens."""
 
     input_usd: float

@@ -86,7 +86,7 @@ class UncountedRuns(Struct, frozen=True, array_like=True, gc=False):
         return PastRunTotals(usage, past.turns + self.turns, usd)
 
 
-class PastRuns:
+class PastRunAccumulator:
     """Accumulator of a session's past runs, all but the last; their totals are computed on demand."""
 
     __slots__ = ("_totals", "uncounted")

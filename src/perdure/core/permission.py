@@ -1,8 +1,8 @@
 """`Permissions`, the usual permission gate: it decides about tool calls by rules, by grants, and by asking a person.
 
 `Permissions.explain` is the one place where a call is decided; every other method builds on it. The rules decide first
-(see `rule.py`), then remembered decisions (see `grants.py`). Without a matching rule, a call of a tool that needs
-permission is asked about, and any other is allowed. When there is no one to ask, the call is denied.
+(see `permission_rule.py`), then remembered decisions (see `permission_grants.py`). Without a matching rule, a call of a
+tool that needs permission is asked about, and any other is allowed. When there is no one to ask, the call is denied.
 """
 
 import inspect
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from . import argument_checks
 from .approval_binding import ApprovalBinding
 from .error import ConfigError
-from .gate import (
+from .permission_gate import (
     Explanation,
     Gate,
     Handler,
@@ -22,10 +22,19 @@ from .gate import (
     SupportsGrants,
     SupportsQuestions,
     SupportsRules,
-    as_question_gate,
+    cast_to_question_gate,
     get_gate_grants,
 )
-from .grants import Grant, Grants, Offer, check_grant_pattern, describe_rule, grants_from_log, list_offers, make_grant
+from .permission_grants import (
+    Grant,
+    Grants,
+    Offer,
+    check_grant_pattern,
+    describe_rule,
+    grants_from_log,
+    list_offers,
+    make_grant,
+)
 from .permission_request import (
     EVERYTHING_ALLOWED,
     EXPIRED,
@@ -40,7 +49,7 @@ from .permission_request import (
     explain_no_one_to_ask,
     list_part_requests,
 )
-from .rule import Policy, Rule, allow, ask, decide_by_layers, deny
+from .permission_rule import Policy, Rule, allow, ask, decide_by_strictest_layer, deny
 
 __all__ = [
     "EVERYTHING_ALLOWED",
@@ -66,9 +75,9 @@ __all__ = [
     "Verdict",
     "allow",
     "allow_all",
-    "as_question_gate",
     "ask",
     "build_permission_decided_event",
+    "cast_to_question_gate",
     "check_grant_pattern",
     "complete_verdicts",
     "deny",
@@ -166,7 +175,7 @@ class Permissions:
 
     def _decide(self, request: PermissionRequest) -> Explanation:
         """Decide about a call as a whole: by rules, by remembered decisions, and by what its tool needs."""
-        decided = decide_by_layers(self._layers, request, self._narrowing_layers)
+        decided = decide_by_strictest_layer(self._layers, request, self._narrowing_layers)
         can_leak = self.data_flow and request.can_leak
         rule, beaten = "" if decided.rule is None else str(decided.rule), tuple(map(str, decided.beaten))
         if decided.policy == "deny":

@@ -11,13 +11,13 @@ import msgspec
 from .clock import new_id
 from .error import ConfigError
 from .event import QuestionAsked, QuestionWithdrawn
-from .gate import Handler as Asker
-from .gate import SupportsQuestions
-from .grants import check_grant_pattern, list_offers, make_grant
 from .permission import later
+from .permission_gate import Handler as Asker
+from .permission_gate import SupportsQuestions
+from .permission_grants import check_grant_pattern, list_offers, make_grant
 from .permission_request import EXPIRED, NO_ANSWER, NO_ONE_TO_ASK, PermissionRequest, Verdict, complete_verdicts
 from .question import EXPIRED_SOURCE, ask_and_store_answer, find_asked_question
-from .type_conversion import convert
+from .thread_safe_msgspec import convert
 from .unsuccessful_results import CONTAINED_ERRORS, RunSuspended, describe_error
 
 if TYPE_CHECKING:

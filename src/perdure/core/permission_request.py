@@ -10,9 +10,9 @@ from . import argument_checks
 from .approval_binding import NO_BINDING, ApprovalBinding
 from .error import ConfigError
 from .event import PermissionDecided, Scope
-from .misspelt_options import OptionClass
-from .provenance import can_leak
-from .target import CommandTarget, Target, TextTarget, is_target_pattern
+from .misspelt_options import StrictOptionsMeta
+from .permission_target import CommandTarget, Target, TextTarget, is_target_pattern
+from .provenance import has_private_and_untrusted_labels
 
 SCOPES = get_args(Scope)
 
@@ -56,7 +56,7 @@ class PermissionRequest(Struct, frozen=True):
     @property
     def can_leak(self) -> bool:
         """True if the call can send out private data because untrusted text, which the model has seen, asks for it."""
-        return self.sends and can_leak(self.labels)
+        return self.sends and has_private_and_untrusted_labels(self.labels)
 
     @property
     def matched_target(self) -> Target:
@@ -79,7 +79,7 @@ class PermissionRequest(Struct, frozen=True):
         return self.run_id.partition("/")[0]
 
 
-class Verdict(Struct, frozen=True, metaclass=OptionClass):
+class Verdict(Struct, frozen=True, metaclass=StrictOptionsMeta):
     """A decision about a tool call: allowed or not, the reason, and for how long and for what it is remembered."""
 
     allow: bool

@@ -38,7 +38,7 @@ PERSONAL_ORIGINS = frozenset({"", "steering", "follow_up"})
 """Origins of messages that a person wrote."""
 
 
-def can_leak(labels: Collection[str]) -> bool:
+def has_private_and_untrusted_labels(labels: Collection[str]) -> bool:
     """Return True if the labels show that the model has seen private data, and untrusted text that may leak it.
 
     Such text can make the model give the data away, with the next call that sends something out.

@@ -14,7 +14,7 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _MAX_NAME_LENGTH = 64
 
 
-def build_provider_tool(call: ToolCall) -> Tool[..., Any]:
+def build_permission_only_tool(call: ToolCall) -> Tool[..., Any]:
     """Build a substitute tool for a call that the provider executes itself: it only asks for permission."""
     return Tool(
         name=_NOT_IN_A_NAME.sub("_", call.name)[:_MAX_NAME_LENGTH] or "_",

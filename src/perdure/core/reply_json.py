@@ -47,7 +47,7 @@ def list_json_objects(text: str) -> list[dict[str, Any]]:
     return [cast("dict[str, Any]", value) for value, _, _ in _find_embedded_values(plain) if isinstance(value, dict)]
 
 
-def split_json_objects(text: str) -> tuple[list[dict[str, Any]], str]:
+def separate_json_from_text(text: str) -> tuple[list[dict[str, Any]], str]:
     """Return all outermost JSON objects of a reply, and the text around them."""
     plain = _remove_thinking(text)
     if (whole := _parse(plain)) is not None and isinstance(whole[0], dict):

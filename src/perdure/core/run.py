@@ -32,7 +32,7 @@ from .inbox import build_inbox_reminder
 from .jsonable import error_message, to_jsonable
 from .message import Message, StopReason, ToolResult, Usage, user
 from .model import CHARACTERS_PER_TOKEN, Model, Request, ToolSpec, estimate_input_tokens, model_info
-from .model_without_limits import get_model_without_limits
+from .model_without_limit_checks import get_model_without_limit_checks
 from .outcome import Outcome, OutcomeStatus
 from .pausable_timer import RUN_TIMER, PausableTimer
 from .prompt_cache_misses import describe_prefix_change, hash_instructions, hash_request_part
@@ -53,7 +53,7 @@ from .run_callbacks import (
 from .run_cost import find_cost_usd
 from .run_spec import RunPlace, RunSpec
 from .stop_conditions import Limits, repeated_calls
-from .store import find_full_session_id
+from .store import get_namespaced_session_id
 from .tool import Tool
 from .tool_selection import ToolSelection
 from .toolbox import Toolbox
@@ -61,7 +61,7 @@ from .transcript import MessagesSnapshot
 
 if TYPE_CHECKING:
     from .added_tools import AddedTool, ToolScope
-    from .gate import Gate
+    from .permission_gate import Gate
 
 __all__ = [
     "Accepted",
@@ -76,7 +76,7 @@ __all__ = [
     "Run",
     "SimulatedCrash",
     "call_engine",
-    "get_model_without_limits",
+    "get_model_without_limit_checks",
     "logger",
 ]
 
@@ -151,7 +151,7 @@ class Run:
 
     def __init__(self, spec: RunSpec, place: RunPlace, state: State) -> None:  # noqa: PLR0915 - a line for each field
         self.session_id = place.session_id
-        self.full_session_id = find_full_session_id(place.log.store, place.session_id)
+        self.full_session_id = get_namespaced_session_id(place.log.store, place.session_id)
         """The id of the session in its innermost store, which is the same through every part of that store."""
         self.run_id = place.run_id
         self.path = state.path

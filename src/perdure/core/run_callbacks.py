@@ -68,7 +68,7 @@ ToolCaller: TypeAlias = Callable[["Run", Sequence[tuple[str, Mapping[str, Any]]]
 """Carries out tool calls of an engine, each given by name and arguments; returns their results in the same order."""
 
 
-class PrivateTask(Struct, frozen=True, kw_only=True, eq=False):
+class PrivateRunTask(Struct, frozen=True, kw_only=True, eq=False):
     """A task for the model in a private run, which an engine starts outside the conversation: name, prompt and limits.
 
     The private run sees the conversation up to here, followed by the prompt. Nothing of it becomes part of the
@@ -92,7 +92,7 @@ RECALL_ATTRIBUTE = "recall_private_run"
 """The attribute of a `between_turns` function that, in a replay, stores the recorded events of a private run: an async
 function of the run and the path of the private run."""
 
-PrivateRunBuilder: TypeAlias = Callable[["Run", PrivateTask], "Run"]
+PrivateRunBuilder: TypeAlias = Callable[["Run", PrivateRunTask], "Run"]
 """Builds the private run of an engine for a task, below the run of the engine."""
 
 ToolSelector: TypeAlias = Callable[["Toolbox", Sequence[str]], "Toolbox"]

@@ -27,7 +27,7 @@ from .event import (
 from .inbox import INBOX_POST, RECORD_POST, HostEvent, build_inbox_message, decode_host_event
 from .message import Message, check_labels
 from .store import Post
-from .type_conversion import convert
+from .thread_safe_msgspec import convert
 
 logger = logging.getLogger("perdure")
 

@@ -30,7 +30,7 @@ from .tool import D, Tool
 from .toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from .gate import Gate
+    from .permission_gate import Gate
     from .run import Run
 
 _NO_DEPS: Any = None  # typed Any, because `Agent[Ship](…)` may be given its deps for each run instead

@@ -1,8 +1,8 @@
 """JSON Schemas from type hints, and validation of JSON values against them.
 
 msgspec handles the types that it can express, pydantic (if installed) the others. `schema_checker.py` checks raw
-schemas, and finds every problem of a value for the model, since msgspec stops at the first. `signature.py` inspects
-functions, `validation_problems.py` writes the messages, `argument_parsing.py` parses the text of a tool call's
+schemas, and finds every problem of a value for the model, since msgspec stops at the first. `function_signature.py`
+inspects functions, `validation_problems.py` writes the messages, `argument_parsing.py` parses the text of a tool call's
 arguments.
 """
 
@@ -19,6 +19,7 @@ from msgspec.structs import asdict
 
 from .argument_parsing import arguments_hash, parse_arguments
 from .error import ConfigError
+from .function_signature import NO_DEFAULT, Parameter, Signature, read_signature
 from .jsonable import short_repr
 from .msgspec_type_hints import FieldClassFinder, split_description, translate_for_msgspec
 from .schema_definitions import (
@@ -29,8 +30,7 @@ from .schema_definitions import (
     hoist_definitions,
     inline_root_reference,
 )
-from .signature import NO_DEFAULT, Parameter, Signature, read_signature
-from .type_conversion import prepare_type
+from .thread_safe_msgspec import prepare_type
 from .validation_problems import (
     Invalid,
     Problem,

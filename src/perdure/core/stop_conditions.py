@@ -14,10 +14,10 @@ from msgspec import Struct
 from . import argument_checks
 from .error import ConfigError
 from .message import Message, ToolCall, ToolResult
-from .misspelt_options import OptionClass
+from .misspelt_options import StrictOptionsMeta
 
 
-class Limits(Struct, frozen=True, kw_only=True, metaclass=OptionClass):
+class Limits(Struct, frozen=True, kw_only=True, metaclass=StrictOptionsMeta):
     """The limits of a run. `None` is no limit. Reaching one ends the run with status `limit`."""
 
     max_turns: int | None = 50

@@ -19,11 +19,11 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, Typ
 from msgspec import Struct
 
 from .clock import Clock, new_id
-from .ended_runs import EndedRuns
+from .ended_run_outlines import EndedRuns
 from .error import Fenced, StoreError
 from .event import Entry, Event
 from .last_run_progress import RunProgress
-from .lost_entries import mark_lost_entries
+from .lost_log_entries import mark_lost_entries
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ class Store(Protocol):
         """Return the lease of a session, which is created if it is new. Raises `SessionBusy` if another process has it.
 
         With `take_over` the lease is taken from its present owner, which is fenced from then on. A store that cannot do
-        that (because the owner has a kernel lock, say) raises `Unsupported`.
+        that (because the owner has a kernel lock, say) raises `UnsupportedByStore`.
         """
         ...
 
@@ -273,7 +273,7 @@ class MaintainableStore(Protocol):
 
 
 @runtime_checkable
-class ImmediateStore(Protocol):
+class NonBlockingAppendStore(Protocol):
     """Protocol of a store with a synchronous append (`append_now`), which returns False instead of waiting."""
 
     def append_now(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> bool:
@@ -306,7 +306,7 @@ class EventReadingStore(Protocol):
 
 
 @runtime_checkable
-class FoldReadingStore(Protocol):
+class EndedRunsReadingStore(Protocol):
     """Protocol of a store that can return `EndedRuns` (messages and totals) in place of the events of ended runs."""
 
     async def events_to_fold(self, session_id: str, *, after: int = 0) -> "tuple[list[Event | EndedRuns], int]":
@@ -336,10 +336,10 @@ class StoreFastPaths(NamedTuple):
 def detect_store_fast_paths(kind: type) -> StoreFastPaths:
     """Return which optional, faster operations a class of stores supports; cached, as protocol checks are slow."""
     return StoreFastPaths(
-        issubclass(kind, ImmediateStore),
+        issubclass(kind, NonBlockingAppendStore),
         issubclass(kind, GroupCommitStore),
         issubclass(kind, EventReadingStore),
-        issubclass(kind, FoldReadingStore) and not _has_own_events(kind),
+        issubclass(kind, EndedRunsReadingStore) and not _has_own_events(kind),
     )
 
 
@@ -357,7 +357,7 @@ id of the session there. It may contain a password: it is never shown."""
 
 
 @runtime_checkable
-class SessionLocatingStore(Protocol):
+class SessionKeyStore(Protocol):
     """Protocol of a store that returns a key for a session, equal for all store objects that access this session."""
 
     def locate_session(self, session_id: str) -> SessionPlace:
@@ -365,15 +365,15 @@ class SessionLocatingStore(Protocol):
         ...
 
 
-def identify_session(store: Store, session_id: str) -> SessionPlace:
+def get_process_wide_session_key(store: Store, session_id: str) -> SessionPlace:
     """Return a key for a session that is the same for all store objects through which this process reaches it."""
     locate: Callable[[str], SessionPlace] | None = getattr(store, "locate_session", None)
     return (id(store), session_id) if locate is None else locate(session_id)
 
 
-def find_full_session_id(store: Store, session_id: str) -> str:
+def get_namespaced_session_id(store: Store, session_id: str) -> str:
     """Return the id that a session has in the underlying store, including the prefixes that namespaced stores add."""
-    return identify_session(store, session_id)[1]
+    return get_process_wide_session_key(store, session_id)[1]
 
 
 async def read_events(store: Store, session_id: str, *, after: int = 0) -> tuple[list[Event], int]:
@@ -392,7 +392,7 @@ async def read_events_to_fold(
 ) -> "tuple[Sequence[Event | EndedRuns], int]":
     """Read the events from which a session's state is computed; the store may return `EndedRuns` in place of events."""
     if detect_store_fast_paths(type(store)).reads_to_fold:
-        return await cast("FoldReadingStore", store).events_to_fold(session_id, after=after)
+        return await cast("EndedRunsReadingStore", store).events_to_fold(session_id, after=after)
     return await read_events(store, session_id, after=after)
 
 
@@ -439,7 +439,7 @@ class Log:
         self._clock = clock
         self._now = clock.now
         shortcuts = detect_store_fast_paths(type(store))
-        self._append_immediately = cast("ImmediateStore", store).append_now if shortcuts.appends_now else None
+        self._append_immediately = cast("NonBlockingAppendStore", store).append_now if shortcuts.appends_now else None
         self._append_grouped = cast("GroupCommitStore", store).append_soon if shortcuts.appends_in_groups else None
         self._ids = ids if ids is not None and ids.process_id == os.getpid() else EntryIdSource()
         self._queued_appends = 0
@@ -638,7 +638,7 @@ async def run_to_completion(work: Awaitable[T]) -> tuple[T, bool]:
     return task.result(), cancelled
 
 
-async def end_tasks(tasks: Collection["asyncio.Future[Any]"]) -> None:
+async def cancel_and_await_tasks(tasks: Collection["asyncio.Future[Any]"]) -> None:
     """Cancel asyncio tasks and wait until all have ended, even if the caller is cancelled meanwhile."""
     for task in tasks:
         task.cancel()

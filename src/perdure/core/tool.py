@@ -32,15 +32,15 @@ from msgspec.structs import force_setattr
 from . import argument_checks, schema
 from .docstring import parse_clean_docstring
 from .error import ConfigError
+from .function_signature import read_signature
 from .message import ToolCall, ToolResult, check_labels
-from .misspelt_options import LazyHintsClass
+from .misspelt_options import UnresolvedSignatureMeta
 from .model import ToolSpec
-from .signature import read_signature
 from .thread_pool import THREAD_POOL
 from .tool_context import D, ToolContext
 
 if TYPE_CHECKING:
-    from .target import Target
+    from .permission_target import Target
 
 __all__ = [
     "Arguments",
@@ -115,7 +115,7 @@ Finish: TypeAlias = Callable[[ToolCall, ToolResult], "ToolResult | Awaitable[Too
 """A hook that receives the result before it is stored. Returns another result, or `None` to change nothing."""
 
 
-class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False, metaclass=LazyHintsClass):
+class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False, metaclass=UnresolvedSignatureMeta):
     """A tool that a model can call: a function with its name, description, parameters and options."""
 
     name: str
@@ -146,7 +146,7 @@ class Tool(Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False, metacl
     timeout_seconds: float | None = None
     """Stop waiting for the call after this long."""
     retries: int = 0
-    """Number of retries after an error. Only for tools that may run twice, or when the tool raises `NotStarted`."""
+    """Number of retries after an error: only for tools that may run twice, or if the tool raises `EffectNotStarted`."""
     terminate: bool = False
     """End the run after a turn in which only such tools ran, and succeeded."""
     asks_first: bool = False

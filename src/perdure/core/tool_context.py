@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 from . import argument_checks
 from .clock import new_id
-from .display_slot import Askable, Display
+from .display_slot import Askable, ToolDisplay
 from .event import RESERVED_PREFIXES, Event, InboxAdded, ValueKept
 from .jsonable import to_jsonable, to_text
 from .message import ToolResult
@@ -115,7 +115,7 @@ class ToolContext(Generic[D]):
         if call is None or gate is None or not self.hides_paths:
             return True
         from .approval_binding import build_call_binding  # at first use: few tools find files by themselves
-        from .gate_chain import is_path_shown
+        from .permission_gate_chain import can_call_see_path
         from .permission_request import PermissionRequest
 
         target = call.get_target()
@@ -133,16 +133,16 @@ class ToolContext(Generic[D]):
             binding=build_call_binding(run, call.tool),
             labels=tuple(run.state.labels),
         )
-        return is_path_shown(gate, request, path)
+        return can_call_see_path(gate, request, path)
 
     @property
     def hides_paths(self) -> bool:
         """False if no permission rule can hide a path from this tool: then `may_show` need not be called."""
         if self._run.gate is None:
             return False
-        from .gate_chain import can_hide_paths
+        from .permission_gate_chain import has_path_restrictions
 
-        return can_hide_paths(self._run.gate)
+        return has_path_restrictions(self._run.gate)
 
     @property
     def is_approved(self) -> bool:
@@ -241,9 +241,9 @@ class ToolContext(Generic[D]):
         return None
 
     @property
-    def display(self) -> Display:
+    def display(self) -> ToolDisplay:
         """The display slots of this call, through which it shows things to people."""
-        return Display(self)
+        return ToolDisplay(self)
 
     @overload
     async def ask(self, question: str, *, timeout_seconds: float | None = None) -> str: ...
@@ -252,7 +252,7 @@ class ToolContext(Generic[D]):
     async def ask(self, question: str | Askable[T], *, timeout_seconds: float | None = None) -> str | T:
         """Ask people a question (text, `Confirm(…)`, `Choice(…)`, `Form(…)`), and wait for the answer.
 
-        Raises `NotAnswered` when no answer is given. See `Display.ask`.
+        Raises `NotAnswered` when no answer is given. See `ToolDisplay.ask`.
         """
         return await self.display.ask(question, timeout_seconds=timeout_seconds)
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from . import argument_checks
 from .argument_parsing import FrozenArguments, arguments_hash, encode_canonical_arguments
-from .error import EffectUnknown, NotStarted, ToolError
+from .error import EffectNotStarted, EffectUnknown, ToolError
 from .event import ToolStarted
 from .jsonable import replace_surrogates, to_jsonable, to_text
 from .message import (
@@ -29,7 +29,7 @@ from .message import (
     sanitize_part,
 )
 from .pausable_timer import PausableTimer
-from .provenance import can_leak
+from .provenance import has_private_and_untrusted_labels
 from .store import wait_despite_cancel
 from .tool import REPEATABLE_EFFECTS, Arguments, Tool, ToolContext, ToolOutput
 from .unsuccessful_results import (
@@ -41,8 +41,8 @@ from .unsuccessful_results import (
 )
 
 if TYPE_CHECKING:
+    from .permission_target import Target
     from .run import Run
-    from .target import Target
 
 GRACE_SECONDS = 2.0
 """Seconds that a cancelled tool has to end; then it is abandoned."""
@@ -78,7 +78,7 @@ class PreparedCall(Struct, eq=False):
     def needs_permission(self, labels: "Collection[str]" = ()) -> bool:
         """Return True if the tool requires permission for this call, or it can send out what has these labels."""
         permission = self.tool.permission
-        if self.tool.sends and can_leak(labels):
+        if self.tool.sends and has_private_and_untrusted_labels(labels):
             return True
         if isinstance(permission, bool):
             return permission
@@ -105,7 +105,7 @@ class PreparedCall(Struct, eq=False):
     def get_target(self) -> "Target | None":
         """Return the target of the call, computed once; `None` if the tool declares none."""
         if self.target is None and self.tool.target is not None:
-            from .target import to_target  # at first use: most tools declare no target
+            from .permission_target import to_target  # at first use: most tools declare no target
 
             self.target = to_target(self.tool.target(self.take_arguments()), self.tool.target)
         return self.target
@@ -287,7 +287,7 @@ def _current_task() -> "asyncio.Task[Any] | None":
 
 
 def _can_retry(tool: Tool[..., Any], error: BaseException) -> bool:
-    return isinstance(error, NotStarted) or (tool.effect in REPEATABLE_EFFECTS and isinstance(error, Exception))
+    return isinstance(error, EffectNotStarted) or (tool.effect in REPEATABLE_EFFECTS and isinstance(error, Exception))
 
 
 async def run_finish_hooks(run: "Run", prepared: PreparedCall, result: ToolResult) -> ToolResult:

@@ -3,7 +3,7 @@
 An async watcher gets a task; a plain function gets a daemon thread, so that one that sleeps or writes to a blocked pipe
 delays neither the event loop nor the end of the process. An async watcher that blocks the event loop gets a tenth of
 its time at most: after each such call it rests, and misses events if it falls too far behind. A watcher that only
-collects events, such as a tracer, is called at once instead: see `CollectorFeed`.
+collects events, such as a tracer, is called at once instead: see `DirectWatcherFeed`.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterator
 from time import perf_counter
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
-from .buffer import Buffer, BufferStats
+from .bounded_buffer import Buffer, BufferStats
 from .error import ConfigError
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ _JOIN_SECONDS: Final = 1.0
 """The time to wait for a thread that has reported its end; it needs microseconds."""
 
 
-class Feed(ABC, Generic[T]):
+class WatcherFeed(ABC, Generic[T]):
     """Abstract base class of feeds, which deliver events to one watcher: in a task, on a thread, or directly.
 
     Use it on the event loop's thread, unless a method says otherwise.
@@ -102,13 +102,13 @@ class Feed(ABC, Generic[T]):
         _log.error("the watcher %r raised %r and gets no more events", self.name, error, exc_info=error)
 
 
-FeedEnded: TypeAlias = Callable[[Feed[T], BaseException | None], None]
+FeedEnded: TypeAlias = Callable[[WatcherFeed[T], BaseException | None], None]
 """Callback for the event loop when a feed has called its watcher for the last time, with the error if that was the
 reason.
 """
 
 
-class AsyncWatcherFeed(Feed[T]):
+class AsyncWatcherFeed(WatcherFeed[T]):
     """Feed that calls an async watcher with each event, in an asyncio task of its own."""
 
     def __init__(
@@ -240,7 +240,7 @@ def _measure_longest_step(awaitable: Awaitable[None]) -> Generator[Any, Any, flo
             resume = functools.partial(steps.throw, error)
 
 
-class ThreadFeed(Feed[T]):
+class ThreadWatcherFeed(WatcherFeed[T]):
     """Passes events to a watcher that is a plain function, on a thread of its own.
 
     `_lock` protects state shared with the event loop.
@@ -375,7 +375,7 @@ class ThreadFeed(Feed[T]):
             return  # the loop is closed
 
 
-class CollectorFeed(Feed[T]):
+class DirectWatcherFeed(WatcherFeed[T]):
     """Feed that calls a watcher directly, without a task or thread, because it only collects events, as a tracer does.
 
     A watcher is a collector if it has a method `collect_event(event)`. The method is called instead of the watcher. It
@@ -418,7 +418,7 @@ class CollectorFeed(Feed[T]):
         )
 
 
-def make_feed(watcher: Watcher[T], name: str | None, buffer: Buffer[T], ended: FeedEnded[T]) -> Feed[T]:
+def make_feed(watcher: Watcher[T], name: str | None, buffer: Buffer[T], ended: FeedEnded[T]) -> WatcherFeed[T]:
     """Make the feed that calls a watcher: directly if it only collects events, else in a task or on a thread.
 
     The default name is that of the function.
@@ -427,10 +427,10 @@ def make_feed(watcher: Watcher[T], name: str | None, buffer: Buffer[T], ended: F
         raise ConfigError(f"a watcher is {watcher!r}; give a function that takes an event")
     known_as = str(name or getattr(watcher, "__qualname__", type(watcher).__qualname__))
     if callable(collect := getattr(watcher, "collect_event", None)):
-        return CollectorFeed(known_as, collect, buffer, ended)
+        return DirectWatcherFeed(known_as, collect, buffer, ended)
     if inspect.iscoroutinefunction(watcher) or inspect.iscoroutinefunction(type(watcher).__call__):
         return AsyncWatcherFeed(known_as, cast("Callable[[T], Awaitable[None]]", watcher), buffer, ended)
-    return ThreadFeed(known_as, watcher, buffer, ended)
+    return ThreadWatcherFeed(known_as, watcher, buffer, ended)
 
 
 async def _wrap_awaitable(awaitable: Awaitable[Any]) -> None:

@@ -42,7 +42,7 @@ def read_frame(stream: BinaryIO) -> Any:
     return pickle.loads(data)  # noqa: S301 - from the other half of this program
 
 
-def prepare_process(preparation: dict[str, Any]) -> None:
+def apply_host_settings(preparation: dict[str, Any]) -> None:
     """Set the import path, `sys.argv` and working folder of this worker process to those of the host process.
 
     The host's main script is imported only when one of its functions is called.
@@ -64,7 +64,7 @@ def load_main_script() -> None:
         main_script.clear()
 
 
-def refuse_nested_worker() -> None:
+def exit_if_importing_main() -> None:
     """Exit this worker process if an isolated tool is called while the worker imports the host's main script.
 
     Otherwise each worker would start another one, without end.
@@ -102,13 +102,13 @@ def answer_request(request: tuple[str, str, dict[str, Any]]) -> tuple[bool, Any]
         return False, error
 
 
-def serve(requests: BinaryIO, replies: BinaryIO) -> None:
+def serve_requests(requests: BinaryIO, replies: BinaryIO) -> None:
     """Answer function-call requests from the host process until it closes the pipe.
 
     The first frame prepares the process.
     """
     try:
-        prepare_process(read_frame(requests))
+        apply_host_settings(read_frame(requests))
         while True:
             is_value, result = answer_request(read_frame(requests))
             try:
@@ -141,7 +141,7 @@ def kill_worker_after_host(life: int, worker: int, pipes: tuple[int, ...]) -> No
     os.killpg(worker, signal.SIGKILL)
 
 
-def open_pipes() -> tuple[BinaryIO, BinaryIO]:
+def move_pipes_off_stdio() -> tuple[BinaryIO, BinaryIO]:
     """Move the pipes to the host from standard input and output to other descriptors, and return them.
 
     Otherwise the host would read what a tool prints as a reply.
@@ -159,6 +159,6 @@ def run(life: int) -> None:
     The host starts this process as the leader of a session.
     """
     end_with_host(life)
-    requests, replies = open_pipes()
+    requests, replies = move_pipes_off_stdio()
     with requests, replies:
-        serve(requests, replies)
+        serve_requests(requests, replies)

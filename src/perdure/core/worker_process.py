@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .error import ConfigError, ToolError
 from .thread_pool import THREAD_POOL
-from .worker_main import read_frame, refuse_nested_worker, write_frame
+from .worker_main import exit_if_importing_main, read_frame, write_frame
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -67,7 +67,7 @@ class WorkerProcess:
     def _spawn(self) -> "subprocess.Popen[bytes]":
         from multiprocessing import spawn
 
-        refuse_nested_worker()
+        exit_if_importing_main()
         preparation = spawn.get_preparation_data("perdure-worker")
         del preparation["authkey"]  # which must not be pickled, and is for pools of multiprocessing
         life, self._life = os.pipe()

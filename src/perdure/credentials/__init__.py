@@ -9,10 +9,10 @@ from .credentialed_tool import credentialed
 from .file_vault import FileVault
 from .fixed_secrets_redactor import FixedSecretsRedactor, RedactingStream
 from .model_redaction import redacted_model
-from .placeholders import find_placeholder_names, substitute_placeholders
 from .redactor import Redactor
 from .secret import Secret
 from .secret_forms import list_secret_forms
+from .secret_placeholders import find_placeholder_names, substitute_placeholders
 from .vault import (
     BoundVault,
     EnvironmentVault,

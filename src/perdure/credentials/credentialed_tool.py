@@ -14,8 +14,8 @@ from perdure.core import argument_checks
 from perdure.core.event import Event
 from perdure.core.tool import Arguments, Tool, ToolContext
 
-from .placeholders import find_placeholder_names, substitute_placeholders
 from .redactor import Redactor
+from .secret_placeholders import find_placeholder_names, substitute_placeholders
 from .vault import Vault, check_secret_use, check_vault
 
 ToolCallback: TypeAlias = Callable[[Mapping[str, str], ToolContext[Any]], Awaitable[Any]]

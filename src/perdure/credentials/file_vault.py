@@ -17,8 +17,8 @@ import msgspec
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 
+from .builtins_without_narrowing import is_a
 from .secret import Secret, check_secret_name, check_secret_value
-from .untyped_builtins import is_a
 
 _LARGEST = 2**20
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z0-9_.-]+)\s*=(.*)")

@@ -14,11 +14,11 @@ from perdure.core.jsonable import to_jsonable, to_text
 from perdure.core.message import PART_TYPES, Media, Message, Thinking, ToolCall
 from perdure.core.tool import ToolOutput
 
-from .scattered_secret_finder import ScatteredSecretFinder
+from .builtins_without_narrowing import is_a, type_of
+from .obfuscated_secret_finder import ObfuscatedSecretFinder
 from .secret import MIN_SECRET_LENGTH
 from .secret_form_finder import SecretFormFinder, encode_forms_as_latin1, map_forms_to_names, replace_spans
-from .secret_forms import count_revealing_characters, list_plain_forms, list_secret_forms
-from .untyped_builtins import is_a, type_of
+from .secret_forms import find_revealing_prefix_length, list_secret_forms, list_unencoded_forms
 
 _IDS = ("call_id", "provider_call_id", "name", "model", "provider", "signature")
 _KEPT_OF_MESSAGES = frozenset({*_IDS, "role", "origin", "status", "stop"})
@@ -48,10 +48,10 @@ class FixedSecretsRedactor:
         pairs = [(name, value) for name, value in given if len(value.strip()) >= MIN_SECRET_LENGTH]
         pairs.sort(key=lambda pair: -len(pair[1]))
         self._names = map_forms_to_names((name, list_secret_forms(value)) for name, value in pairs)
-        starts = {value: least for _, value in pairs if (least := count_revealing_characters(value)) is not None}
+        starts = {value: least for _, value in pairs if (least := find_revealing_prefix_length(value)) is not None}
         self._finder = SecretFormFinder(self._names, starts)
-        self._scattered = ScatteredSecretFinder(
-            map_forms_to_names((name, list_plain_forms(value)) for name, value in pairs)
+        self._scattered = ObfuscatedSecretFinder(
+            map_forms_to_names((name, list_unencoded_forms(value)) for name, value in pairs)
         )
         self._bytes: SecretFormFinder | None = None
         self._is_number = any(_is_number(value) for _, value in pairs)

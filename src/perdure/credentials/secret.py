@@ -53,7 +53,7 @@ class Secret:
 
 def check_secret_name(call: str, name: object) -> None:
     """Raise `ConfigError` unless this can be the name of a secret, which is used in a placeholder `{{name}}`."""
-    from .placeholders import NAME
+    from .secret_placeholders import NAME
 
     if not isinstance(name, str) or NAME.fullmatch(name) is None:
         argument_checks.raise_config_error(

@@ -11,8 +11,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from operator import itemgetter
 
-from .placeholders import build_placeholder
 from .secret import MIN_SECRET_LENGTH
+from .secret_placeholders import build_placeholder
 
 _OPENING = 8
 """Length of a form's beginning in the pattern. In a text that was cut (`…`), that much of a form is redacted."""

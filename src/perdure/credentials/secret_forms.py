@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .builtins_without_narrowing import is_a
 from .secret import MIN_SECRET_LENGTH
-from .untyped_builtins import is_a
 
 SHORTEST_LINE = 6
 """Shorter lines of a value are not searched for on their own: `{`, `end`, `true`."""
@@ -36,13 +36,13 @@ def list_secret_forms(value: str) -> list[str]:
     return sorted((form for form in forms if len(form) >= MIN_SECRET_LENGTH), key=lambda form: (-len(form), form))
 
 
-def list_plain_forms(value: str) -> list[str]:
+def list_unencoded_forms(value: str) -> list[str]:
     """Return the unencoded forms of a secret: the value and its secret parts, with and without blanks around them."""
     parts = _list_secret_parts(value)
     return sorted({*parts, *[each.strip() for each in parts]})
 
 
-def count_revealing_characters(value: str) -> int | None:
+def find_revealing_prefix_length(value: str) -> int | None:
     """Return the length from which a prefix of a secret is redacted too; `None` if a prefix may be ordinary text.
 
     A token is one word. In others, such as a URL, the first words are often those of many texts.

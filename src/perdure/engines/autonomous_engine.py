@@ -19,7 +19,7 @@ from perdure.core.stop_conditions import Step, StopCondition, any_of
 from perdure.core.tool import Tool, tool_from_schema
 from perdure.core.toolbox import Toolbox
 
-from .private_run import ENGINE_ORIGIN, change_spec
+from .private_run import ENGINE_ORIGIN, override_run_spec
 
 FINISH_TOOL = "finish"
 FINISH_DESCRIPTION = "Say that the work is done, with its result. Call this only when nothing is left to do."
@@ -61,7 +61,7 @@ class AutonomousEngine:
         """Perform a run."""
         if run.spec.has_output_type:
             return await react(run)  # a value of the output type says that it is done
-        change_spec(
+        override_run_spec(
             run,
             toolbox=self._add_finish_tool,
             options=self._allow_finish_tool,

@@ -7,15 +7,15 @@ from perdure.core.event import ThinkingDelta
 from perdure.core.loop import react
 from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run
-from perdure.core.run_callbacks import PrivateTask
+from perdure.core.run_callbacks import PrivateRunTask
 
 from .private_run import (
     EngineStopped,
     PrivateAnswer,
     add_reminder,
     compute_private_turn_limit,
+    deliver_and_compact,
     has_continued_with_follow_up,
-    prepare_conversation,
     run_privately,
 )
 
@@ -51,7 +51,7 @@ class ChainOfThoughtEngine:
 
     async def __call__(self, run: Run) -> Outcome[Any]:
         """Perform a run."""
-        await prepare_conversation(run)
+        await deliver_and_compact(run)
         try:
             thought = await self._think(run)
         except EngineStopped as stop:
@@ -69,4 +69,4 @@ class ChainOfThoughtEngine:
         max_turns = compute_private_turn_limit(run, name, _THOUGHT_TURNS)
         if not max_turns:
             return None
-        return await run_privately(run, PrivateTask(name=name, prompt=self._prompt, max_turns=max_turns))
+        return await run_privately(run, PrivateRunTask(name=name, prompt=self._prompt, max_turns=max_turns))

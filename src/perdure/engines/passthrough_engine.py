@@ -13,8 +13,8 @@ from perdure.core.run_callbacks import ToolSelector
 from perdure.core.run_spec import RunOptions, RunSpec
 from perdure.core.toolbox import Toolbox
 
-from .private_run import change_spec
-from .private_run_settings import PrivateHistory
+from .private_run import override_run_spec
+from .private_run_settings import ParentHistoryProcessor
 
 NO_TOOLS_REASON = "no_tools"
 """Reason of a run that ended because the model called a tool, which this engine does not offer."""
@@ -35,7 +35,7 @@ class PassthroughEngine:
 
     async def __call__(self, run: Run) -> Outcome[Any]:
         """Perform a run."""
-        change_spec(run, toolbox=_keep_answer_tool, tool_selectors=_select_nothing, options=_hide_tool_calls)
+        override_run_spec(run, toolbox=_keep_answer_tool, tool_selectors=_select_nothing, options=_hide_tool_calls)
         reply = run.state.last_reply  # after a resume: the last stored reply, if nothing follows it yet
         while True:
             try:
@@ -64,5 +64,7 @@ def _hide_tool_calls(spec: RunSpec) -> RunOptions[Any]:
     if spec.answer_tool:
         return replace(options, limits=limits)
     return replace(
-        options, limits=limits, history_processor=PrivateHistory((), options.history_processor, keeps_tools=False)
+        options,
+        limits=limits,
+        history_processor=ParentHistoryProcessor((), options.history_processor, keeps_tools=False),
     )

@@ -11,7 +11,7 @@ from perdure.core.loop import react
 from perdure.core.message import Message
 from perdure.core.outcome import Outcome
 from perdure.core.run import Accepted, Engine, Retry, Run
-from perdure.core.run_callbacks import OutputValidator, PrivateTask
+from perdure.core.run_callbacks import OutputValidator, PrivateRunTask
 from perdure.core.tool import Tool
 
 from .plan_parsing import ParsedPlan, parse_plan
@@ -19,8 +19,8 @@ from .private_run import (
     EngineStopped,
     add_reminder,
     compute_private_turn_limit,
+    deliver_and_compact,
     has_continued_with_follow_up,
-    prepare_conversation,
     run_privately,
 )
 from .task_board import TaskBoard
@@ -90,7 +90,7 @@ class PlannerEngine:
     async def __call__(self, run: Run) -> Outcome[Any]:
         """Perform a run."""
         board = TaskBoard()
-        await prepare_conversation(run)
+        await deliver_and_compact(run)
         try:
             await self._work_on_plans(run, board)
         except EngineStopped as stop:
@@ -136,10 +136,10 @@ class PlannerEngine:
             return parse_plan(answer.text, self._max_tasks, board.done_ids)
         return ParsedPlan(problems=(f"there is no plan: {answer.status} {answer.reason}".strip(),))
 
-    def _build_plan_task(self, run: Run, board: TaskBoard, name: str, max_turns: int) -> PrivateTask:
+    def _build_plan_task(self, run: Run, board: TaskBoard, name: str, max_turns: int) -> PrivateRunTask:
         words = PLAN_PROMPT if not board.tasks else REPLAN_PROMPT
         done = tuple(board.done_ids)
-        return PrivateTask(
+        return PrivateRunTask(
             name=name,
             prompt=words.format(
                 max_tasks=self._max_tasks, tools=describe_tools(tuple(run.offered_tools)), report=board.describe()

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.core.between_turns import run_between_turns
-from perdure.core.child_run_task import wait_for_child_run
+from perdure.core.child_run_waiting import wait_for_child_run
 from perdure.core.error import UsageError
 from perdure.core.event import Event, MessageAdded, RunResumed, RunStarted
 from perdure.core.fold import State
@@ -24,7 +24,7 @@ from perdure.core.message import Message, Text, merge_labels
 from perdure.core.outcome import Outcome
 from perdure.core.past_run_totals import RunWithInputId
 from perdure.core.run import Run
-from perdure.core.run_callbacks import RECALL_ATTRIBUTE, PrivateTask, Reminder
+from perdure.core.run_callbacks import RECALL_ATTRIBUTE, PrivateRunTask, Reminder
 from perdure.core.run_mailbox import FOLLOW_UP_POST
 from perdure.core.run_spec import RunSpec
 from perdure.core.unsuccessful_results import RunSuspended
@@ -61,7 +61,7 @@ class EngineStopped(Exception):
         """The outcome of the run of the engine."""
 
 
-async def run_privately(run: Run, task: PrivateTask) -> PrivateAnswer:
+async def run_privately(run: Run, task: PrivateRunTask) -> PrivateAnswer:
     """Carry out a task in a run outside the conversation: begin it, resume it after a crash, or read its stored answer.
 
     Raises `RunSuspended` if it waits for a person, or this process leaves the run, and `EngineStopped` if the run of
@@ -86,7 +86,7 @@ async def run_privately(run: Run, task: PrivateTask) -> PrivateAnswer:
     return answer
 
 
-async def prepare_conversation(run: Run) -> None:
+async def deliver_and_compact(run: Run) -> None:
     """Deliver queued messages and compact the conversation, for an engine that begins with a private run.
 
     Queued messages are added, such as those that woke the session, and a conversation that is too long is compacted, as
@@ -126,7 +126,7 @@ def _read_answer(state: State, past: RunWithInputId) -> PrivateAnswer:
     return PrivateAnswer(status, reason, text, is_new=False)
 
 
-async def _carry_out(run: Run, task: PrivateTask, past: RunWithInputId | None) -> PrivateAnswer:
+async def _carry_out(run: Run, task: PrivateRunTask, past: RunWithInputId | None) -> PrivateAnswer:
     """Build the private run, store its first events, and perform it to its end."""
     builder = run.spec.private_run_builder
     if builder is None:
@@ -144,7 +144,7 @@ async def _carry_out(run: Run, task: PrivateTask, past: RunWithInputId | None) -
     return PrivateAnswer(outcome.status, outcome.reason, outcome.text)
 
 
-def _build_opening_events(run: Run, task: PrivateTask, child: Run, past: RunWithInputId | None) -> list[Event]:
+def _build_opening_events(run: Run, task: PrivateRunTask, child: Run, past: RunWithInputId | None) -> list[Event]:
     """Return the events that begin the private run in the log, or that resume it."""
     if past is not None and len(child.state.messages) > past.first_message_index:
         return [child.stamp_event(RunResumed())]
@@ -161,7 +161,7 @@ def _build_opening_events(run: Run, task: PrivateTask, child: Run, past: RunWith
     return [child.stamp_event(started), child.stamp_event(MessageAdded(prompt))]
 
 
-def change_spec(run: Run, **changes: Callable[[RunSpec], Any]) -> None:
+def override_run_spec(run: Run, **changes: Callable[[RunSpec], Any]) -> None:
     """Override fields of a run's `RunSpec`, such as its tools, now and after each handoff to another agent.
 
     Each change is a function of the spec that returns the new value of the field.
@@ -182,7 +182,7 @@ def change_spec(run: Run, **changes: Callable[[RunSpec], Any]) -> None:
 
 def add_reminder(run: Run, reminder: Reminder) -> None:
     """Add a reminder to a run: text at the end of each request to the model, which is never stored."""
-    change_spec(run, reminders=lambda spec: [*spec.reminders, reminder])
+    override_run_spec(run, reminders=lambda spec: [*spec.reminders, reminder])
 
 
 def has_continued_with_follow_up(run: Run, first: int | None = None) -> bool:

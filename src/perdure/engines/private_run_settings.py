@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from perdure.core.loop import process_history
 from perdure.core.message import Message, Text, ToolResult
 from perdure.core.run import Run
-from perdure.core.run_callbacks import HistoryProcessor, PrivateTask
+from perdure.core.run_callbacks import HistoryProcessor, PrivateRunTask
 from perdure.core.run_spec import RunPlace
 from perdure.core.stop_conditions import Limits
 from perdure.core.toolbox import Toolbox
@@ -18,7 +18,7 @@ def get_private_path(parent: Run, name: str) -> str:
     return f"{parent.path}/{name}" if parent.path else name
 
 
-def build_private_place(parent: Run, task: PrivateTask) -> RunPlace:
+def build_private_place(parent: Run, task: PrivateRunTask) -> RunPlace:
     """Build the `RunPlace` of a private run: it uses the log, watchers and redaction of its parent run."""
     return RunPlace(
         session_id=parent.session_id,
@@ -39,7 +39,7 @@ def exclude_answer_and_handoff_tools(parent: Run, handoffs: Iterable[str]) -> To
     return Toolbox([each for each in parent.toolbox if each.name not in left_out])
 
 
-def build_private_limits(parent: Run, task: PrivateTask, toolbox: Toolbox) -> Limits:
+def build_private_limits(parent: Run, task: PrivateRunTask, toolbox: Toolbox) -> Limits:
     """Build the limits of a private run: its turns and tools; the budgets and timeout of its parent apply too."""
     limits, allowed = parent.limits, parent.limits.allowed_tools
     if allowed is not None:
@@ -56,7 +56,7 @@ def build_private_limits(parent: Run, task: PrivateTask, toolbox: Toolbox) -> Li
     )
 
 
-class PrivateHistory:
+class ParentHistoryProcessor:
     """History processor that puts the conversation of the parent run before the messages of a private run.
 
     For a request without tools it sends tool calls and their results as text.

@@ -15,7 +15,7 @@ from perdure.core.message import Message
 from perdure.core.outcome import Outcome
 from perdure.core.reply_json import list_json_values
 from perdure.core.run import Accepted, Engine, Retry, Run
-from perdure.core.run_callbacks import PrivateTask
+from perdure.core.run_callbacks import PrivateRunTask
 
 from .private_run import EngineStopped, PrivateAnswer, add_reminder, has_continued_with_follow_up, run_privately
 
@@ -88,7 +88,7 @@ class ReflectEngine:
                 return stop.outcome
             except LimitExceeded as limit:
                 return run.outcome("limit", limit.limit)
-            except NotReviewed:
+            except NoTurnForReview:
                 return run.outcome(outcome.status, outcome.reason or NOT_REVIEWED_REASON)
 
     async def _review_answer(self, run: Run) -> AnswerReviewed | None:
@@ -99,7 +99,7 @@ class ReflectEngine:
             return reviews[reviewed.index(index)]
         if len(reviews) >= self._max_reflections:
             return None
-        task = PrivateTask(
+        task = PrivateRunTask(
             name=f"{_REVIEW_NAME}{index}",
             prompt=self._prompt,
             max_turns=_REVIEW_TURNS,
@@ -107,7 +107,7 @@ class ReflectEngine:
         )
         answer = await run_privately(run, task)
         if answer.status == "limit" and run.find_reached_limit():
-            raise NotReviewed
+            raise NoTurnForReview
         decided = self._decide(answer)
         await run.emit(run.stamp_event(decided))
         return decided
@@ -125,7 +125,7 @@ class ReflectEngine:
         return AnswerReviewed(review.assessment, needs_revision, review.score)
 
 
-class NotReviewed(Exception):
+class NoTurnForReview(Exception):
     """Raised if an answer cannot be reviewed, because a limit of the run leaves no turn for it."""
 
 

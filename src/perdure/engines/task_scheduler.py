@@ -3,7 +3,7 @@
 import asyncio
 
 from perdure.core.run import Run
-from perdure.core.run_callbacks import PrivateTask
+from perdure.core.run_callbacks import PrivateRunTask
 from perdure.core.store import wait_despite_cancel
 from perdure.core.unsuccessful_results import RunSuspended
 
@@ -91,10 +91,10 @@ class TaskScheduler:
         used = run.state.get_child(get_private_path(run, name)).turns  # before a crash
         return used + max(1, min(self._max_task_turns - used, left // sharing))
 
-    def _build_private_task(self, numbered: NumberedTask, name: str, max_turns: int) -> PrivateTask:
+    def _build_private_task(self, numbered: NumberedTask, name: str, max_turns: int) -> PrivateRunTask:
         needed = numbered.task.depends_on
         report = GIVEN_RESULTS.format(report=self._board.describe(only=needed)) if needed else ""
-        return PrivateTask(
+        return PrivateRunTask(
             name=name,
             prompt=TASK_PROMPT.format(task=numbered.task.description, results=report),
             offers_tools=True,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from perdure.core import argument_checks
 from perdure.core.jsonable import replace_surrogates, short_repr, to_jsonable
-from perdure.core.misspelt_options import OptionClass
+from perdure.core.misspelt_options import StrictOptionsMeta
 from perdure.core.stop_conditions import Limits
 from perdure.grading.grader import AnyGrader
 
@@ -27,7 +27,7 @@ GraderChoice: TypeAlias = "str | Mapping[str, Any] | AnyGrader"
 """A grader of a case: its name, as `"contains"`; a table with its name and parameters; or a grader or function."""
 
 
-class Case(Struct, frozen=True, kw_only=True, metaclass=OptionClass):
+class Case(Struct, frozen=True, kw_only=True, metaclass=StrictOptionsMeta):
     """A case of an evaluation: a prompt, what is expected of the answer, and how the answer is graded."""
 
     prompt: str

@@ -28,7 +28,7 @@ from .evaluation_report import (
     compare_results,
     summarize_agents,
 )
-from .named_graders import GraderContext, build_grader
+from .named_graders import GraderDefaults, build_grader
 from .stored_evaluations import EvaluationRecord, EvaluationStore, get_run_session_id
 
 DEFAULT_PARALLEL: Final = 4
@@ -165,7 +165,7 @@ class Evaluation:
 
     def _build_graders(self, budget: Budget | None) -> dict[str, list[Grader]]:
         """Return the graders of each case, by its id."""
-        context = GraderContext(self._grader_model, budget)
+        context = GraderDefaults(self._grader_model, budget)
         found: dict[str, list[Grader]] = {}
         for case in self.dataset.cases:
             if not case.graders:

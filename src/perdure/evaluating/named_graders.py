@@ -47,7 +47,7 @@ REQUIRED: Final = {
 _MAX_DEPTH: Final = 8
 
 
-class GraderContext(NamedTuple):
+class GraderDefaults(NamedTuple):
     """Default model and budget of `model` graders that are built by name."""
 
     model: "str | Model | None" = None
@@ -56,7 +56,7 @@ class GraderContext(NamedTuple):
     """Budget of `model` graders."""
 
 
-def build_grader(choice: GraderChoice, context: GraderContext) -> Grader:
+def build_grader(choice: GraderChoice, context: GraderDefaults) -> Grader:
     """Build the grader that a dataset or the command line names; a grader object or function is used as it is.
 
     Raises `ConfigError` for a name or parameters that are not known.
@@ -129,12 +129,12 @@ def _find_parameter_mistakes(name: str, given: dict[str, Any], *, trusted: bool,
             yield from _find_mistakes(part, trusted=trusted, depth=depth + 1)
     elif name not in {"model", "command"} and not [key for key in given if key not in known]:
         try:
-            _build_named(name, {key: each for key, each in given.items() if key != "as"}, GraderContext())
+            _build_named(name, {key: each for key, each in given.items() if key != "as"}, GraderDefaults())
         except ConfigError as error:
             yield str(error)
 
 
-def _build_named(name: str, given: dict[str, Any], context: GraderContext) -> Grader:
+def _build_named(name: str, given: dict[str, Any], context: GraderDefaults) -> Grader:
     match name:
         case "contains":
             texts: Any = given.pop("texts", ())
@@ -155,7 +155,7 @@ def _build_named(name: str, given: dict[str, Any], context: GraderContext) -> Gr
             return all_of(*parts) if name == "all_of" else any_of(*parts)
 
 
-def _build_model_grader(given: dict[str, Any], context: GraderContext) -> Grader:
+def _build_model_grader(given: dict[str, Any], context: GraderDefaults) -> Grader:
     model = given.pop("model", None) or context.model
     if not model:
         raise ConfigError(

@@ -16,7 +16,7 @@ from perdure.tracing.web_page import escape_text, fill_template, hash_source, re
 from .case_result import MAX_TEXT, CaseResult
 from .evaluation_report import AgentSummary, CaseChange, EvaluationReport, ReportedCase
 from .report_plots import COLOURS, plot_costs, plot_history, plot_latencies, plot_results, plot_scores, plot_tags
-from .report_text import describe_reason, format_cost, format_seconds, format_time
+from .report_text import describe_failure_reason, format_cost, format_seconds, format_utc_time
 
 LARGE: Final = 5_000_000
 """Characters of all answers from which each is cut."""
@@ -44,7 +44,7 @@ def _read_part(name: str) -> str:
 
 def _build_head(report: EvaluationReport) -> Iterator[str]:
     took = format_seconds(max(report.finished_at - report.started_at, 0.0))
-    about = f"{format_time(report.started_at)}, {took}, evaluation {report.evaluation_id}"
+    about = f"{format_utc_time(report.started_at)}, {took}, evaluation {report.evaluation_id}"
     yield f"<header><h1>{escape_text(report.dataset)}</h1><span class=who>{escape_text(about)}</span></header>"
     costs = [each.cost_usd for each in report.summaries if each.cost_usd is not None]
     errors = sum([each.errors for each in report.summaries])
@@ -133,7 +133,7 @@ def _build_changes(report: EvaluationReport) -> Iterator[str]:
     compared = report.comparison
     if compared is None:
         return
-    against = f"{compared.compared} compared with the evaluation of {format_time(compared.baseline_at)}"
+    against = f"{compared.compared} compared with the evaluation of {format_utc_time(compared.baseline_at)}"
     lists = [
         f"<h2>{title}: {len(changes) or 'none'}</h2><ul>{''.join([_build_change(each) for each in changes])}</ul>"
         for title, changes in (("Regressions", compared.regressions), ("Improvements", compared.improvements))
@@ -205,7 +205,7 @@ def _build_result(result: CaseResult, most: int) -> str:
             for each in result.grades
         ]
     )
-    error = "" if result.verdict != "error" else _box("Error", describe_reason(result), most)
+    error = "" if result.verdict != "error" else _box("Error", describe_failure_reason(result), most)
     return (
         f"<article><h3>{escape_text(result.agent + number)} {_build_chip(result)}</h3>"
         f"<p class=sub>{escape_text(', '.join(facts))}; session {escape_text(result.session_id)}</p>"

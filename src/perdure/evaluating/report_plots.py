@@ -8,7 +8,7 @@ from perdure.tracing.web_page import escape_text
 
 from .case_result import CaseResult
 from .evaluation_report import AgentSummary, EvaluationReport
-from .report_text import format_cost, format_seconds, format_time
+from .report_text import format_cost, format_seconds, format_utc_time
 
 WIDTH: Final = 420
 """Width of a plot, in units of its own."""
@@ -130,7 +130,7 @@ def plot_history(report: EvaluationReport) -> str:
     step = (right - 44) / max(len(points) - 1, 1)
     for place, summary in enumerate(report.summaries):
         line = [
-            (44 + step * number, _level(each.pass_rate, height), f"{format_time(at)}: {each.pass_rate:.0%}")
+            (44 + step * number, _level(each.pass_rate, height), f"{format_utc_time(at)}: {each.pass_rate:.0%}")
             for number, (at, summaries) in enumerate(points)
             for each in summaries
             if each.agent == summary.agent
@@ -143,9 +143,9 @@ def plot_history(report: EvaluationReport) -> str:
             "</title></circle>"
             for x, y, at in line
         ]
-    rows.append(f'<text class="axis" x="44" y="{height + 12}">{escape_text(format_time(points[0][0]))}</text>')
+    rows.append(f'<text class="axis" x="44" y="{height + 12}">{escape_text(format_utc_time(points[0][0]))}</text>')
     rows.append(
-        f'<text class="axis end" x="{right}" y="{height + 12}">{escape_text(format_time(points[-1][0]))}</text>'
+        f'<text class="axis end" x="{right}" y="{height + 12}">{escape_text(format_utc_time(points[-1][0]))}</text>'
     )
     return _svg(rows, height + 16, "fraction that passed, over the evaluations of this dataset")
 

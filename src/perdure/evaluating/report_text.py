@@ -73,10 +73,10 @@ def _list_lines(title: str, described: Sequence[str], width: int) -> Iterator[st
 
 def _describe_failure(result: CaseResult) -> str:
     number = f" #{result.repetition}" if result.repetition > 1 else ""
-    return f"{result.case_id} ({result.agent}{number}): {describe_reason(result)}"
+    return f"{result.case_id} ({result.agent}{number}): {describe_failure_reason(result)}"
 
 
-def describe_reason(result: CaseResult) -> str:
+def describe_failure_reason(result: CaseResult) -> str:
     """Return why a case did not pass: the error, or the feedback of the graders."""
     if result.verdict == "error":
         return f"error: {result.error}"
@@ -98,7 +98,7 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
 
 
-def format_time(seconds: float) -> str:
+def format_utc_time(seconds: float) -> str:
     """Return a moment (seconds since 1970) as date and time of day in UTC."""
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.store import Store
-from perdure.core.type_conversion import convert
+from perdure.core.thread_safe_msgspec import convert
 from perdure.runtime.agent import Agent
 from perdure.runtime.session import Session
 

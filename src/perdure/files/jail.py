@@ -19,10 +19,10 @@ from msgspec import Struct
 from perdure.core.error import ConfigError
 from perdure.core.path_target import PathTarget
 
+from .atomic_file import open_atomic_file, remove_stale_files
 from .confined_folder import FileRefused, Steps
 from .file_head import FileHead, read_descriptor
 from .folder_handle import PATH_FLAG, FolderHandle
-from .new_file import open_new_file, remove_stale_files
 from .protected_names import PROTECTED_NAMES
 from .sensitive_names import SENSITIVE_NAMES, BlockedNames, find_blocking_pattern
 
@@ -261,7 +261,7 @@ def _replace(folder: int, name: str, data: bytes, expected: str | None, mode: in
     before = _read_in(folder, name)
     _check_expected(before, expected)
     mode = mode if mode is not None or before is None else before.mode
-    with open_new_file(folder, name) as new:
+    with open_atomic_file(folder, name) as new:
         _write_whole(new.descriptor, data)
         if mode is not None:
             os.fchmod(new.descriptor, mode)

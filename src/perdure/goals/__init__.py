@@ -7,8 +7,8 @@ a checklist, budgets and a log from which `resume_goal` continues after a crash.
 from .goal import ChecklistItem, Goal, GoalStatus
 from .goal_pursuit import new_goal_id, pursue_goal, resume_goal, stop_goal
 from .goal_record import GoalIteration, GoalRecord, list_goals, read_goal
-from .score_plot import draw_score_plot, draw_sparkline
-from .until import GradeGiven, read_grades, until
+from .score_plot import draw_score_svg, draw_sparkline
+from .until_engine import GradeGiven, read_grades, until
 
 __all__ = [
     "ChecklistItem",
@@ -17,7 +17,7 @@ __all__ = [
     "GoalRecord",
     "GoalStatus",
     "GradeGiven",
-    "draw_score_plot",
+    "draw_score_svg",
     "draw_sparkline",
     "list_goals",
     "new_goal_id",

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from msgspec import Struct
 
 from perdure.core import argument_checks
-from perdure.core.misspelt_options import OptionClass
+from perdure.core.misspelt_options import StrictOptionsMeta
 
 GoalStatus: TypeAlias = Literal[
     "running", "paused", "achieved", "blocked", "budget_limited", "max_iterations", "errored"
@@ -26,7 +26,7 @@ WHOLE: Final = 100
 """Progress of an item that is done, in percent."""
 
 
-class Goal(Struct, frozen=True, metaclass=OptionClass):
+class Goal(Struct, frozen=True, metaclass=StrictOptionsMeta):
     """An objective that agents pursue until a checker finds every item of its checklist done, and its limits."""
 
     objective: str

@@ -13,7 +13,7 @@ from msgspec import Struct
 from perdure.core.event import Custom, Event, MessageAdded
 from perdure.core.jsonable import to_jsonable
 from perdure.core.message import Message, Text, Usage
-from perdure.core.type_conversion import convert
+from perdure.core.thread_safe_msgspec import convert
 from perdure.grading import Grade
 
 from .goal import ChecklistItem, Goal, GoalStatus

@@ -15,7 +15,7 @@ def draw_sparkline(scores: Sequence[float]) -> str:
     return "".join([BARS[round(min(1.0, max(0.0, each)) * top)] for each in scores])
 
 
-def draw_score_plot(scores: Sequence[float], *, title: str = "") -> str:
+def draw_score_svg(scores: Sequence[float], *, title: str = "") -> str:
     """Return scores from 0 to 1 as an SVG picture: a line over the iterations, with a dot and a label for each."""
     title = escape("".join([each if each.isprintable() else " " for each in title]))  # controls are no XML
     inner_width, inner_height = _WIDTH - 2 * _MARGIN, _HEIGHT - 2 * _MARGIN

@@ -14,7 +14,7 @@ from perdure.core.model import Model
 from perdure.core.model_and_tool_wrappers import shorten_text
 from perdure.core.outcome import Outcome
 from perdure.core.provenance import UNTRUSTED_LABEL
-from perdure.core.reply_json import is_true, split_json_objects
+from perdure.core.reply_json import is_true, separate_json_from_text
 from perdure.core.run import Accepted, Retry, Run
 from perdure.core.shared_budget import Budget
 from perdure.core.stop_conditions import Limits
@@ -128,7 +128,7 @@ def parse_model_grade(text: str) -> ModelGrade | None:
     The answer that is graded may contain a grade, and a model may quote it. So a reply with grades that differ, or with
     one that cannot be read beside another, has none.
     """
-    objects, around = split_json_objects(text)
+    objects, around = separate_json_from_text(text)
     grades = [grade for each in objects if (grade := _convert_grade(each)) is not None]
     if not grades or _GRADE_KEY.search(around) is not None:
         return None

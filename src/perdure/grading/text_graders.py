@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from perdure.core import argument_checks
 from perdure.core.jsonable import short_repr, to_text
-from perdure.core.pattern_search import search_within_time
+from perdure.core.regex_search import search_within_time
 
 from .evidence import Evidence
 from .grade import Grade, build_failed_grade

@@ -9,7 +9,7 @@ from perdure.core.error import ConfigError
 from perdure.net.egress_policy import EgressPolicy
 from perdure.toolkits.web_backend import WebSearchQuery, WebSearchResult
 
-from .search_endpoint import SearchEndpoint, build_results
+from .web_search_endpoint import WebSearchEndpoint, build_results
 
 URL = "https://api.search.brave.com/res/v1/web/search"
 _MOST_RESULTS = 20
@@ -43,7 +43,7 @@ class BraveSearch:
         self._key = key or os.environ.get("BRAVE_API_KEY", "")
         if not isinstance(self._key, str) or not self._key.isascii() or not self._key.strip():
             raise ConfigError("BraveSearch(): give a key, or set BRAVE_API_KEY")
-        self._endpoint = SearchEndpoint("BraveSearch", url, policy)
+        self._endpoint = WebSearchEndpoint("BraveSearch", url, policy)
 
     async def search(self, query: WebSearchQuery) -> Sequence[WebSearchResult]:
         """Return the pages that match a query."""

@@ -2,8 +2,8 @@
 
 Started as a program of its own by the driver of the browser, which knows only one executable and its arguments:
 `python -I -S browser_launcher.py CONTROL FOLDER COMMAND…`. CONTROL is a named pipe that only the host has open for
-writing: when the host closes it, which its death does, `supervisor` ends the whole process tree. It imports nothing of
-Perdure, so that it starts quickly. The descriptors 3 and 4, by which the browser is driven, are passed on.
+writing: when the host closes it, which its death does, `process_supervisor` ends the whole process tree. It imports
+nothing of Perdure, so that it starts quickly. The descriptors 3 and 4, by which the browser is driven, are passed on.
 """
 
 import importlib.util
@@ -43,9 +43,9 @@ def run_supervised(control: str, folder: str, command: list[str]) -> int:
 
 
 def load_supervisor() -> ModuleType:
-    """Import the module `supervisor` from the file beside this one, without importing the package `perdure`."""
-    path = Path(__file__).with_name("supervisor.py")
-    spec = importlib.util.spec_from_file_location("supervisor", path)
+    """Import the module `process_supervisor` from the file beside this one, without importing the package `perdure`."""
+    path = Path(__file__).with_name("process_supervisor.py")
+    spec = importlib.util.spec_from_file_location("process_supervisor", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{str(path)!r} cannot be imported")
     module = importlib.util.module_from_spec(spec)

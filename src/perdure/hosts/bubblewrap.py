@@ -198,11 +198,11 @@ def protect_configuration(root: str, covers: SandboxCovers) -> Iterator[str]:
 def _protect(path: str, cover: str) -> Iterator[str]:
     if os.path.islink(path):
         raise ConfigError(f"{path} is a link, and cannot be protected from commands: put the file itself there")
-    is_there = os.path.lexists(path) and not is_leftover_placeholder(path)
+    is_there = os.path.lexists(path) and not is_sandbox_placeholder(path)
     yield from ("--ro-bind", path if is_there else cover, path)
 
 
-def list_placeholders(root: str) -> list[str]:
+def list_placeholder_paths(root: str) -> list[str]:
     """Return the protected paths that do not exist, at which bubblewrap creates empty placeholders to mount over.
 
     What a host has left behind that was killed is among them, and what another host uses now.
@@ -211,10 +211,10 @@ def list_placeholders(root: str) -> list[str]:
     git = os.path.join(root, ".git")
     if is_real_folder(git):
         names += [os.path.join(git, name) for name in (*GIT_FILES, *GIT_FOLDERS)]
-    return [each for each in names if not os.path.lexists(each) or is_leftover_placeholder(each)]
+    return [each for each in names if not os.path.lexists(each) or is_sandbox_placeholder(each)]
 
 
-def is_leftover_placeholder(path: str) -> bool:
+def is_sandbox_placeholder(path: str) -> bool:
     """Return True if a path is an empty placeholder that bubblewrap created to mount over, in use or left over.
 
     That is an empty folder with a name of the configuration; in `.git`, an empty file with the mode that bubblewrap

@@ -51,7 +51,7 @@ def has_match(line: bytes, expression: "re.Pattern[str]") -> bool:
     return False
 
 
-def read_batches(stream: BinaryIO) -> Iterator[list[bytes]]:
+def read_content_batches(stream: BinaryIO) -> Iterator[list[bytes]]:
     """Yield batches of file contents from a stream: each is a JSON line with the sizes, then the contents."""
     while line := stream.readline():
         yield [stream.read(size) for size in json.loads(line)]
@@ -64,7 +64,7 @@ def main() -> None:
     """
     options: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
     expression = re.compile(options["pattern"], re.IGNORECASE if options["ignore_case"] else 0)
-    for batch in read_batches(sys.stdin.buffer):
+    for batch in read_content_batches(sys.stdin.buffer):
         found = [find_lines(data, expression, options["context"], options["most"]) for data in batch]
         sys.stdout.buffer.write(json.dumps(found).encode() + b"\n")
         sys.stdout.buffer.flush()

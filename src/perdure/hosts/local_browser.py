@@ -19,9 +19,9 @@ from perdure.toolkits.browser_backend import (
     ScrollDirection,
 )
 
+from .browser_session_pages import BrowserSessionPages, describe_playwright_error
 from .chromium_flags import find_chromium
 from .chromium_process import ChromiumProcess, require_playwright
-from .session_pages import SessionPages, describe_playwright_error
 
 STEP_SECONDS: Final = 20.0
 """The usual time limit of a step, such as a visit or a click."""
@@ -84,7 +84,7 @@ class LocalBrowser:
         self.proxy = EgressProxy(policy, look_up=look_up, limits=limits)
         """The proxy through which all connections of the browser go."""
         self._process: ChromiumProcess | None = None
-        self._sessions: dict[str, SessionPages] = {}
+        self._sessions: dict[str, BrowserSessionPages] = {}
         """The pages of each session, those of the one that was used last at the end."""
         self._starting = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -179,7 +179,7 @@ class LocalBrowser:
     # -- lifecycle -----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _use_pages(self, session: str) -> AsyncGenerator[SessionPages, None]:
+    async def _use_pages(self, session: str) -> AsyncGenerator[BrowserSessionPages, None]:
         """Give the pages of a session, while no other step is done in them."""
         process = await self._get_process()
         async with self._starting:  # two steps of a new session get the same pages
@@ -190,7 +190,7 @@ class LocalBrowser:
         async with pages.lock:
             yield pages
 
-    async def _open_pages(self, session: str, process: ChromiumProcess) -> SessionPages:
+    async def _open_pages(self, session: str, process: ChromiumProcess) -> BrowserSessionPages:
         """Return new pages for a session, without cookies and storage."""
         from playwright.async_api import Error
 
@@ -201,7 +201,7 @@ class LocalBrowser:
             )
         except Error as error:
             raise ToolError(describe_playwright_error(str(error))) from None
-        return SessionPages(
+        return BrowserSessionPages(
             session,
             context,
             self.proxy,

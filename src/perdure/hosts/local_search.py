@@ -11,7 +11,7 @@ from perdure.toolkits.glob_pattern import compile_glob
 from perdure.toolkits.search_backend import GlobQuery, GlobResult, SearchMatch, SearchQuery, SearchResult
 
 from .local_files import LocalFiles
-from .python_search import search_with_python
+from .python_grep import search_with_python
 from .ripgrep import Ripgrep, find_ripgrep
 
 MOST_SECONDS: Final = 20.0

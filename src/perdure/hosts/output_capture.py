@@ -3,7 +3,7 @@
 import os
 from typing import Final
 
-from perdure.toolkits.shell_backend import StreamOutput
+from perdure.toolkits.shell_backend import CapturedStream
 
 READ_BYTES: Final = 65_536
 
@@ -56,14 +56,14 @@ class OutputCapture:
             os.close(self._spool)
             self._spool = None
 
-    def build_output(self) -> StreamOutput:
+    def build_output(self) -> CapturedStream:
         """Return the output so far: the whole, or its beginning and its end."""
         omitted = self.total_bytes - len(self._head) - min(len(self._tail), self._half)
         if omitted <= 0 or self.total_bytes <= 2 * self._half:
-            return StreamOutput(_decode(bytes(self._head + self._tail)))
+            return CapturedStream(_decode(bytes(self._head + self._tail)))
         tail = bytes(self._tail[-self._half :])
         shown_lines = self._head.count(b"\n") + tail.count(b"\n")
-        return StreamOutput(
+        return CapturedStream(
             _decode(bytes(self._head)), _decode(tail), omitted, self._total_lines - shown_lines, self._spool_file
         )
 
@@ -79,7 +79,7 @@ class OutputCapture:
         new = self.total_bytes - start
         if new <= len(self._tail):
             return _decode(bytes(self._tail[-new:]))
-        return str(StreamOutput("", _decode(bytes(self._tail[-self._half :])), new - self._half, 0, self._spool_file))
+        return str(CapturedStream("", _decode(bytes(self._tail[-self._half :])), new - self._half, 0, self._spool_file))
 
 
 def _decode(data: bytes) -> str:

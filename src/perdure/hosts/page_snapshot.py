@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, ValidationError
 
-from perdure.core.type_conversion import convert
+from perdure.core.thread_safe_msgspec import convert
 from perdure.toolkits.browser_backend import BrowserElement, BrowserFrame
 from perdure.toolkits.browser_tools import format_browser_element
 

@@ -17,7 +17,7 @@ from perdure.core.error import ToolError
 from perdure.core.path_target import PathTarget
 from perdure.files.confined_folder import FileRefused
 from perdure.files.jail import Jail
-from perdure.toolkits.glob_pattern import split_name_patterns
+from perdure.toolkits.glob_pattern import extract_file_name_patterns
 from perdure.toolkits.search_backend import MOST_FILE_BYTES, SearchMatch, SearchQuery
 
 from .bounded_program import run_program
@@ -111,7 +111,7 @@ class Ripgrep:
 
 def _name_options(pattern: str) -> list[str]:
     """Return options that leave out names which cannot match; a `--glob` would take back what git ignores."""
-    names = split_name_patterns(pattern) if pattern else []
+    names = extract_file_name_patterns(pattern) if pattern else []
     return [*[f"--type-add=wanted:{each}" for each in names], "--type=wanted"] if names else []
 
 

@@ -17,7 +17,7 @@ from perdure.core.clock import SYSTEM_CLOCK
 from perdure.core.error import ConfigError
 from perdure.toolkits.shell_backend import JobOutput, ShellCommand, ShellEnding, ShellResult
 
-from . import supervisor
+from . import process_supervisor
 from .bubblewrap import replace_stdin
 from .output_capture import READ_BYTES, OutputCapture
 from .process_tree import list_descendants, signal_processes
@@ -130,7 +130,7 @@ class RunningCommand:
                 variables.write(b"".join([os.fsencode(f"{name}={value}\0") for name, value in env.items()]))
                 variables.seek(0)
                 fds = (read, variables.fileno())
-                started = [sys.executable, "-I", "-S", str(Path(supervisor.__file__)), *map(str, fds), *words]
+                started = [sys.executable, "-I", "-S", str(Path(process_supervisor.__file__)), *map(str, fds), *words]
                 process = _spawn(started, command.stdin, folder, {}, *fds)
         except BaseException:
             os.close(write)

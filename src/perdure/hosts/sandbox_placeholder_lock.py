@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 
-from .bubblewrap import list_placeholders, make_user_temp_folder, remove_placeholders
+from .bubblewrap import list_placeholder_paths, make_user_temp_folder, remove_placeholders
 
 _lock = threading.Lock()
 _users: dict[str, int] = {}
@@ -22,7 +22,7 @@ class PlaceholderGuard:
         with _lock:
             if root not in _files:
                 _files[root] = _lock_shared(root)
-            paths = list_placeholders(root)
+            paths = list_placeholder_paths(root)
             _users[root] = _users.get(root, 0) + 1
             _placeholders.setdefault(root, set()).update(paths)
             self.descriptor = _files[root]

@@ -8,7 +8,7 @@ from perdure.core import argument_checks
 from perdure.net.egress_policy import EgressPolicy
 from perdure.toolkits.web_backend import WebSearchQuery, WebSearchResult
 
-from .search_endpoint import SearchEndpoint, build_results
+from .web_search_endpoint import WebSearchEndpoint, build_results
 
 
 class _Page(Struct):
@@ -36,7 +36,7 @@ class SearxngSearch:
                 `EgressPolicy(private_networks=["127.0.0.1"], ports=[8888])`.
         """
         argument_checks.require_text("SearxngSearch", "url", url, non_empty=True)
-        self._endpoint = SearchEndpoint("SearxngSearch", f"{url.rstrip('/')}/search", policy)
+        self._endpoint = WebSearchEndpoint("SearxngSearch", f"{url.rstrip('/')}/search", policy)
 
     async def search(self, query: WebSearchQuery) -> Sequence[WebSearchResult]:
         """Return the pages that match a query."""

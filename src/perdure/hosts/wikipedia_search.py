@@ -9,7 +9,7 @@ from perdure.core import argument_checks
 from perdure.net.egress_policy import EgressPolicy
 from perdure.toolkits.web_backend import WebSearchQuery, WebSearchResult
 
-from .search_endpoint import SearchEndpoint, build_results
+from .web_search_endpoint import WebSearchEndpoint, build_results
 
 
 class _Article(Struct):
@@ -39,7 +39,7 @@ class WikipediaSearch:
         if not isinstance(language, str) or not language.replace("-", "").isalnum() or not language.isascii():
             argument_checks.raise_config_error("WikipediaSearch", "language", language, "give a language such as 'en'")
         self._wiki = (url or f"https://{language}.wikipedia.org").rstrip("/")
-        self._endpoint = SearchEndpoint("WikipediaSearch", f"{self._wiki}/w/api.php", policy)
+        self._endpoint = WebSearchEndpoint("WikipediaSearch", f"{self._wiki}/w/api.php", policy)
 
     async def search(self, query: WebSearchQuery) -> Sequence[WebSearchResult]:
         """Return the articles that match a query."""

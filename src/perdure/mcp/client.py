@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from msgspec import Struct
 
 from perdure.core.clock import SYSTEM_CLOCK
-from perdure.core.error import ConfigError, NotStarted, PerdureError, ToolError
-from perdure.core.misspelt_options import LazyHintsClass
+from perdure.core.error import ConfigError, EffectNotStarted, PerdureError, ToolError
+from perdure.core.misspelt_options import UnresolvedSignatureMeta
 from perdure.core.store import run_to_completion
 
-from .listed_tool import ListedTool, ToolListing, build_tool_listing, clean_text
+from .listed_tool import CheckedToolList, ListedTool, check_tool_list, clean_text
 from .message_limits import MAX_ITEMS, MAX_TOOLS, FloodMeter, collect_pages
-from .request_record import CONNECTION_CLOSED, RequestRecord
+from .request_status import CONNECTION_CLOSED, RequestStatus
 from .server_settings import McpServer, hide_secrets
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ class UnusableAnswer(FateUnknown):
     """Raised when an MCP server answers a request with something that is not a valid result."""
 
 
-class NoConnection(NotStarted):
+class NoConnection(EffectNotStarted):
     """Raised when no connection to an MCP server could be made, so that the request was not sent."""
 
 
-class ServerLinks(Struct, frozen=True, eq=False, metaclass=LazyHintsClass):
+class McpClientCallbacks(Struct, frozen=True, eq=False, metaclass=UnresolvedSignatureMeta):
     """Callbacks of an `McpClient`: one starts the process of a server, the other returns its stored login."""
 
     start_process: "Callable[[McpServer], Awaitable[LineProcess]]"
@@ -76,7 +76,7 @@ class McpClient:
     def __init__(
         self,
         server: McpServer,
-        links: ServerLinks,
+        links: McpClientCallbacks,
         *,
         headers: Mapping[str, str] | None = None,
         monotonic: Callable[[], float] = SYSTEM_CLOCK.monotonic,
@@ -91,7 +91,7 @@ class McpClient:
         self._starts: list[float] = []
         self._failures = 0
         self._last_failure: NoConnection | None = None
-        self._listing: ToolListing | None = None
+        self._listing: CheckedToolList | None = None
         self._users = 0
         self._idle_timer: asyncio.TimerHandle | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -112,7 +112,7 @@ class McpClient:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    async def list_tools(self) -> ToolListing:
+    async def list_tools(self) -> CheckedToolList:
         """Return the tools of the server, within the limits; asked for again after a change. Raises `McpError`."""
         if self._listing is None or self.listed_version != self.list_version:
             self._listing = await self._read(self._list_all_tools)
@@ -131,11 +131,11 @@ class McpClient:
     ) -> "mcp_types.CallToolResult":
         """Call a tool by the server's own name, and return its result.
 
-        Raises `McpError` for an error that the server reports, `NotStarted` if the call was certainly not made, and
-        `FateUnknown` if it cannot be known. A read is made again once after a lost connection. With `expected`, it
+        Raises `McpError` for an error that the server reports, `EffectNotStarted` if the call was certainly not made,
+        and `FateUnknown` if it cannot be known. A read is made again once after a lost connection. With `expected`, it
         is refused if the server now lists the tool differently.
         """
-        time_limit = CallTimeLimit(self.server)
+        time_limit = CallDeadline(self.server)
 
         async def make_call(client: "Client") -> "mcp_types.CallToolResult":
             return await time_limit.call(client, name, dict(arguments), on_progress, meta)
@@ -189,19 +189,19 @@ class McpClient:
 
     # -- how they are made ---------------------------------------------------------------------------------------------
 
-    async def _list_all_tools(self, client: "Client") -> ToolListing:
+    async def _list_all_tools(self, client: "Client") -> CheckedToolList:
         version = self.list_version
         listing = await self._read_listing(client)
         self.listed_version = version
         return listing
 
-    async def _read_listing(self, client: "Client") -> ToolListing:
+    async def _read_listing(self, client: "Client") -> CheckedToolList:
         if client.server_capabilities.tools is None:
-            return ToolListing()
+            return CheckedToolList()
         most = MAX_TOOLS + 1
         found, is_cut = await collect_pages(lambda cursor: client.list_tools(cursor=cursor), "tools", most)
         listed = [each.model_dump(by_alias=True, mode="json", exclude_none=True) for each in found]
-        listing = build_tool_listing(self.server.name, listed, is_cut=is_cut)
+        listing = check_tool_list(self.server.name, listed, is_cut=is_cut)
         for problem in listing.problems:
             logger.warning("MCP server %r: %s", self.server.name, problem)
         return listing
@@ -231,9 +231,9 @@ class McpClient:
             for attempt in (1, 2):
                 try:
                     return await self._request_once(function, answerer, expected)
-                except (FateUnknown, NotStarted) as problem:
+                except (FateUnknown, EffectNotStarted) as problem:
                     may_repeat = is_read and not isinstance(problem, CallTimedOut | UnusableAnswer)
-                    was_not_sent = isinstance(problem, NotStarted) and not isinstance(problem, NoConnection)
+                    was_not_sent = isinstance(problem, EffectNotStarted) and not isinstance(problem, NoConnection)
                     if attempt == 2 or not (may_repeat or was_not_sent):  # noqa: PLR2004 - the second attempt is the last
                         raise
             raise AssertionError("unreachable")  # pragma: no cover - the loop returns or raises
@@ -250,7 +250,7 @@ class McpClient:
         connection = await self._connect()
         if expected is not None:
             await self._check_unchanged(expected)
-        record = RequestRecord()
+        record = RequestStatus()
         from mcp import MCPError  # loaded already: there is a connection
 
         from .connection import McpUnreachable
@@ -260,7 +260,7 @@ class McpClient:
         except McpUnreachable as error:
             if record.was_refused:
                 raise self._classify(error, record, connection) from error
-            kind = FateUnknown if error.was_sent and record.was_sent else NotStarted
+            kind = FateUnknown if error.was_sent and record.was_sent else EffectNotStarted
             raise kind(self._say(str(error))) from error
         except MCPError as error:
             raise self._classify(error, record, connection) from error
@@ -279,7 +279,7 @@ class McpClient:
             problem = f"its tool {expected.name!r} has changed, and is switched off until a person approves the change"
             raise McpError(self._say(problem))
 
-    def _classify(self, error: Any, record: RequestRecord, connection: "McpConnection") -> ToolError:
+    def _classify(self, error: Any, record: RequestStatus, connection: "McpConnection") -> ToolError:
         """Return the error for what the SDK raised: an answer of the server, or a request whose fate is unknown."""
         if record.was_refused:
             return McpError(self._say("it wants a login (HTTP status 401); the request was not carried out"))
@@ -291,7 +291,7 @@ class McpClient:
         if record.has_lost_session or error.message == _CLOSED_MESSAGE:
             connection.end(record.describe())  # a new one is made for the next request
         if not record.was_sent:
-            return NotStarted(self._say(record.describe()))
+            return EffectNotStarted(self._say(record.describe()))
         reason = connection.end_reason if connection.end_reason and not record.status else record.describe()
         return FateUnknown(self._say(reason))
 
@@ -401,7 +401,7 @@ class McpClient:
             self._idle_timer = None
 
 
-class CallTimeLimit:
+class CallDeadline:
     """Time limit of one MCP tool call: progress reports extend it, and it pauses while a person answers a question."""
 
     def __init__(self, server: McpServer) -> None:
@@ -462,7 +462,7 @@ class CallTimeLimit:
 class _TimedAnswerer:
     """Pauses the time limit of a call while people answer a question of the server."""
 
-    def __init__(self, inner: "ElicitationAnswerer", time_limit: CallTimeLimit) -> None:
+    def __init__(self, inner: "ElicitationAnswerer", time_limit: CallDeadline) -> None:
         self._inner = inner
         self._time_limit = time_limit
 

@@ -1,6 +1,6 @@
 """HTTP client of MCP connections: limits bodies, uses no proxy or redirect, records if a request was carried out.
 
-The SDK passes each message on in the context of the task that sent it. That context has a `RequestRecord`, in which the
+The SDK passes each message on in the context of the task that sent it. That context has a `RequestStatus`, in which the
 transport notes the fate of the request: without it, an HTTP error would look like the server's own answer.
 """
 
@@ -16,14 +16,14 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import JSONRPCError, jsonrpc_message_adapter
 
 from .message_limits import MAX_MESSAGE_BYTES, FloodMeter
-from .request_record import RequestRecord
+from .request_status import RequestStatus
 
 _CONNECT_SECONDS: Final = 10.0
 _MAX_ERROR_BYTES: Final = 1024 * 1024
 _HTTP_ERROR: Final = 400
 _NOT_SENT_ERRORS: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
-current_record: ContextVar[RequestRecord | None] = ContextVar("perdure_mcp_request", default=None)
+current_record: ContextVar[RequestStatus | None] = ContextVar("perdure_mcp_request", default=None)
 """The record of the request that is being made."""
 
 
@@ -64,7 +64,7 @@ class LimitedStream(httpx2.AsyncByteStream):
 
 
 class RecordingTransport(httpx2.AsyncBaseTransport):
-    """HTTP transport that limits response bodies, and records in `RequestRecord` whether a request was carried out.
+    """HTTP transport that limits response bodies, and records in `RequestStatus` whether a request was carried out.
 
     A request that cannot be made is answered with status 502, so that it fails alone: an exception would end the
     connection with all other requests.
@@ -96,14 +96,14 @@ class RecordingTransport(httpx2.AsyncBaseTransport):
             return self._report(httpx2.Response(502, request=request), record)
         return self._report(await self._limit_response(request, response, record), record)
 
-    def _report(self, response: httpx2.Response, record: RequestRecord | None) -> httpx2.Response:
+    def _report(self, response: httpx2.Response, record: RequestStatus | None) -> httpx2.Response:
         """Report a failed request, where all answers arrive on another stream."""
         if self._on_failed_post is not None and record is not None and response.status_code >= _HTTP_ERROR:
             self._on_failed_post(record.describe())
         return response
 
     async def _limit_response(
-        self, request: httpx2.Request, response: httpx2.Response, record: RequestRecord | None
+        self, request: httpx2.Request, response: httpx2.Response, record: RequestStatus | None
     ) -> httpx2.Response:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if record is not None and (self._on_failed_post is None or response.status_code >= _HTTP_ERROR):

@@ -64,15 +64,15 @@ class ListedTool(Struct, frozen=True, kw_only=True):
         }
 
 
-class ToolListing(Struct, frozen=True):
+class CheckedToolList(Struct, frozen=True):
     """Tools of an MCP server that can be used, and a message about each one that cannot."""
 
     tools: tuple[ListedTool, ...] = ()
     problems: tuple[str, ...] = ()
 
 
-def build_tool_listing(server: str, listed: Iterable[Mapping[str, Any]], *, is_cut: bool = False) -> ToolListing:
-    """Build a `ToolListing` from a server's list of tools (JSON), without invalid, too large and duplicate tools."""
+def check_tool_list(server: str, listed: Iterable[Mapping[str, Any]], *, is_cut: bool = False) -> CheckedToolList:
+    """Build a `CheckedToolList` from a server's JSON list of tools, without invalid, too large and duplicate ones."""
     found: dict[str, ListedTool] = {}
     problems: list[str] = ["it lists more pages than are read"] if is_cut else []
     for count, each in enumerate(listed):
@@ -90,7 +90,7 @@ def build_tool_listing(server: str, listed: Iterable[Mapping[str, Any]], *, is_c
             problems.append(f"tool {label} is left out: another has the name {tool.offered_name!r}")
             continue
         found[tool.offered_name] = tool
-    return ToolListing(tuple(found.values()), tuple(problems))
+    return CheckedToolList(tuple(found.values()), tuple(problems))
 
 
 def _read_tool(server: str, values: Mapping[str, Any]) -> ListedTool:

@@ -58,7 +58,7 @@ class RateLimiter:
         return 0.0
 
 
-class ClientUsageLimiter:
+class ClientRequestLimiter:
     """Counter of one client's calls or requests; raises `TooManyCalls` above its rate, or with too many in progress."""
 
     def __init__(self, per_minute: int, at_once: int, clock: Clock, what: str) -> None:

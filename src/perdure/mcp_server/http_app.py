@@ -15,7 +15,7 @@ from perdure.core.error import UsageError
 from .client_limits import ClientLimits
 from .client_tokens import ClientTokens
 from .http_guard import HttpGuard, Message, Receive, Scope, Send
-from .tool_server import ToolServer
+from .served_tools import ServedTools
 
 _STOP_SECONDS: Final = 15.0
 """Time for the sessions of a client to end; longer than a cancelled call gets to store how it ended."""
@@ -67,7 +67,7 @@ class McpApp:
     def __init__(
         self,
         server: Server[Any],
-        tools: ToolServer,
+        tools: ServedTools,
         *,
         tokens: ClientTokens,
         hosts: Collection[str],

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from perdure.core.clock import SYSTEM_CLOCK, Clock
 
-from .client_limits import ClientLimits, ClientUsageLimiter, TooManyCalls
+from .client_limits import ClientLimits, ClientRequestLimiter, TooManyCalls
 from .client_tokens import ClientTokens
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -81,7 +81,7 @@ class HttpGuard:
         self._limits = limits or ClientLimits()
         self._mark_client = mark_client
         self._clock = clock
-        self._usage: dict[str, ClientUsageLimiter] = {}
+        self._usage: dict[str, ClientRequestLimiter] = {}
         self._open: dict[str, set[asyncio.Task[None]]] = {}
         """The requests in progress, by client."""
         self._is_closed = False
@@ -97,7 +97,9 @@ class HttpGuard:
             usage = self._usage.get(client)
             if usage is None:
                 limits = self._limits
-                usage = ClientUsageLimiter(limits.requests_per_minute, limits.requests_at_once, self._clock, "requests")
+                usage = ClientRequestLimiter(
+                    limits.requests_per_minute, limits.requests_at_once, self._clock, "requests"
+                )
                 self._usage[client] = usage
             with usage.use():
                 self._mark_client(scope, client)

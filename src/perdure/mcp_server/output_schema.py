@@ -12,7 +12,7 @@ from perdure.core.tool import Tool, ToolOutput
 from perdure.core.validation_problems import Invalid
 
 
-def find_output_schema(tool: Tool[..., Any]) -> dict[str, Any] | None:
+def derive_output_schema(tool: Tool[..., Any]) -> dict[str, Any] | None:
     """Return the JSON Schema of a tool's results, from its function's return type; `None` for types without fields.
 
     Dataclasses, msgspec structs, pydantic models and `TypedDict`s have fields. Text, lists and a `ToolOutput` have not.
@@ -37,4 +37,4 @@ def parse_structured_result(result: ToolResult, schema: Mapping[str, Any]) -> An
     return value
 
 
-__all__ = ["Invalid", "find_output_schema", "parse_structured_result"]
+__all__ = ["Invalid", "derive_output_schema", "parse_structured_result"]

@@ -1,4 +1,4 @@
-"""Connect a `ToolServer` to the MCP SDK: list its tools, pass calls on to it, and convert the results.
+"""Connect a `ServedTools` to the MCP SDK: list its tools, pass calls on to it, and convert the results.
 
 The SDK implements both generations of the protocol, with and without a handshake.
 """
@@ -21,7 +21,7 @@ from perdure.core.message import Audio, Image, ResultPart, Text
 
 from .client_limits import TooManyCalls
 from .output_schema import Invalid, parse_structured_result
-from .tool_server import CallOutcome, OfferedTool, ReportProgress, ToolServer
+from .served_tools import CallOutcome, OfferedTool, ReportProgress, ServedTools
 
 TOO_MANY_CALLS: Final = -32050
 """The code of the error for a client that has reached a limit."""
@@ -32,8 +32,8 @@ _META_PREFIX: Final = "perdure/"
 Context = ServerRequestContext[Any, Any]
 
 
-def build_protocol_server(tools: ToolServer, *, name: str, local_client: str, instructions: str = "") -> Server[Any]:
-    """Build the MCP SDK's server object, which lists and calls the tools of a `ToolServer`.
+def build_protocol_server(tools: ServedTools, *, name: str, local_client: str, instructions: str = "") -> Server[Any]:
+    """Build the MCP SDK's server object, which lists and calls the tools of a `ServedTools`.
 
     `local_client` is the name of the client on stdio, which has no token; empty if every client has one.
     """

@@ -15,7 +15,7 @@ from perdure.runtime.agent import Agent
 from perdure.runtime.output import Output, to_output
 
 if TYPE_CHECKING:
-    from perdure.core.gate import Gate
+    from perdure.core.permission_gate import Gate
     from perdure.core.store import Store
 
 OfferedTools: TypeAlias = Literal["agent", "tools", "both"]

@@ -10,10 +10,10 @@ from perdure.core.error import ConfigError
 from .client_limits import ClientLimits
 from .client_tokens import ClientTokens
 from .served_agent import Served, list_served_agents
-from .tool_server import ToolServer
+from .served_tools import ServedTools
 
 if TYPE_CHECKING:
-    from perdure.core.gate import Gate
+    from perdure.core.permission_gate import Gate
     from perdure.core.store import Store
 
     from .http_app import McpApp
@@ -55,7 +55,7 @@ async def serve_stdio(
     from .bounded_line_reader import BoundedLineReader, reserve_standard_input
     from .protocol_server import build_protocol_server
 
-    tools = ToolServer(agents, limits=limits, keeps_conversations=False)
+    tools = ServedTools(agents, limits=limits, keeps_conversations=False)
     server = build_protocol_server(tools, name=name, local_client=STDIO_CLIENT, instructions=instructions)
     file, standard_input = reserve_standard_input()
     try:
@@ -107,7 +107,7 @@ def build_app(
     from .protocol_server import build_protocol_server
 
     limits = limits or ClientLimits()
-    tools = ToolServer(agents, limits=limits)
+    tools = ServedTools(agents, limits=limits)
     known.on_revoked(tools.cancel_waiting)
     server = build_protocol_server(tools, name=name, local_client="", instructions=instructions)
     return McpApp(server, tools, tokens=known, hosts=hosts, origins=origins, path=path, limits=limits)

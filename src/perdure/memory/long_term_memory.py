@@ -18,7 +18,7 @@ from perdure.core.jsonable import replace_surrogates
 from perdure.stores.sqlite.apsw_types import Connection
 
 from .embedder import Embedder, check_embedder, embed_texts, get_embedder_name
-from .memory_database import MemoryDatabase, add_scope, find_scope
+from .memory_database import MemoryDatabase, find_or_add_scope, find_scope
 from .memory_json_lines import MemoryImportReport, build_imported_id, parse_memory_line
 from .memory_record import (
     KINDS,
@@ -29,8 +29,8 @@ from .memory_record import (
     build_entity_key,
     build_indexed_text,
     build_record,
-    check_tags,
     merge_entity,
+    normalize_tags,
 )
 from .memory_rows import (
     MemoryFilter,
@@ -179,7 +179,7 @@ class LongTermMemory:
         record = self._build({**fields, "kind": "entity", "properties": dict(properties or {})})
 
         def merge(connection: Connection) -> MemoryRecord:
-            scope = add_scope(connection, self.scope)
+            scope = find_or_add_scope(connection, self.scope)
             known = find_entity(connection, [scope], build_entity_key(record) or "")
             merged = merge_entity(known, record, has_text=bool(text))
             replace_memory(connection, scope, merged)
@@ -348,7 +348,7 @@ class LongTermMemory:
         key = replace_surrogates(key)
 
         def insert(connection: Connection) -> tuple[MemoryRecord, bool]:
-            return insert_memory(connection, add_scope(connection, self.scope), record, key)
+            return insert_memory(connection, find_or_add_scope(connection, self.scope), record, key)
 
         stored, is_new = await self._database.write(insert)
         if is_new:
@@ -382,7 +382,7 @@ class LongTermMemory:
         pairs = [(record.id, vector) for record, vector in zip(records, vectors, strict=True)]
         if pairs:
             await self._database.write(
-                lambda connection: store_vectors(connection, add_scope(connection, self.scope), name, pairs)
+                lambda connection: store_vectors(connection, find_or_add_scope(connection, self.scope), name, pairs)
             )
         return len(pairs), rows[-1].row if rows else before
 
@@ -455,7 +455,7 @@ class LongTermMemory:
         """Insert memories that are new; return how many were. An id that another scope has is replaced by another."""
 
         def insert(connection: Connection) -> int:
-            scope, count = add_scope(connection, self.scope), 0
+            scope, count = find_or_add_scope(connection, self.scope), 0
             for each in records:
                 record = each
                 if find_memory(connection, [scope], record.id) is not None:
@@ -479,4 +479,4 @@ def _build_filter(call: str, tags: Sequence[str], kind: str, since: float | None
     for name, value in (("since", since), ("until", until)):
         if value is not None:
             argument_checks.require_number(call, name, value)
-    return MemoryFilter(check_tags(tags), kind, since, until)
+    return MemoryFilter(normalize_tags(tags), kind, since, until)

@@ -271,7 +271,7 @@ def find_scope(connection: Connection, scope: MemoryScope) -> int | None:
     return number
 
 
-def add_scope(connection: Connection, scope: MemoryScope) -> int:
+def find_or_add_scope(connection: Connection, scope: MemoryScope) -> int:
     """Return the number of a scope (user, project) in the file of memories; create it and its text index if needed."""
     number = find_scope(connection, scope)
     if number is None:

@@ -12,7 +12,7 @@ from perdure.core.error import ConfigError
 from perdure.core.jsonable import replace_surrogates, to_jsonable
 from perdure.core.message import check_labels, merge_labels
 from perdure.core.provenance import IMPORTED_LABEL, UNTRUSTED_LABEL
-from perdure.core.type_conversion import convert
+from perdure.core.thread_safe_msgspec import convert
 
 MemoryKind: TypeAlias = Literal["fact", "entity", "episode"]
 KINDS: Final = ("fact", "entity", "episode")
@@ -124,7 +124,7 @@ def build_record(fields: Mapping[str, Any]) -> MemoryRecord:
         text=text,
         name=_clean_line(record.name),
         type=_clean_line(record.type),
-        tags=check_tags(record.tags),
+        tags=normalize_tags(record.tags),
         labels=check_labels(record.labels),
         sources=tuple(
             dict.fromkeys([_clean_line(each[:MAX_SOURCE_CHARACTERS]) for each in record.sources[:MAX_SOURCES]])
@@ -134,7 +134,7 @@ def build_record(fields: Mapping[str, Any]) -> MemoryRecord:
     )
 
 
-def check_tags(tags: Sequence[str]) -> tuple[str, ...]:
+def normalize_tags(tags: Sequence[str]) -> tuple[str, ...]:
     """Return tags of a memory in lower case, without duplicates. Raises `ConfigError` for too many or invalid tags."""
     if not isinstance(tags, (tuple, list)) or not all(isinstance(each, str) for each in tags):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError(f"tags={tags!r}: give a list of words, such as ['coffee']")
@@ -161,7 +161,7 @@ def merge_entity(known: MemoryRecord | None, new: MemoryRecord, *, has_text: boo
         id=known.id,
         text=new.text if has_text else known.text,
         properties=properties,
-        tags=check_tags((*known.tags, *new.tags)),
+        tags=normalize_tags((*known.tags, *new.tags)),
         labels=merge_labels(known.labels, new.labels),
         sources=tuple(dict.fromkeys((*known.sources, *new.sources)))[-MAX_SOURCES:],
         pinned=known.pinned and not new.is_untrusted,

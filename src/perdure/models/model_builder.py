@@ -15,7 +15,7 @@ from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.core.model import Model
 from perdure.core.model_and_tool_wrappers import retried
-from perdure.core.type_conversion import convert
+from perdure.core.thread_safe_msgspec import convert
 
 from .api_key import ApiKey, key_header_for
 from .auth import Auth

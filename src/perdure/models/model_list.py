@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.error import AuthFailed
-from perdure.core.type_conversion import convert
+from perdure.core.thread_safe_msgspec import convert
 from perdure.net.error import NetError
 from perdure.net.transport import Response
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from perdure.core.misspelt_options import OptionClass
+from perdure.core.misspelt_options import StrictOptionsMeta
 from perdure.core.model import ModelInfo, OutputMode, Price
 
 ToolMode: TypeAlias = Literal["native", "json", "none"]
@@ -17,7 +17,7 @@ CacheMode: TypeAlias = Literal["automatic", "marked", "none"]
 """How prompts are cached: by the provider itself; up to marked places; or not at all."""
 
 
-class Profile(Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=OptionClass):
+class Profile(Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=StrictOptionsMeta):
     """Capabilities and limits of one model at one endpoint, and the options for encoding requests to it."""
 
     provider: str

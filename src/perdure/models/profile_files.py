@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.error import ConfigError
-from perdure.core.type_conversion import convert
+from perdure.core.thread_safe_msgspec import convert
 
 from .profile import Profile
 from .provider_catalog import WireName

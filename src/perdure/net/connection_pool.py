@@ -25,7 +25,7 @@ from .aiohttp_errors import AIOHTTP_ERRORS, convert_read_error, convert_request_
 from .checked_resolver import CheckedResolver, check_socket_address
 from .egress_policy import EgressPolicy, LookUp
 from .error import DeadlineExceeded, ResponseCutOff, ResponseTooLarge
-from .timeout_watch import FirstByteTimeout, TimeoutWatch
+from .timeout_watch import FirstByteTimer, TimeoutWatch
 from .transport import Deadlines
 
 _KEEP_ALIVE_SECONDS = 60.0
@@ -89,7 +89,7 @@ class HttpConnectionPool:
         does.
         """
         try:
-            with FirstByteTimeout(self._watch, self._deadlines.first_byte_seconds):
+            with FirstByteTimer(self._watch, self._deadlines.first_byte_seconds):
                 response = await self._send_with_reconnect(url, headers, body)
             return ReceivedResponse(response, self._watch, self._deadlines.idle_seconds, self._most_bytes)
         except AIOHTTP_ERRORS as error:

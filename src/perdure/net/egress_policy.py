@@ -14,7 +14,7 @@ from msgspec.structs import force_setattr
 
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
-from perdure.core.misspelt_options import OptionClass
+from perdure.core.misspelt_options import StrictOptionsMeta
 from perdure.core.url_target import UrlTarget, normalize_host
 
 from .error import EgressDenied
@@ -32,7 +32,7 @@ _MOST_URL_CHARACTERS: Final = 8_192
 _BELOW: Final = "*."
 
 
-class EgressPolicy(Struct, frozen=True, kw_only=True, metaclass=OptionClass):
+class EgressPolicy(Struct, frozen=True, kw_only=True, metaclass=StrictOptionsMeta):
     """Rules for the HTTP requests of tools: allowed hosts, ports, private networks and redirects.
 
     By default a request can go to any public host, over http or https, on ports 80 and 443. Link-local addresses and

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
-from perdure.core.misspelt_options import OptionClass
+from perdure.core.misspelt_options import StrictOptionsMeta
 from perdure.core.url_target import UrlTarget
 
 from .checked_resolver import CheckedResolver
@@ -54,7 +54,7 @@ _RESPONSE_HOP_HEADERS: Final = frozenset({b"connection", b"keep-alive", b"proxy-
 _INTERIM_STATUS: Final = re.compile(rb"HTTP/1\.[01] 1\d\d ")
 
 
-class ProxyLimits(Struct, frozen=True, kw_only=True, metaclass=OptionClass):
+class ProxyLimits(Struct, frozen=True, kw_only=True, metaclass=StrictOptionsMeta):
     """Limits of an `EgressProxy`: time and bytes of each connection, and the number of connections."""
 
     connect_seconds: float = 15.0

@@ -61,7 +61,7 @@ class TimeoutWatch:
             self._timer = self._loop.call_later(seconds, self._check_all)
 
 
-class FirstByteTimeout:
+class FirstByteTimer:
     """Context manager that cancels its block, the wait for a response, after `seconds`, as `asyncio.timeout` does.
 
     Raises `TimeoutError` then.

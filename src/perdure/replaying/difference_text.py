@@ -6,7 +6,6 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from perdure.core.codec import encode_event
 from perdure.core.event import (
     Compacted,
     CompactionStarted,
@@ -22,6 +21,7 @@ from perdure.core.event import (
     ToolStarted,
     ViewChanged,
 )
+from perdure.core.log_codec import encode_event
 from perdure.core.message import Message, Text, Thinking, ToolCall, ToolResult, parts_to_text
 from perdure.core.model import Request
 from perdure.session_transfer import PromptPrefix

@@ -18,14 +18,14 @@ from perdure.core.run import Run
 from .difference_text import NOTHING
 from .log_comparison import LogComparer, ReplayStopped
 from .recorded_log_index import RecordedLog
-from .replay_doubles import (
+from .replay_session import ReplaySession
+from .replay_stubs import (
     RecordedClock,
     build_discarded_deltas,
     build_recorded_error,
     build_reply_deltas,
     build_retry_event,
 )
-from .replay_session import ReplaySession
 from .run_segment import FOLLOW_UP, RecordedExchange, RunSegment
 
 _LOOP_ROUNDS = 200

@@ -9,8 +9,8 @@ from typing import Any
 
 from perdure.core.error import ContextOverflow
 from perdure.core.event import Compacted, Entry, GrantRevoked, ModelRequested, SlotClosed, SubagentFinished
-from perdure.core.gate_chain import list_chain_grants
 from perdure.core.model import Model
+from perdure.core.permission_gate_chain import list_chain_grants
 from perdure.core.run import BetweenTurns, Run
 from perdure.core.run_callbacks import RECALL_ATTRIBUTE
 

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from functools import partial
 
 from perdure.core.jsonable import to_text
-from perdure.core.permission import NO_ANSWER, Gate, Grant, Grants, PermissionRequest, Verdict, as_question_gate
+from perdure.core.permission import NO_ANSWER, Gate, Grant, Grants, PermissionRequest, Verdict, cast_to_question_gate
 
 from .playback import Playback
 
 
 def copy_gate_for_replay(playback: Playback, gate: Gate | None) -> Gate | None:
     """Return a copy of a permission gate that takes approvals from the log; a custom gate is returned as it is."""
-    asks = as_question_gate(gate)
+    asks = cast_to_question_gate(gate)
     if asks is None:
         return gate
     given = {

@@ -11,7 +11,7 @@ log, entry by entry, and the first difference ends the replay.
                            differences
     offline_agent.py       the agent with stand-ins: `recorded_tools.py`, `recorded_permissions.py`,
                            `recorded_compaction.py`
-    playback.py            position in the log, model; `replay_session.py`, `replay_doubles.py`: session, clock, store
+    playback.py            position in the log, model; `replay_session.py`, `replay_stubs.py`: session, clock, store
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,13 +38,13 @@ from .recorded_log_index import RecordedLog, index_recorded_log
 from .replay_session import ReplaySession
 from .replayer import Replayer, list_missing_options
 
-__all__ = ["DifferenceKind", "Divergence", "Replayed", "Source", "replay"]
+__all__ = ["DifferenceKind", "Divergence", "ReplayReport", "Source", "replay"]
 
 Source: TypeAlias = str | Sequence[Entry] | Mapping[str, Any] | Recording
 """A session to replay: its id, its entries, or a document from `export_session`."""
 
 
-class Replayed(Struct, frozen=True):
+class ReplayReport(Struct, frozen=True):
     """Result of `replay`: the number of runs that were replayed, and the first difference from the log, if any."""
 
     session_id: str
@@ -79,7 +79,7 @@ async def replay(
     fork_id: str | None = None,
     added: Sequence[Tool[..., Any]] = (),
     **code: Unpack[RunOverrides],
-) -> Replayed:
+) -> ReplayReport:
     """Run a recorded session again, offline, and report the first difference from its log.
 
     Args:
@@ -116,7 +116,7 @@ async def replay(
     _check_code(recording.session_id, record, code, added)
     drive = Replayer(agent, recording, record, code, added)
     driven, compared = await drive.replay_all(entries), drive.check
-    replayed = Replayed(
+    replayed = ReplayReport(
         recording.session_id,
         driven.runs,
         compared.requests,

@@ -11,7 +11,7 @@ from perdure.core.event import RunResumed
 from perdure.core.message import Message
 from perdure.core.outcome import Outcome
 from perdure.runtime.driver import NOTHING_NEW
-from perdure.runtime.driver_commands import DriverCommand, ResumeCommand, RunCommand, WakeCommand
+from perdure.runtime.driver_commands import DriverCommand, ResumeCommand, RunPromptCommand, WakeCommand
 from perdure.runtime.overrides import RunOverrides
 from perdure.runtime.session import Session
 
@@ -47,4 +47,4 @@ def _command(segment: RunSegment, run_id: str, overrides: RunOverrides) -> Drive
         return ResumeCommand(overrides, unpark=isinstance(segment.entries[0].event, RunResumed))
     if segment.begins == "wake":
         return WakeCommand(run_id)
-    return RunCommand(run_id, overrides, tuple(segment.opening), tuple(segment.skills), segment.answer)
+    return RunPromptCommand(run_id, overrides, tuple(segment.opening), tuple(segment.skills), segment.answer)

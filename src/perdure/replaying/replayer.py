@@ -19,8 +19,8 @@ from .playback import Playback
 from .recorded_log_index import RecordedLog
 from .recorded_permissions import copy_gate_for_replay
 from .recorded_tools import RecordedTools
-from .replay_doubles import ComparingStore
 from .replay_session import ReplaySession
+from .replay_stubs import ComparingStore
 from .run_segment import RunSegment
 
 _UNUSED: Mapping[str, Any] = {"deps": None, "budget": None}

@@ -33,8 +33,8 @@ from perdure.toolkits.file_tools import read_tool
 from perdure.toolkits.git_tools import check_revision, git_read_tools
 from perdure.toolkits.search_tools import glob_tool, grep_tool
 
-from .agreement import merge_findings
-from .filtered_git import FilteredGit
+from .merged_findings import merge_findings
+from .path_filtered_git import PathFilteredGit
 from .review import FailedReviewer, ModelReview, Review, ReviewedFinding, sort_findings
 
 MOST_DIFF_BYTES: Final = 60_000
@@ -99,7 +99,7 @@ class BranchReviewer:
         except ToolError as error:
             raise ConfigError(f"BranchReviewer(base=…): {error}") from error
         self._files = LocalFiles(folder)
-        self._git = FilteredGit(LocalGit(self._files), include, exclude)
+        self._git = PathFilteredGit(LocalGit(self._files), include, exclude)
         self._agree = agree
         instructions = f"{INSTRUCTIONS}\n{guide.strip()}\n" if guide.strip() else INSTRUCTIONS
         self._agents = _build_agents(models, instructions, self._build_tools(), limits, store)

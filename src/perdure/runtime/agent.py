@@ -132,9 +132,9 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
         check_overrides(add_output(overrides, None))  # at once, and not when there is a session to continue
 
         served = self.store if store is None else open_store(store)
-        from .worker_sessions import WorkerSessions  # at first use: for a quick start
+        from .session_resumer import SessionResumer  # at first use: for a quick start
 
-        sessions = WorkerSessions(self, served, overrides, overrides_for)
+        sessions = SessionResumer(self, served, overrides, overrides_for)
         worker = ResumeWorker(
             served,
             sessions.attend,
@@ -180,7 +180,7 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
             narrow_permission: False if this agent's own `permission` decides alone; otherwise its calls need the
                 consent of that of the calling agent, too.
         """
-        from .subagents.as_tool import build_agent_tool  # at first use: most agents are no tools
+        from .subagents.subagent_tool import build_agent_tool  # at first use: most agents are no tools
 
         return build_agent_tool(
             self,

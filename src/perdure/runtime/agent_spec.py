@@ -11,7 +11,7 @@ from perdure.core import argument_checks
 from perdure.core.error import ConfigError, Unchangeable, UsageError
 from perdure.core.event import Entry
 from perdure.core.loop import react
-from perdure.core.misspelt_options import OptionClass
+from perdure.core.misspelt_options import StrictOptionsMeta
 from perdure.core.model import Model, Settings
 from perdure.core.run_callbacks import Engine, OutputValidator
 from perdure.core.run_spec import RunOptions
@@ -25,15 +25,15 @@ from perdure.engines import open_engine
 from perdure.models import open_model
 from perdure.stores import open_store
 
-from .extension import check_extensions, check_guardrails, check_list_option, enter_lifespan
+from .extension import check_extensions, check_guardrail_factories, check_list_option, enter_lifespan
 
 if TYPE_CHECKING:
     from perdure.context.agent_role import Role
     from perdure.context.compaction import Compaction
-    from perdure.context.directives import Command, Mentions
+    from perdure.context.directives import Command, MentionSettings
     from perdure.context.project_instructions import Project
     from perdure.context.skills import Skills
-    from perdure.core.gate import Gate
+    from perdure.core.permission_gate import Gate
     from perdure.credentials import Redactor, Vault
 
     from .extension import Extension
@@ -81,7 +81,7 @@ OBJECT_PREFIX: Final = "object:"
 """Prefix of the name, in the log, of a model object that a session was configured with."""
 
 
-class _ModelOptions(RunOptions[D], Generic[D], kw_only=False, eq=False, metaclass=OptionClass):
+class _ModelOptions(RunOptions[D], Generic[D], kw_only=False, eq=False, metaclass=StrictOptionsMeta):
     """Base of `AgentSpec` with its only positional option: the model."""
 
     model: ModelOption
@@ -136,7 +136,7 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
     """When the conversation is summarized for the model, and how."""
     commands: "Sequence[Command]" = ()
     """Handlers of `/name` in a message."""
-    mentions: "Mentions | None" = None
+    mentions: "MentionSettings | None" = None
     """The files that `@file` in a message may read."""
 
     # -- how it works --------------------------------------------------------------------------------------------------
@@ -444,7 +444,7 @@ class AgentSpec(_ModelOptions[D], Generic[D], kw_only=True, eq=False):
             if (value := getattr(self, name)) != ():
                 argument_checks.require_callables("Agent", name, value)
         if self.guardrails is not GUARDRAILS:
-            check_guardrails("Agent", self.guardrails)
+            check_guardrail_factories("Agent", self.guardrails)
         for name in ("steering_mode", "follow_up_mode"):
             if getattr(self, name) not in {"one", "all"}:
                 argument_checks.raise_config_error("Agent", name, getattr(self, name), "give 'one' or 'all'")
@@ -497,7 +497,7 @@ _OPTION_METHODS: Mapping[str, tuple[str, str]] = {
     "compaction": ("compact", "a Compaction(…)"),
     "project": ("text", "a Project(…)"),
     "skills": ("catalogue", "Skills([…]), or what load_skills(…) has found"),
-    "mentions": ("read_files", "Mentions(…)"),
+    "mentions": ("read_files", "MentionSettings(…)"),
     "vault": ("resolve", "a vault, such as EnvironmentVault()"),
 }
 """Options that are recognized by a method they have: the method, and the advice in the error."""

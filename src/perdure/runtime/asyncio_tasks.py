@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from perdure.core.clock import Clock
 from perdure.core.run_callbacks import ShutdownSignal
-from perdure.core.store import end_tasks
+from perdure.core.store import cancel_and_await_tasks
 
 T = TypeVar("T")
 
@@ -73,4 +73,4 @@ async def sleep_until_shutdown(clock: Clock, seconds: float, process_end: Shutdo
     try:
         await asyncio.wait(timers, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        await end_tasks(timers)
+        await cancel_and_await_tasks(timers)

@@ -14,8 +14,8 @@ from perdure.core.event import RESERVED_PREFIX, RESERVED_PREFIXES, Event, InboxA
 from perdure.core.fold import State
 from perdure.core.inbox import build_resolution_post
 from perdure.core.run import Run
-from perdure.core.store import Store, find_full_session_id
-from perdure.core.type_conversion import convert
+from perdure.core.store import Store, get_namespaced_session_id
+from perdure.core.thread_safe_msgspec import convert
 
 from .handoff import sanitize_agent_name
 
@@ -77,7 +77,7 @@ def list_background_jobs(state: State, store: Store) -> list[BackgroundJob]:
     jobs = [job for job in found if job is not None]
     if not jobs:
         return []
-    prefix = find_full_session_id(store, "")
+    prefix = get_namespaced_session_id(store, "")
     return [_translate_session_id(job, prefix) for job in jobs]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError, NotAnswered, UsageError
-from perdure.core.store import end_tasks
+from perdure.core.store import cancel_and_await_tasks
 from perdure.interaction.slot_view import SlotView
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ async def connect_adapter(display: "SessionDisplay", adapter: DisplayAdapter) ->
     try:
         yield
     finally:
-        await end_tasks((task,))
+        await cancel_and_await_tasks((task,))
 
 
 class _Connection:
@@ -70,7 +70,7 @@ class _Connection:
                 async for slots in changes:
                     await self._pass_changes({slot.slot_id: slot for slot in slots})
         finally:
-            await end_tasks(list(self._asking.values()))
+            await cancel_and_await_tasks(list(self._asking.values()))
 
     async def _pass_changes(self, slots: dict[str, SlotView]) -> None:
         before, self._shown = self._shown, slots

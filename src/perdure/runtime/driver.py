@@ -38,7 +38,7 @@ from perdure.core.log_repair import (
     build_repair_events,
 )
 from perdure.core.loop import execute, react
-from perdure.core.lost_entries import build_lost_entries_error, build_lost_input_error
+from perdure.core.lost_log_entries import build_lost_entries_error, build_lost_input_error
 from perdure.core.model import Model
 from perdure.core.outcome import Outcome
 from perdure.core.past_run_totals import RunWithInputId
@@ -55,8 +55,8 @@ from perdure.core.store import (
     Post,
     SessionPlace,
     Store,
-    find_full_session_id,
     finish_before_cancel,
+    get_namespaced_session_id,
     read_events_to_fold,
     run_to_completion,
 )
@@ -70,8 +70,8 @@ from .driver_commands import (
     CompactCommand,
     DriverCommand,
     ResumeCommand,
-    RunCommand,
     RunPlan,
+    RunPromptCommand,
     WakeCommand,
 )
 from .extension import Extension
@@ -82,7 +82,13 @@ from .post_delivery import PostPoller, fill_mailbox, promote_follow_ups
 from .resume_reasons import CALL_OPTION, find_resume_reasons, is_resumable
 from .run_builder import build_run, check_deps
 from .run_ownership import check_agent_of_run
-from .session_channel import ChannelUser, SessionChannel, hold_command_turn, release_nothing, remove_watchers_when_done
+from .session_channel import (
+    SessionChannel,
+    SessionChannelHandle,
+    drain_and_remove_watchers,
+    hold_command_turn,
+    release_nothing,
+)
 from .session_redaction import add_agent_redactors, check_id_for_secrets, redact_input_id
 
 logger = logging.getLogger("perdure")
@@ -119,7 +125,7 @@ class SessionAdditions(msgspec.Struct):
     """By the names that the log has of them."""
 
 
-class SessionDriver(ChannelUser):
+class SessionDriver(SessionChannelHandle):
     """Driver of one session: executes its commands (run, resume, wake, …) in this process."""
 
     def __init__(
@@ -157,7 +163,7 @@ class SessionDriver(ChannelUser):
     def find_run_of_input(self, input_id: str) -> str:
         """Return the id of the run in progress that answers the prompt with this `input_id`; empty if none does."""
         driver = self.find_active_driver() if input_id else None
-        if driver is None or not isinstance(driver.command, RunCommand) or driver.command.input_id != input_id:
+        if driver is None or not isinstance(driver.command, RunPromptCommand) or driver.command.input_id != input_id:
             return ""
         return driver.run_id if driver.run is not None else ""
 
@@ -240,7 +246,7 @@ class SessionDriver(ChannelUser):
                         return await self._run_to_end(*prepared, channel)
                     finally:
                         if channel.fanout.is_watched or release is not release_nothing:
-                            await remove_watchers_when_done(channel, release, self.list_background_tasks)
+                            await drain_and_remove_watchers(channel, release, self.list_background_tasks)
             except BaseException:
                 self._state, self._head = State(), 0  # it may differ from the log: read that again
                 raise
@@ -267,7 +273,7 @@ class SessionDriver(ChannelUser):
 
     async def _open_session(self, command: DriverCommand) -> Lease:
         """Acquire the lease of the session: the exclusive right to run it."""
-        take_over = isinstance(command, (RunCommand, ResumeCommand)) and command.take_over
+        take_over = isinstance(command, (RunPromptCommand, ResumeCommand)) and command.take_over
         lease = await self.store.acquire(self.session_id, take_over=take_over)
         if self._head and lease.fence != self._fence + 1:  # another process had it, and may have redacted the log
             self._state, self._head = State(), 0
@@ -282,7 +288,7 @@ class SessionDriver(ChannelUser):
         await add_agent_redactors(self.agent, self._state, self.redaction, command.overrides.get("tools", ()))
         if self.redaction.redactor is not None:
             check_id_for_secrets(self.session_id, self.redaction)
-            if isinstance(command, RunCommand) and command.input_id:
+            if isinstance(command, RunPromptCommand) and command.input_id:
                 command = msgspec.structs.replace(command, input_id=redact_input_id(command.input_id, self.redaction))
         state = self._state
         past = self._find_past_run(command)
@@ -316,7 +322,7 @@ class SessionDriver(ChannelUser):
 
     def _find_past_run(self, command: DriverCommand) -> RunWithInputId | None:
         """Return the run that has answered this prompt before, or that is to answer it. Raises if it may be lost."""
-        if not isinstance(command, RunCommand) or not command.input_id:
+        if not isinstance(command, RunPromptCommand) or not command.input_id:
             return None
         past = self._state.runs_by_input_id.get(command.input_id)
         if past is not None:
@@ -325,7 +331,7 @@ class SessionDriver(ChannelUser):
             raise build_lost_input_error(self.session_id, command.input_id)
         return past
 
-    def _warn_about_other_prompt(self, command: RunCommand, past: RunWithInputId) -> None:
+    def _warn_about_other_prompt(self, command: RunPromptCommand, past: RunWithInputId) -> None:
         """Log a warning if the prompt is not the one that was sent before under the same `input_id`."""
         before = self._state.messages[past.first_message_index : past.first_message_index + 1]
         if not (before and command.messages) or self.agent.can_expand_prompts:  # then the log has the expanded prompt
@@ -336,7 +342,7 @@ class SessionDriver(ChannelUser):
                 "input %r of session %r was sent before with another prompt: that one counts, and this one is not "
                 "answered; give each prompt an input_id of its own",
                 command.input_id,
-                find_full_session_id(self.store, self.session_id),
+                get_namespaced_session_id(self.store, self.session_id),
             )
 
     async def _close_hopeless_run(self, run: Run, command: DriverCommand) -> Outcome[Any] | None:
@@ -353,7 +359,7 @@ class SessionDriver(ChannelUser):
 
     def _may_go_on(self, run: Run, posts: Sequence[Post]) -> bool:
         """Return True if a run that waits could go on now: it has an answer, or could get one while it is resumed."""
-        from perdure.core.gate_chain import can_ask_in_process  # at first use: for runs that wait
+        from perdure.core.permission_gate_chain import can_ask_in_process  # at first use: for runs that wait
 
         if run.options.answer_timeout_seconds > 0 or can_ask_in_process(run.gate):
             return True
@@ -364,7 +370,7 @@ class SessionDriver(ChannelUser):
         """Return the outcome of the run that has answered this prompt before, from the log."""
         entries = await self._read_run_entries(past.run_id)
         outcome = rebuild_outcome(self.session_id, self._state.messages, past, ended, entries)
-        input_id = command.input_id if isinstance(command, RunCommand) else ""
+        input_id = command.input_id if isinstance(command, RunPromptCommand) else ""
         return parse_stored_output(outcome, command.overrides.get("output"), input_id)
 
     async def _run_to_end(
@@ -465,9 +471,9 @@ class SessionDriver(ChannelUser):
         match command:
             case ResumeCommand():
                 return self._plan_resumed_run(command.overrides, unpark=command.unpark)
-            case RunCommand() if past is not None:  # it was run before, and interrupted
+            case RunPromptCommand() if past is not None:  # it was run before, and interrupted
                 return self._plan_resumed_run(command.overrides)
-            case RunCommand():
+            case RunPromptCommand():
                 return self._plan_prompt(command)
             case CallToolCommand():
                 opening = self._build_opening_events(
@@ -482,7 +488,7 @@ class SessionDriver(ChannelUser):
                 started = self._build_run_started(command.overrides, command.run_id)
                 return RunPlan(command.run_id, command.overrides, self._build_opening_events(started))
 
-    def _plan_prompt(self, command: RunCommand) -> RunPlan:
+    def _plan_prompt(self, command: RunPromptCommand) -> RunPlan:
         """Return the plan of a new run that answers a prompt."""
         run_id = command.run_id
         started = self._build_run_started(command.overrides, run_id, command.input_id)

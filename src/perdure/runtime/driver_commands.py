@@ -13,7 +13,7 @@ from perdure.core.message import Message
 from .overrides import RunOverrides, check_overrides
 
 
-class RunCommand(Struct, frozen=True):
+class RunPromptCommand(Struct, frozen=True):
     """Command to run the agent on a prompt."""
 
     run_id: str
@@ -67,7 +67,7 @@ class CompactCommand(Struct, frozen=True):
     overrides: RunOverrides = {}
 
 
-DriverCommand: TypeAlias = RunCommand | ResumeCommand | WakeCommand | CallToolCommand | CompactCommand
+DriverCommand: TypeAlias = RunPromptCommand | ResumeCommand | WakeCommand | CallToolCommand | CompactCommand
 
 
 class RunPlan(Struct, frozen=True):

@@ -15,7 +15,7 @@ from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.core.event import Entry
 from perdure.core.fold import State
-from perdure.core.misspelt_options import OptionClass
+from perdure.core.misspelt_options import StrictOptionsMeta
 from perdure.core.model import Model
 from perdure.core.run import BetweenTurns, Engine, HistoryProcessor, OutputValidator, Reminder, Run
 from perdure.core.run_callbacks import ToolSelector
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from perdure.context.agent_role import Role
     from perdure.context.directives import Command
     from perdure.context.skills import Skill
-    from perdure.core.gate import Gate
-    from perdure.core.rule import Rule
+    from perdure.core.permission_gate import Gate
+    from perdure.core.permission_rule import Rule
 
     from .middleware import Middleware
 
@@ -60,7 +60,7 @@ class BackgroundWork(Protocol):
         ...
 
 
-class Extension(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionClass):
+class Extension(Struct, frozen=True, kw_only=True, eq=False, metaclass=StrictOptionsMeta):
     """A bundle of tools, instructions, rules and more for an agent. Each field is added to the agent's own."""
 
     name: str
@@ -122,7 +122,7 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionCla
             argument_checks.require_plain_function_or_none("Extension", field, getattr(self, field))
         for field in ("reminders", "between_turns", "output_validators", "guardrails", "stop", "watchers"):
             argument_checks.require_callables("Extension", field, getattr(self, field))
-        check_guardrails("Extension", self.guardrails)
+        check_guardrail_factories("Extension", self.guardrails)
         _check_lifespan(self.lifespan)
         _check_background(self.background)
         for each in self.reminders:
@@ -144,7 +144,7 @@ _ITEM_CLASSES = {
 }
 
 
-def check_guardrails(owner: str, guardrails: Sequence[object]) -> None:
+def check_guardrail_factories(owner: str, guardrails: Sequence[object]) -> None:
     """Raise `ConfigError` if a guardrail factory is an async function; the guardrails that it returns may be async."""
     for each in guardrails:
         if argument_checks.is_async_function(each):
@@ -222,6 +222,6 @@ def add_extension_rules(gate: "Gate | None", extensions: "Sequence[Extension]") 
     rules = list_extension_rules(extensions)
     if not rules:
         return gate
-    from perdure.core.gate_chain import add_rules_to_gate  # at first use: few extensions have rules
+    from perdure.core.permission_gate_chain import add_rules_to_gate  # at first use: few extensions have rules
 
     return add_rules_to_gate(gate, rules)

@@ -28,7 +28,7 @@ from perdure.core.message import (
     sanitize_part,
 )
 from perdure.core.model import sanitize_reply
-from perdure.core.type_conversion import convert
+from perdure.core.thread_safe_msgspec import convert
 
 from .overrides import to_user_message
 
@@ -39,7 +39,7 @@ _Exchange: TypeAlias = tuple[Message, tuple[ToolResult, ...]]
 """A message, and the results of its tool calls."""
 
 
-def split_transcript(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+def split_prompt_from_transcript(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
     """Split a conversation into its history and the prompt: the user's messages at its end.
 
     The prompt is empty if the conversation ends with the results of tool calls, which the model then answers. Raises

@@ -14,7 +14,7 @@ from msgspec import Struct
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError, MiddlewareFailed, PerdureError
 from perdure.core.message import Message
-from perdure.core.misspelt_options import OptionClass
+from perdure.core.misspelt_options import StrictOptionsMeta
 from perdure.core.model_and_tool_wrappers import ToolWrapper, around
 from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run
@@ -31,7 +31,7 @@ too.
 """
 
 
-class Middleware(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionClass):
+class Middleware(Struct, frozen=True, kw_only=True, eq=False, metaclass=StrictOptionsMeta):
     """A middleware: functions that wrap the runs, turns and tool calls of an agent. Each is optional."""
 
     name: str

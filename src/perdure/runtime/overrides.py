@@ -20,8 +20,8 @@ from perdure.core.outcome import Outcome
 from perdure.core.run import CancelMode, Engine
 from perdure.core.shared_budget import Budget
 from perdure.core.stop_conditions import Limits
+from perdure.core.thread_safe_msgspec import convert
 from perdure.core.tool import D, Tool
-from perdure.core.type_conversion import convert
 from perdure.core.validation_problems import Invalid
 from perdure.core.watcher_feed import Watcher
 from perdure.engines import open_engine
@@ -29,7 +29,7 @@ from perdure.engines import open_engine
 from .output import Output, OutputRecord, SchemaOutput, parse_run_output, to_output
 
 if TYPE_CHECKING:
-    from perdure.core.gate import Gate
+    from perdure.core.permission_gate import Gate
 
 Prompt: TypeAlias = str | Part | Message | Iterable[str | Part | Message]
 """A prompt: text, parts, a user's message; or a whole conversation, whose last message is answered."""

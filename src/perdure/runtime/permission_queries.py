@@ -9,27 +9,27 @@ from perdure.core.approval_binding import (
     ApprovalBinding,
     build_approval_binding,
     build_call_binding,
-    build_session_key,
+    build_unique_session_key,
     identify_store,
     list_session_keys,
 )
-from perdure.core.call_permission import add_seen_labels, build_permission_request
-from perdure.core.call_preparation import run_prepare_hooks
 from perdure.core.error import ConfigError
 from perdure.core.fold import State
-from perdure.core.gate_chain import explain_decision, list_chain_grants
 from perdure.core.message import ToolCall
 from perdure.core.permission import Explanation, Gate, Grant, grants_from_log
+from perdure.core.permission_gate_chain import explain_decision, list_chain_grants
 from perdure.core.run import Run
 from perdure.core.run_mailbox import REVOKE_POST
 from perdure.core.schema import Invalid
-from perdure.core.store import Post, Store, find_full_session_id
+from perdure.core.store import Post, Store, get_namespaced_session_id
 from perdure.core.tool import Skip
+from perdure.core.tool_call_permission import add_seen_labels, build_permission_request
+from perdure.core.tool_call_preparation import run_prepare_hooks
 from perdure.core.tool_execution import PreparedCall
 
 from .active_agent import get_active_agent
 from .agent_spec import AgentSpec
-from .run_builder import build_session_gate, build_toolbox, get_project_root, sync_grants
+from .run_builder import build_session_gate, build_toolbox, get_project_root, update_grants_from_log
 
 
 async def explain_permission(
@@ -51,7 +51,7 @@ async def explain_permission(
     if isinstance(final, Skip):
         return Explanation("deny", final.reason)
     if run is None:
-        session = build_session_key(find_full_session_id(store, session_id), state)
+        session = build_unique_session_key(get_namespaced_session_id(store, session_id), state)
         binding = build_approval_binding(
             tool, agent=agent.name, store=store, project=get_project_root(agent), session=session
         )
@@ -70,10 +70,10 @@ async def explain_permission(
 
 def list_grants(gate: Gate | None, session_id: str, state: State, store: Store, posts: Iterable[Post]) -> list[Grant]:
     """Return the grants that apply in a session: approvals for more than one call that were not revoked."""
-    full_id = find_full_session_id(store, session_id)
+    full_id = get_namespaced_session_id(store, session_id)
     keys = list_session_keys(full_id, state)
     here = ApprovalBinding(store=identify_store(store), session=keys[0])
-    sync_grants(gate, session_id, state, store)
+    update_grants_from_log(gate, session_id, state, store)
     all_grants = list_chain_grants(gate)
     applying = [
         grant

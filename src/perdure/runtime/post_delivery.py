@@ -11,7 +11,7 @@ from perdure.core.event import Entry, InboxAdded
 from perdure.core.fold import State
 from perdure.core.inbox import INBOX_POST
 from perdure.core.run_mailbox import ANSWER_POST, CANCEL_POST, Mailbox, list_posted_events
-from perdure.core.store import Post, Store, end_tasks, find_full_session_id
+from perdure.core.store import Post, Store, cancel_and_await_tasks, get_namespaced_session_id
 
 logger = logging.getLogger("perdure")
 
@@ -98,7 +98,7 @@ class PostPoller:
                 for post in await self._store.posts(self._session_id):
                     self._deliver(post)
             except StoreError as error:  # the next append fails too, and ends the run
-                named = find_full_session_id(self._store, self._session_id)
+                named = get_namespaced_session_id(self._store, self._session_id)
                 logger.warning("posts to session %s cannot be read: %s", named, error)
         self._task = None
         if self._at_intervals:
@@ -108,7 +108,7 @@ class PostPoller:
         """Stop polling."""
         self._schedule.due_times.pop(self, None)
         if self._task is not None:
-            await end_tasks((self._task,))
+            await cancel_and_await_tasks((self._task,))
 
 
 async def iterate_with_timeouts(entries: AsyncGenerator[Entry], seconds: float) -> AsyncGenerator[Entry | None]:

@@ -20,7 +20,7 @@ from perdure.core.outcome import Outcome
 from .active_agent import get_active_agent
 from .agent_spec import AgentSpec
 from .driver import SessionDriver
-from .driver_commands import RunCommand
+from .driver_commands import RunPromptCommand
 
 if TYPE_CHECKING:
     from .session import Session
@@ -30,9 +30,9 @@ _named_locks: "dict[tuple[Any, ...], asyncio.Future[None]]" = {}
 
 
 async def expand_and_run(
-    session: "Session[Any]", command: RunCommand, driver: SessionDriver, check_id: Callable[[], Awaitable[None]]
+    session: "Session[Any]", command: RunPromptCommand, driver: SessionDriver, check_id: Callable[[], Awaitable[None]]
 ) -> Outcome[Any]:
-    """Expand `/name` and `@file` in the prompt of a `RunCommand`, then run the agent on the result.
+    """Expand `/name` and `@file` in the prompt of a `RunPromptCommand`, then run the agent on the result.
 
     A prompt with an `input_id` is expanded only once. `check_id` raises an error for an unsuitable session id.
     """
@@ -46,8 +46,8 @@ async def expand_and_run(
         return await driver.perform_command(await expand_prompt(session, command, await session.read_state()))
 
 
-async def expand_prompt(session: "Session[Any]", command: RunCommand, state: State) -> RunCommand:
-    """Return a `RunCommand` with `/name` and `@file` in its prompt expanded.
+async def expand_prompt(session: "Session[Any]", command: RunPromptCommand, state: State) -> RunPromptCommand:
+    """Return a `RunPromptCommand` with `/name` and `@file` in its prompt expanded.
 
     A command whose `input_id` was run before is returned unchanged.
     """
@@ -104,9 +104,9 @@ async def build_skill_message(
 
 async def _build_skill_text(agent: AgentSpec[Any], name: str, arguments: Any) -> str:
     """Return the prompt of a skill with its arguments. Raises `UsageError` if the agent has no skills."""
-    from perdure.context.skills import compute_skill_prompt
+    from perdure.context.skills import resolve_skill_prompt
 
     skills = agent.all_skills()
     if skills is None:
         raise UsageError(f"there is no skill {name!r}")
-    return await compute_skill_prompt(skills.get(name), arguments)
+    return await resolve_skill_prompt(skills.get(name), arguments)

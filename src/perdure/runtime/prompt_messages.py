@@ -8,16 +8,16 @@ from perdure.core.message import Content, Message
 from .overrides import Prompt, is_conversation, to_user_message
 
 
-def split_prompt(prompt: Prompt) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+def split_history_from_prompt(prompt: Prompt) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
     """Split a prompt into the messages that precede it, if it is a conversation, and the message to answer."""
     if not is_conversation(prompt):
         return (), (to_user_message(cast("Content | Message", prompt)),)
-    from .imported_messages import split_transcript  # at first use: most prompts are one message
+    from .imported_messages import split_prompt_from_transcript  # at first use: most prompts are one message
 
-    return split_transcript(cast("Sequence[Message]", prompt))
+    return split_prompt_from_transcript(cast("Sequence[Message]", prompt))
 
 
-def to_sent_message(content: Content | Message, origin: str) -> Message:
+def to_user_or_assistant_message(content: Content | Message, origin: str) -> Message:
     """Convert content from a host program to a user message, or to an assistant message if it has that role."""
     if not isinstance(content, Message) or content.role != "assistant":
         return to_user_message(content, origin)

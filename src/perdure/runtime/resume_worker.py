@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from perdure.core import argument_checks
 from perdure.core.clock import Clock
-from perdure.core.error import Fenced, SessionBusy, StoreError, Unsupported
+from perdure.core.error import Fenced, SessionBusy, StoreError, UnsupportedByStore
 from perdure.core.outcome import Outcome
 from perdure.core.run_callbacks import ShutdownSignal
-from perdure.core.store import InterruptedSession, Store, end_tasks, find_full_session_id
+from perdure.core.store import InterruptedSession, Store, cancel_and_await_tasks, get_namespaced_session_id
 
 logger = logging.getLogger("perdure")
 
@@ -67,7 +67,7 @@ class ResumeWorker:
         argument_checks.require_number("attend_all", "seconds", seconds)
         argument_checks.require_text("attend_all", "prefix", prefix)
         if not hasattr(store, "list_interrupted"):
-            raise Unsupported(
+            raise UnsupportedByStore(
                 f"a {type(store).__name__} cannot list its interrupted sessions: give it a method list_interrupted(…)"
             )
         self._store = store
@@ -113,7 +113,7 @@ class ResumeWorker:
                     yield outcome
         finally:
             try:
-                await end_tasks(self._tasks)
+                await cancel_and_await_tasks(self._tasks)
             finally:
                 for task in self._tasks:
                     _ = task.cancelled() or task.exception()  # retrieved, so that asyncio does not log it
@@ -153,7 +153,7 @@ class ResumeWorker:
         try:
             await asyncio.wait((*self._tasks, *timers), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await end_tasks(timers)
+            await cancel_and_await_tasks(timers)
         done = [task for task in self._tasks if task.done()]
         found = [self._finish(task, self._tasks.pop(task)) for task in done]
         return [outcome for outcome in found if outcome is not None]
@@ -178,7 +178,7 @@ class ResumeWorker:
             self._pause(row, has_failed=False)
             return None
         seconds = self._pause(row, has_failed=True)
-        full_id = find_full_session_id(self._store, session_id)
+        full_id = get_namespaced_session_id(self._store, session_id)
         logger.warning(
             "session %s cannot be continued, which will be tried again in %.1f s: %s: %s",
             full_id,

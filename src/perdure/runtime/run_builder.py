@@ -20,7 +20,7 @@ from perdure.core.loop import process_history
 from perdure.core.message import Message, ToolResult
 from perdure.core.model import Model, Request, ShortenRequest, model_info
 from perdure.core.run import Run
-from perdure.core.run_callbacks import HistoryProcessor, PrivateRunBuilder, PrivateTask, ToolSelector, TurnWrapper
+from perdure.core.run_callbacks import HistoryProcessor, PrivateRunBuilder, PrivateRunTask, ToolSelector, TurnWrapper
 from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.shared_budget import Budget, budgeted
@@ -34,11 +34,11 @@ from perdure.core.stop_conditions import (
     evaluate_guardrails,
     rebuild_steps,
 )
-from perdure.core.store import Store, find_full_session_id
+from perdure.core.store import Store, get_namespaced_session_id
 from perdure.core.tool import Tool
 from perdure.core.toolbox import Toolbox
 from perdure.engines.private_run_settings import (
-    PrivateHistory,
+    ParentHistoryProcessor,
     build_private_limits,
     build_private_place,
     exclude_answer_and_handoff_tools,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from perdure.context.agent_role import Role
     from perdure.context.compaction import Compaction
     from perdure.context.skills import Skills
-    from perdure.core.gate import Gate
+    from perdure.core.permission_gate import Gate
 
 
 _NO_TOOLS = Toolbox()
@@ -128,7 +128,7 @@ def _build_usual_spec(agent: AgentSpec[Any], place: RunPlace, state: State, over
             agent, place, State(), {}, skills=(), first_agent=agent, previous_agent=None, built_runs=()
         )
         vars(agent)[_SHARED_SPEC] = shared
-    sync_grants(shared.gate, place.session_id, state, place.log.store)
+    update_grants_from_log(shared.gate, place.session_id, state, place.log.store)
     options = _build_options(agent, overrides, agent.limits, None) if overrides else shared.options
     return replace(shared, options=options, guardrails=_start_guardrails(agent, place, state))
 
@@ -196,7 +196,7 @@ def _build_spec(
 
 async def _call_tools(run: Run, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[ToolResult]:
     """Carry out tool calls of an engine."""
-    from perdure.core.direct_calls import call_tools  # at first use, which few runs have
+    from perdure.core.direct_tool_calls import call_tools  # at first use, which few runs have
 
     return await call_tools(run, calls)
 
@@ -210,7 +210,7 @@ def _make_private_run_builder(
     """Return the function that builds private runs below a run of this agent, which has these overrides."""
     handoffs = [build_handoff_tool_name(each.name) for each in first_agent.reachable] if first_agent.handoffs else []
 
-    def build_private_run(parent: Run, task: PrivateTask) -> Run:
+    def build_private_run(parent: Run, task: PrivateRunTask) -> Run:
         made: list[Run] = []
         place, state = build_private_place(parent, task), parent.state.get_child(get_private_path(parent, task.name))
         toolbox = exclude_answer_and_handoff_tools(parent, handoffs) if task.offers_tools else _NO_TOOLS
@@ -225,7 +225,9 @@ def _make_private_run_builder(
             previous_agent=None,
             built_runs=made,
         )
-        history = PrivateHistory(parent.state.view, parent.options.history_processor, keeps_tools=task.offers_tools)
+        history = ParentHistoryProcessor(
+            parent.state.view, parent.options.history_processor, keeps_tools=task.offers_tools
+        )
         spec = replace(
             spec,
             options=replace(parent.options, limits=limits, history_processor=history),
@@ -501,7 +503,7 @@ def _build_gate(
         gate = _limit_gate(overrides["permission"], agent, above, is_restricted=place.is_restricted)
     else:
         gate = combine_gates(first_agent, agent, above, is_restricted=place.is_restricted)
-    sync_grants(gate, place.session_id, state, place.log.store)
+    update_grants_from_log(gate, place.session_id, state, place.log.store)
     return gate
 
 
@@ -531,7 +533,10 @@ def _limit_gate(
     """
     if gate_above is None:
         return add_extension_rules(gate, agent.extensions)
-    from perdure.core.gate_chain import narrow_gate, restrict_gate  # at first use: for subagents and handoffs
+    from perdure.core.permission_gate_chain import (  # at first use: for subagents and handoffs
+        narrow_gate,
+        restrict_gate,
+    )
 
     if gate is None:
         return narrow_gate(gate_above, list_extension_rules(agent.extensions))
@@ -544,16 +549,16 @@ def build_session_gate(
 ) -> "Gate | None":
     """Build the permission gate of a session between runs, with the session's grants."""
     gate = combine_gates(first_agent, agent)
-    sync_grants(gate, session_id, state, store)
+    update_grants_from_log(gate, session_id, state, store)
     return gate
 
 
-def sync_grants(gate: "Gate | None", session_id: str, state: State, store: Store) -> None:
+def update_grants_from_log(gate: "Gate | None", session_id: str, state: State, store: Store) -> None:
     """Update the grants of a chain of permission gates from a session's log: add new ones, and remove revoked ones."""
     if state.remembered_decisions:
-        from perdure.core.gate_chain import list_chain_grants  # at first use: for remembered answers
+        from perdure.core.permission_gate_chain import list_chain_grants  # at first use: for remembered answers
 
-        full_id = find_full_session_id(store, session_id)
+        full_id = get_namespaced_session_id(store, session_id)
         keys = list_session_keys(full_id, state)
         for level, grants in list_chain_grants(gate):
             grants.sync_with_log(state.remembered_decisions, full_id, keys, level=level)

@@ -34,7 +34,7 @@ from perdure.core.run_mailbox import (
     build_revocation_post,
     get_answer_post_id,
 )
-from perdure.core.store import Post, end_tasks, find_full_session_id
+from perdure.core.store import Post, cancel_and_await_tasks, get_namespaced_session_id
 from perdure.core.tool import D
 from perdure.models import open_model
 
@@ -53,7 +53,7 @@ from .driver_commands import (
     CompactCommand,
     DriverCommand,
     ResumeCommand,
-    RunCommand,
+    RunPromptCommand,
     WakeCommand,
     build_resume_command,
 )
@@ -68,7 +68,7 @@ from .overrides import (
     check_overrides,
 )
 from .past_outcome import build_error_outcome
-from .prompt_messages import split_prompt, to_sent_message
+from .prompt_messages import split_history_from_prompt, to_user_or_assistant_message
 from .resume_reasons import (
     CUT_OFF_REASON,
     find_automatic_reasons,
@@ -78,7 +78,7 @@ from .resume_reasons import (
     list_expired_questions,
 )
 from .run_builder import combine_gates
-from .stored_session import StoredSession, prefix_path_with_handle
+from .stored_session import StoredSession, prefix_path_with_job_handle
 from .stream import RunStream
 
 if TYPE_CHECKING:
@@ -334,7 +334,7 @@ class Session(StoredSession[D]):
             message = f"session {self.session_id!r} waits for an answer: session.answer() it first, or cancel() its run"
             raise UsageError(message)
         await self._check_id_of_new_session()
-        from perdure.core.direct_calls import build_direct_call_engine  # at first use, which few programs have
+        from perdure.core.direct_tool_calls import build_direct_call_engine  # at first use, which few programs have
 
         call = ToolCall(new_id(), tool, to_text(arguments))
         engine: RunOverrides = {**add_output(overrides, None), "engine": build_direct_call_engine(call)}
@@ -408,9 +408,9 @@ class Session(StoredSession[D]):
             if model:
                 open_model(model)  # raises if there is none of that name
             return model
-        from .session_extensions import add_model  # at first use: most models have a name
+        from .session_extensions import register_session_model  # at first use: most models have a name
 
-        return add_model(self, open_model(model))
+        return register_session_model(self, open_model(model))
 
     # -- from any process ----------------------------------------------------------------------------------------------
 
@@ -420,11 +420,11 @@ class Session(StoredSession[D]):
         A message of the assistant, as in `steer(assistant("…"))`, is added to the conversation as its own words.
         `post_id` is your id for the message: sent again under the same id, it is delivered once, and False is returned.
         """
-        return await self._post_message(STEER_POST, to_sent_message(content, "steering"), post_id)
+        return await self._post_message(STEER_POST, to_user_or_assistant_message(content, "steering"), post_id)
 
     async def follow_up(self, content: Content | Message, *, post_id: str = "") -> bool:
         """Send the model a message that it gets when the run would otherwise end. `post_id` is as for `steer`."""
-        return await self._post_message(FOLLOW_UP_POST, to_sent_message(content, "follow_up"), post_id)
+        return await self._post_message(FOLLOW_UP_POST, to_user_or_assistant_message(content, "follow_up"), post_id)
 
     async def cancel(self, mode: CancelMode = "now") -> bool:
         """Cancel the current run, here or in another process: now, after the running tool calls, or after the turn.
@@ -457,7 +457,9 @@ class Session(StoredSession[D]):
         asked = [] if is_cancelled else [each for each in state.open_questions if each.ask_id not in closed]
         for handle, session in self._background_sessions(state).items():
             theirs = await session.questions()
-            asked += [msgspec.structs.replace(each, path=prefix_path_with_handle(handle, each.path)) for each in theirs]
+            asked += [
+                msgspec.structs.replace(each, path=prefix_path_with_job_handle(handle, each.path)) for each in theirs
+            ]
         return asked
 
     async def answer(self, ask_id: str, answer: Any, *, by: str = "") -> bool:
@@ -546,10 +548,10 @@ class Session(StoredSession[D]):
         argument_checks.require_text("session.revoke", "grant_id", grant_id, non_empty=True)
         if grant_id not in {each.grant_id for each in await self.grants()}:
             return False
-        from perdure.core.gate_chain import list_chain_grants  # at first use: few programs revoke grants
+        from perdure.core.permission_gate_chain import list_chain_grants  # at first use: few programs revoke grants
 
         for _, grants in list_chain_grants(self._get_current_gate(await self.read_state())):
-            grants.forget(grant_id, find_full_session_id(self.store, self.session_id))
+            grants.forget(grant_id, get_namespaced_session_id(self.store, self.session_id))
         if await self.store.info(self.session_id) is not None:
             try:
                 await self._append_events(GrantRevoked(grant_id))
@@ -584,9 +586,9 @@ class Session(StoredSession[D]):
             raise UsageError(f"session {self.session_id!r} has no item {item_id!r} in its inbox: see session.inbox()")
         redacted = (await self._complete_redaction()).redact_value(to_jsonable(response))
         is_new = await self._store_post(build_resolution_post(item_id, redacted, self._now(), check_labels(labels)))
-        from .late_background_results import forward_late_results  # at first use: for a quick start
+        from .late_inbox_results import forward_late_inbox_results  # at first use: for a quick start
 
-        await forward_late_results(self.store, self.session_id, self.agent.clock)
+        await forward_late_inbox_results(self.store, self.session_id, self.agent.clock)
         return is_new
 
     @overload
@@ -679,14 +681,14 @@ class Session(StoredSession[D]):
                 if any(timer.done() for timer in timers):
                     return not self._driver.list_background_tasks()
         finally:
-            await end_tasks(timers)
+            await cancel_and_await_tasks(timers)
         return True
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _build_run_command(
         self, prompt: Prompt, options: RunOverrides, input_id: str = "", *, take_over: bool = False
-    ) -> RunCommand:
+    ) -> RunPromptCommand:
         """Check the arguments of a run, and build its command."""
         check_overrides(options)
         argument_checks.require_text("session.run", "input_id", input_id)
@@ -696,8 +698,8 @@ class Session(StoredSession[D]):
             )
         argument_checks.require_bool("session.run", "take_over", take_over)
         check_role(self.agent, options.get("role", self.role))
-        history, messages = split_prompt(prompt)
-        return RunCommand(
+        history, messages = split_history_from_prompt(prompt)
+        return RunPromptCommand(
             new_id(),
             self._add_session_role(options),
             messages,
@@ -706,7 +708,7 @@ class Session(StoredSession[D]):
             history=history,
         )
 
-    def _perform_prompt(self, command: RunCommand) -> Awaitable[Outcome[Any]]:
+    def _perform_prompt(self, command: RunPromptCommand) -> Awaitable[Outcome[Any]]:
         """Run a prompt, its commands, skills and mentions expanded; return its outcome, which has to be awaited."""
         if not (self.agent.can_expand_prompts or argument_checks.has_control_characters(self.session_id)):
             return self._driver.perform_command(command)

@@ -18,7 +18,7 @@ from perdure.core.clock import Clock
 from perdure.core.error import SessionBusy, UsageError
 from perdure.core.event import Entry
 from perdure.core.fanout import Fanout, Subscription
-from perdure.core.store import SessionPlace, Store, finish_before_cancel, identify_session
+from perdure.core.store import SessionPlace, Store, finish_before_cancel, get_process_wide_session_key
 from perdure.core.watcher_feed import Watcher
 
 from .agent_spec import AgentSpec
@@ -128,14 +128,14 @@ class _HeldWatcher:
         self.holds = 0
 
 
-class ChannelUser:
+class SessionChannelHandle:
     """Base class of `SessionDriver`: access to the session's channel, active run, watchers and subscriptions."""
 
     def __init__(self, agent: AgentSpec[Any], session_id: str, store: Store) -> None:
         self.agent = agent
         self.session_id = session_id
         self.store = store
-        self.place = identify_session(store, session_id)
+        self.place = get_process_wide_session_key(store, session_id)
         """The session itself, however this process reaches it: by this store object, another one, or a part of it."""
         self.may_wait = True
         """True if its runs may end as `waiting`, because the session can be found again, and by others too."""
@@ -228,7 +228,7 @@ def get_or_create_channel(place: SessionPlace, store: Store, clock: Clock) -> Se
 
 
 @asynccontextmanager
-async def delay_commands(channel: SessionChannel, session_id: str) -> AsyncGenerator[None]:
+async def pause_commands(channel: SessionChannel, session_id: str) -> AsyncGenerator[None]:
     """Async context manager that makes the commands of a session wait while the block changes its log.
 
     Raises `SessionBusy` if one is in progress.
@@ -243,7 +243,7 @@ async def delay_commands(channel: SessionChannel, session_id: str) -> AsyncGener
         channel.queued -= 1
 
 
-async def remove_watchers_when_done(
+async def drain_and_remove_watchers(
     channel: SessionChannel, release: Callable[[], None], list_tasks: "Callable[[], Sequence[asyncio.Task[Any]]]"
 ) -> None:
     """Wait until an agent's watchers have handled all events, for a limited time, then call `release` to remove them.

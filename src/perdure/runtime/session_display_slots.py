@@ -27,7 +27,7 @@ from perdure.interaction.slot_view import SlotView, build_slot_views, list_open_
 
 from .post_delivery import iterate_with_timeouts
 from .resume_reasons import is_waiting_run_cancelled
-from .stored_session import prefix_path_with_handle
+from .stored_session import prefix_path_with_job_handle
 
 if TYPE_CHECKING:
     from .display_adapter import DisplayAdapter
@@ -237,7 +237,8 @@ class SessionDisplay:
         found: list[SlotView] = []
         for handle, session in self._child_sessions(state).items():
             found += [
-                replace(each, path=prefix_path_with_handle(handle, each.path)) for each in await session.display.slots()
+                replace(each, path=prefix_path_with_job_handle(handle, each.path))
+                for each in await session.display.slots()
             ]
         return found
 

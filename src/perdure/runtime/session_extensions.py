@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.core.model import Model, model_info
-from perdure.core.store import Store, identify_session
+from perdure.core.store import Store, get_process_wide_session_key
 
 from .agent_spec import OBJECT_PREFIX, AgentSpec
 from .driver import SessionAdditions, session_additions
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def apply_additions(agent: AgentSpec[Any], store: Store, session_id: str) -> AgentSpec[Any]:
     """Return the agent of a session with the extensions and models that were added to the session in this process."""
-    found = session_additions.get(identify_session(store, session_id))
+    found = session_additions.get(get_process_wide_session_key(store, session_id))
     return agent if found is None else agent.with_additions(list(found.extensions.values()), found.models)
 
 
@@ -49,7 +49,7 @@ def remove_extension(session: "StoredSession[Any]", name: str) -> bool:
     return True
 
 
-def add_model(session: "StoredSession[Any]", model: Model) -> str:
+def register_session_model(session: "StoredSession[Any]", model: Model) -> str:
     """Register a model object for a session in this process; return the name by which the log refers to it."""
     additions = _get_additions(session)
     name = f"{OBJECT_PREFIX}{model_info(model).name}"
@@ -59,5 +59,5 @@ def add_model(session: "StoredSession[Any]", model: Model) -> str:
 
 
 def _get_additions(session: "StoredSession[Any]") -> SessionAdditions:
-    key = identify_session(session.store, session.session_id)
+    key = get_process_wide_session_key(session.store, session.session_id)
     return session_additions.setdefault(key, SessionAdditions(session.store))

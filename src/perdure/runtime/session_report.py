@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from perdure.core.event import Entry, ToolFinished
 from perdure.core.fold import State
-from perdure.core.lost_entries import mark_lost_entries
+from perdure.core.lost_log_entries import mark_lost_entries
 from perdure.core.message import Message, Usage
 from perdure.core.run import Run
 

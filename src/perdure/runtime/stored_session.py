@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast
 from perdure.core import argument_checks
 from perdure.core.approval_binding import KEEPS_GRANTS_OF, list_session_keys
 from perdure.core.clock import new_id
-from perdure.core.error import SessionBusy, SessionNotFound, Unsupported, UsageError
+from perdure.core.error import SessionBusy, SessionNotFound, UnsupportedByStore, UsageError
 from perdure.core.event import Entry, Event, QuestionAsked, SessionConfigured, SlotOpened
 from perdure.core.event_erasure import erase_event_content, find_summaries_of
 from perdure.core.fanout import Subscription
@@ -30,9 +30,9 @@ from perdure.core.store import (
     SearchOptions,
     SessionInfo,
     Store,
-    end_tasks,
-    find_full_session_id,
+    cancel_and_await_tasks,
     finish_before_cancel,
+    get_namespaced_session_id,
     read_events,
     read_events_to_fold,
 )
@@ -42,7 +42,7 @@ from perdure.core.watcher_feed import Watcher
 from .agent_spec import AgentSpec
 from .background_job_record import list_background_jobs
 from .driver import SessionDriver, pass_post_to_run, session_additions
-from .session_channel import delay_commands
+from .session_channel import pause_commands
 from .session_redaction import add_agent_redactors, is_redaction_complete
 
 if TYPE_CHECKING:
@@ -333,9 +333,9 @@ class StoredSession(Generic[D]):
         status: "TaskStatus | None" = None,
     ) -> "Task":
         """Change one task of the agent's list, and return it. Raises `UsageError` if there is no such task."""
-        from perdure.toolkits.rewritten_task_list import TASKS, change_task
+        from perdure.toolkits.rewritten_task_list import TASKS, apply_task_changes
 
-        tasks, changed = change_task(
+        tasks, changed = apply_task_changes(
             await self.tasks(), task_id, {"content": content, "active_form": active_form, "status": status}
         )
         await self.keep(TASKS, tasks)
@@ -382,7 +382,7 @@ class StoredSession(Generic[D]):
         argument_checks.require_bool("session.fork", "keep_grants", keep_grants)
         argument_checks.require_text("session.fork", "session_id", name)
         argument_checks.require_one_line("session.fork", "session_id", name)
-        full_id = find_full_session_id(self.store, self.session_id)
+        full_id = get_namespaced_session_id(self.store, self.session_id)
         kept = list_session_keys(full_id, await self.read_state()) if keep_grants else []
         await self.store.fork(self.session_id, name, at=at)
         fork = type(self)(self.agent, name, self.store, self.role, redaction=self._driver.redaction)
@@ -535,7 +535,7 @@ class StoredSession(Generic[D]):
             await self._check_id_of_new_session()
         elif await self.store.info(self.session_id) is None:
             raise SessionNotFound(f"there is no session {self.session_id!r}: use run() to begin it")
-        async with delay_commands(self._driver.attach_to_loop(), self.session_id):
+        async with pause_commands(self._driver.attach_to_loop(), self.session_id):
             lease = await self.store.acquire(self.session_id)
             try:
                 yield lease, await self.store.read(self.session_id)
@@ -543,7 +543,7 @@ class StoredSession(Generic[D]):
                 await finish_before_cancel(lambda: self.store.release(lease))
 
 
-def prefix_path_with_handle(handle: str, path: str) -> str:
+def prefix_path_with_job_handle(handle: str, path: str) -> str:
     """Prefix the path of a background agent's display slot or question with the handle of its background job."""
     return f"{handle}/{path}" if path else handle
 
@@ -559,7 +559,7 @@ async def _wait_for_entry_or_shutdown(coming: "asyncio.Future[Any]", process_end
         try:
             await asyncio.wait((coming, told), timeout=WATCH_POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await end_tasks((told,))
+            await cancel_and_await_tasks((told,))
 
 
 async def _next_entry(subscription: Subscription[Entry]) -> Entry | None:
@@ -570,10 +570,10 @@ async def _next_entry(subscription: Subscription[Entry]) -> Entry | None:
 
 
 def require_searchable_store(store: Store) -> SearchableStore:
-    """Return the store if it can be searched. Raises `Unsupported` otherwise."""
+    """Return the store if it can be searched. Raises `UnsupportedByStore` otherwise."""
     if not isinstance(store, SearchableStore):
         kind = type(store).__name__
-        raise Unsupported(f"a {kind} cannot be searched: keep sessions in 'sqlite:PATH' or 'postgresql://…'")
+        raise UnsupportedByStore(f"a {kind} cannot be searched: keep sessions in 'sqlite:PATH' or 'postgresql://…'")
     return store
 
 

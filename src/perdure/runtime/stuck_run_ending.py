@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.core.call_preparation import build_tool_finished
 from perdure.core.event import Event, RunStarted, RunWaiting
 from perdure.core.log_repair import build_child_repairs
 from perdure.core.loop import build_run_ended
@@ -11,6 +10,7 @@ from perdure.core.message import Status, ToolCall
 from perdure.core.outcome import Outcome
 from perdure.core.run import Run, logger
 from perdure.core.tool import REPEATABLE_EFFECTS
+from perdure.core.tool_call_preparation import build_tool_finished
 from perdure.core.unsuccessful_results import build_not_started_result, build_uncertain_result
 
 from .resume_reasons import CALL_OPTION

@@ -24,7 +24,7 @@ _MOST_COUNTED: Final = 1000
 _FIRST_WINDOW_SECONDS: Final = 60.0
 
 
-class DueTimes(Struct, frozen=True):
+class OverdueTimes(Struct, frozen=True):
     """Due times of a schedule that have passed without a firing: the first, the last, and how many there were."""
 
     first: float
@@ -45,19 +45,19 @@ def plan_records(schedule: Schedule, state: JournalState, posts: Sequence[Post],
     trigger = next((post for post in posts if post.kind == TRIGGER_POST), None)
     if trigger is not None:
         return [build_triggered_record(schedule, trigger)]
-    if schedule.when is None or (due := find_due_times(state, now)) is None:
+    if schedule.when is None or (due := find_overdue_times(state, now)) is None:
         return []
     longest = schedule.longest_delay_seconds
     if longest is not None and now - due.last > longest:
         return [_build_passed(schedule, "missed", due, "no process served it in time")]
-    missed = DueTimes(due.first, due.first, due.count - 1)
+    missed = OverdueTimes(due.first, due.first, due.count - 1)
     before = [_build_passed(schedule, "missed", missed, "no process served it in time")] if due.count > 1 else []
     return [*before, _build_fired(schedule, format_moment(due.last), due=due.last)]
 
 
 def plan_skipped(schedule: Schedule, state: JournalState, now: float) -> list[FiringRecord]:
     """Return a record that skips the due times which passed while the schedule's last run went on; empty if none."""
-    if schedule.when is None or state.timing != schedule.when or (due := find_due_times(state, now)) is None:
+    if schedule.when is None or state.timing != schedule.when or (due := find_overdue_times(state, now)) is None:
         return []
     return [_build_passed(schedule, "skipped", due, OVERLAP_REASON)]
 
@@ -72,13 +72,13 @@ def _plan_arming(schedule: Schedule, now: float) -> list[FiringRecord]:
     return [armed]
 
 
-def find_due_times(state: JournalState, now: float) -> DueTimes | None:
+def find_overdue_times(state: JournalState, now: float) -> OverdueTimes | None:
     """Return the due times up to `now` that were not fired, skipped or missed yet; `None` if there are none."""
     first, timing = state.next_due, state.timing
     if timing is None or first is None or first > now:
         return None
     last = _find_last(timing, state.anchor, first, now)
-    return DueTimes(first, last, _count(timing, state.anchor, first, last))
+    return OverdueTimes(first, last, _count(timing, state.anchor, first, last))
 
 
 def _find_last(timing: Timing, anchor: float, first: float, now: float) -> float:
@@ -126,7 +126,7 @@ def _build_fired(schedule: Schedule, firing_id: str, **fields: Any) -> FiringRec
     )
 
 
-def _build_passed(schedule: Schedule, kind: Any, due: DueTimes, reason: str) -> FiringRecord:
+def _build_passed(schedule: Schedule, kind: Any, due: OverdueTimes, reason: str) -> FiringRecord:
     return _build(schedule, kind, firing_id=format_moment(due.first), due=due.last, count=due.count, reason=reason)
 
 

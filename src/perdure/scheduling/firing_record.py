@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.event import Custom, Entry
-from perdure.core.type_conversion import convert
+from perdure.core.thread_safe_msgspec import convert
 
 from .timing import Timing
 

@@ -33,7 +33,7 @@ def is_schedule_session(session_id: str) -> bool:
     return REGISTRY_SESSION in {before, last}
 
 
-async def was_deleted(store: Store, session_id: str, head: int) -> bool:
+async def has_session_been_deleted(store: Store, session_id: str, head: int) -> bool:
     """Return True if a session was deleted, and perhaps started anew, since it was read up to entry number `head`."""
     if head == 0:
         return False
@@ -56,7 +56,7 @@ class ScheduleJournal:
     async def refresh(self) -> JournalState:
         """Read the records that were added, and return the state."""
         entries = await self._store.read(self.session_id, after=self._head)
-        if not entries and await was_deleted(self._store, self.session_id, self._head):
+        if not entries and await has_session_been_deleted(self._store, self.session_id, self._head):
             self._head, self.state = 0, JournalState()
             entries = await self._store.read(self.session_id)
         self._apply(entries)

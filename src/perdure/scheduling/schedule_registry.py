@@ -8,10 +8,10 @@ from perdure.core.clock import Clock
 from perdure.core.error import SessionBusy
 from perdure.core.event import Custom, Entry
 from perdure.core.store import Lease, Log, Store, finish_before_cancel
-from perdure.core.type_conversion import convert
+from perdure.core.thread_safe_msgspec import convert
 
 from .schedule import Schedule
-from .schedule_journal import REGISTRY_SESSION, was_deleted
+from .schedule_journal import REGISTRY_SESSION, has_session_been_deleted
 
 ADDED_EVENT: Final = "perdure:schedule_added"
 REMOVED_EVENT: Final = "perdure:schedule_removed"
@@ -33,7 +33,7 @@ class ScheduleRegistry:
     async def load(self) -> dict[str, Schedule]:
         """Return the schedules that were added and not removed."""
         entries = await self._store.read(REGISTRY_SESSION, after=self._head)
-        if not entries and await was_deleted(self._store, REGISTRY_SESSION, self._head):
+        if not entries and await has_session_been_deleted(self._store, REGISTRY_SESSION, self._head):
             self._head, self.known = 0, {}
             entries = await self._store.read(REGISTRY_SESSION)
         for entry in entries:

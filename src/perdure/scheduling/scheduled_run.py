@@ -38,7 +38,7 @@ _MOST_ANSWERS: Final = 100
 _SHOWN: Final = 120
 
 
-class FiringLeft(Exception):
+class FiringInterrupted(Exception):
     """Raised when the run of a firing is left to the next process, because this process shuts down."""
 
 
@@ -75,7 +75,7 @@ class ScheduledRun:
             try:
                 outcome = await self._run_attempt(fired, claim, attempt)
                 entries = await self._read_run(fired.session_id, outcome.run_id)
-            except (FiringLeft, ShuttingDown):
+            except (FiringInterrupted, ShuttingDown):
                 return False
             ended = _build_end(fired, outcome, entries, attempt)
             if not self._may_retry(ended, outcome, entries, attempt):
@@ -105,7 +105,7 @@ class ScheduledRun:
         started, longest = self._clock.monotonic(), self._schedule.timeout_seconds
         while True:
             if self._process_end is not None and self._process_end.requested:
-                raise FiringLeft
+                raise FiringInterrupted
             if await claim.journal.is_cancel_requested(fired.firing_id):
                 return Outcome(status="cancelled", reason="cancelled", session_id=fired.session_id)
             try:
@@ -114,7 +114,7 @@ class ScheduledRun:
                 if longest is not None and self._clock.monotonic() - started >= longest:
                     return Outcome(status="failed", reason="SessionBusy", error=error, session_id=fired.session_id)
                 await sleep_until_shutdown(self._clock, self._poll_seconds, self._process_end)
-            except (FiringLeft, ShuttingDown, StoreError):
+            except (FiringInterrupted, ShuttingDown, StoreError):
                 raise
             except Exception as error:  # noqa: BLE001 - such as an unknown skill: the firing fails, not the scheduler
                 return Outcome(status="failed", reason=type(error).__name__, error=error, session_id=fired.session_id)
@@ -127,7 +127,7 @@ class ScheduledRun:
             if outcome.status != "waiting":
                 return outcome
             if self._process_end is not None and self._process_end.requested:
-                raise FiringLeft
+                raise FiringInterrupted
             await _deny_questions(session, outcome.questions)
             outcome = await self._send(session, fired, attempt)
         return outcome

@@ -14,7 +14,7 @@ import msgspec
 from perdure.core import argument_checks
 from perdure.core.error import Fenced, StoreError, UsageError
 from perdure.core.run_callbacks import find_shutdown_signal
-from perdure.core.store import Store, end_tasks
+from perdure.core.store import Store, cancel_and_await_tasks
 from perdure.runtime.agent import Agent
 from perdure.runtime.asyncio_tasks import mark_exception_retrieved
 from perdure.runtime.overrides import Overrides, add_output, check_overrides
@@ -136,7 +136,7 @@ class Scheduler(StoredSchedules):
     async def _end_runs(self, begun: _BegunRuns) -> None:
         """Cancel the runs that a call has begun, and wait until they have ended."""
         try:
-            await end_tasks([*begun])
+            await cancel_and_await_tasks([*begun])
         finally:
             for task in begun:
                 mark_exception_retrieved(task)
@@ -276,7 +276,7 @@ class Scheduler(StoredSchedules):
         try:
             await asyncio.wait({*self._tasks, *begun, *timers}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await end_tasks(timers)
+            await cancel_and_await_tasks(timers)
         for task in [task for task in begun if task.done()]:
             del begun[task]
             task.result()

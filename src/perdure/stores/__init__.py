@@ -4,12 +4,12 @@
 - `open_store("file:~/.perdure/sessions")`: a folder with one file per session, which several processes may share.
 - `open_store("sqlite:~/.perdure/sessions.db")`: one file for all, which several processes may share.
 - `open_store("postgresql://user:password@host/database")`: a database, which several machines may share.
-- `DocumentStore(documents)`: three functions of your own, which load, save and delete a document for each session.
+- `SessionDocumentStore(documents)`: three functions of your own, which load, save and delete one document per session.
 - `open_store(MyStore())`: any object that fulfils the contract, which `perdure.testing.store_contract.check_store`
   tests.
 
-Stores can be wrapped: `namespaced` makes a part of a store a store, `derive_session` gives a subagent its place in its
-parent's store, and `listened` calls a function for each entry.
+Stores can be wrapped: `namespaced` makes a part of a store a store, `derive_subagent_session` gives a subagent its
+place in its parent's store, and `listened` calls a function for each entry.
 """
 
 import os
@@ -20,16 +20,16 @@ from perdure.core.error import ConfigError
 from perdure.core.store import Store
 
 if TYPE_CHECKING:
-    from .document_store import DocumentStore as DocumentStore
     from .listened_store import listened as listened
-    from .namespace import derive_session as derive_session
+    from .namespace import derive_subagent_session as derive_subagent_session
     from .namespace import namespaced as namespaced
+    from .session_document_store import SessionDocumentStore as SessionDocumentStore
 
-__all__ = ["DocumentStore", "derive_session", "listened", "namespaced", "open_store"]
+__all__ = ["SessionDocumentStore", "derive_subagent_session", "listened", "namespaced", "open_store"]
 
 _HOMES = {
-    "DocumentStore": ".document_store",
-    "derive_session": ".namespace",
+    "SessionDocumentStore": ".session_document_store",
+    "derive_subagent_session": ".namespace",
     "listened": ".listened_store",
     "namespaced": ".namespace",
 }

@@ -37,7 +37,7 @@ def find_given_title(entries: Sequence[Entry]) -> str | None:
     return None
 
 
-def searchable_text(event: Event) -> tuple[str, str] | None:
+def extract_searchable_text(event: Event) -> tuple[str, str] | None:
     """Return the role (`user`, `assistant` or `tool`) and the searchable text of an event; `None` if it has none.
 
     Thinking and the arguments of tool calls are not searchable. A lone surrogate and a NUL become U+FFFD, so that any

@@ -39,7 +39,7 @@ class LeaseHolder(msgspec.Struct, frozen=True):
         """True if the process is certainly running. A process on another machine cannot be checked, and counts as not
         alive.
         """
-        return self.machine == _machine_id() and bool(self.started) and process_start_time(self.pid) == self.started
+        return self.machine == _machine_id() and bool(self.started) and get_process_start_time(self.pid) == self.started
 
     @property
     def has_ended(self) -> bool:
@@ -54,7 +54,7 @@ class LeaseHolder(msgspec.Struct, frozen=True):
             return True
         except (OSError, OverflowError):
             return False
-        return process_start_time(self.pid) not in {"", self.started}  # another process has got its number
+        return get_process_start_time(self.pid) not in {"", self.started}  # another process has got its number
 
     def __str__(self) -> str:
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
@@ -82,7 +82,7 @@ def parse_holder(text: str | None) -> LeaseHolder | None:
         return None
 
 
-def process_start_time(pid: int) -> str:
+def get_process_start_time(pid: int) -> str:
     """Return the start time of a process as the system writes it; empty if it has ended or the time is unknown."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -111,7 +111,7 @@ def _process_start_time_by_ps(pid: int) -> str:
 @functools.cache
 def _process_identity(pid: int) -> tuple[str, str]:
     """Return machine and start time of this process; cached by pid, since a fork has another one."""
-    return _machine_id(), process_start_time(pid)
+    return _machine_id(), get_process_start_time(pid)
 
 
 @functools.cache

@@ -16,17 +16,17 @@ from msgspec import Struct
 
 from perdure.core import argument_checks
 from perdure.core.approval_binding import identify_store
-from perdure.core.ended_runs import EndedRuns
+from perdure.core.ended_run_outlines import EndedRuns
 from perdure.core.event import Entry, Event
 from perdure.core.store import (
+    EndedRunsReadingStore,
     EventReadingStore,
-    FoldReadingStore,
     ForkListingStore,
     Hit,
-    ImmediateStore,
     InterruptedSession,
     Lease,
     MaintainableStore,
+    NonBlockingAppendStore,
     Post,
     SearchableStore,
     SearchOptions,
@@ -34,7 +34,7 @@ from perdure.core.store import (
     SessionPlace,
     Store,
     StoreSize,
-    identify_session,
+    get_process_wide_session_key,
 )
 
 from .wrapper_class_choice import choose_wrapper_class
@@ -75,8 +75,8 @@ def listened(
     content of an entry was erased. An exception of a listener is logged, and the operation has succeeded all the same.
     What other processes do is not passed.
 
-    The wrapper is `ImmediateStore`, `SearchableStore` and `MaintainableStore` exactly when `store` is. With an async
-    `on_append` each append waits for it. Closing the wrapper closes `store`.
+    The wrapper is `NonBlockingAppendStore`, `SearchableStore` and `MaintainableStore` exactly when `store` is. With an
+    async `on_append` each append waits for it. Closing the wrapper closes `store`.
     """
     listeners = _Listeners(on_append, on_read, on_delete, on_fork, on_redact)
     for name in listeners.__struct_fields__:
@@ -88,7 +88,7 @@ def listened(
     extras = {
         kind: made
         for kind, made in _EXTRAS.items()
-        if on_read is None or kind not in {EventReadingStore, FoldReadingStore}
+        if on_read is None or kind not in {EventReadingStore, EndedRunsReadingStore}
     }
     return choose_wrapper_class(ListenedStore, store, extras)(store, listeners)
 
@@ -114,7 +114,7 @@ class ListenedStore:
 
     def locate_session(self, session_id: str) -> SessionPlace:
         """Return the key of a session in the wrapped store, which all objects for that store share."""
-        return identify_session(self._store, session_id)
+        return get_process_wide_session_key(self._store, session_id)
 
     def __repr__(self) -> str:
         return f"listened({self._store!r})"
@@ -290,9 +290,9 @@ class _Maintained(ListenedStore):
 
 _EXTRAS: Final[Mapping[type, type[ListenedStore]]] = {
     EventReadingStore: _Foldable,
-    FoldReadingStore: _FoldReading,
+    EndedRunsReadingStore: _FoldReading,
     ForkListingStore: _ForkListing,
-    ImmediateStore: _Immediate,
+    NonBlockingAppendStore: _Immediate,
     SearchableStore: _Searchable,
     MaintainableStore: _Maintained,
 }

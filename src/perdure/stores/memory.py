@@ -130,7 +130,7 @@ class _Session:
 class MemoryStore:
     """A store that keeps sessions in memory until the process ends. It cannot be searched.
 
-    A `Store`, and `ImmediateStore`.
+    A `Store`, and `NonBlockingAppendStore`.
     """
 
     def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:

@@ -16,18 +16,18 @@ import msgspec
 
 from perdure.core.approval_binding import identify_store
 from perdure.core.clock import new_id
-from perdure.core.ended_runs import EndedRuns
+from perdure.core.ended_run_outlines import EndedRuns
 from perdure.core.error import ConfigError, PerdureError
 from perdure.core.event import Entry, Event
 from perdure.core.store import (
+    EndedRunsReadingStore,
     EventReadingStore,
-    FoldReadingStore,
     ForkListingStore,
     Hit,
-    ImmediateStore,
     InterruptedSession,
     Lease,
     MaintainableStore,
+    NonBlockingAppendStore,
     Post,
     SearchableStore,
     SearchOptions,
@@ -35,7 +35,7 @@ from perdure.core.store import (
     SessionPlace,
     Store,
     StoreSize,
-    identify_session,
+    get_process_wide_session_key,
 )
 
 from .argument_checks import check_page, check_session_id
@@ -47,9 +47,9 @@ _SEPARATOR: Final = "/"
 def namespaced(store: Store, prefix: str) -> Store:
     """Return a store that has only the sessions whose ids begin with `prefix/`; its own ids omit that prefix.
 
-    It is `ImmediateStore`, `SearchableStore` and `MaintainableStore` exactly when `store` is. `size` lists the sessions
-    of the part; its other numbers, `vacuum` and `backup` are those of the whole store. Raises `ConfigError` for a
-    prefix with a slash: the sessions of a user `a/b` would be among those of the user `a`.
+    It is `NonBlockingAppendStore`, `SearchableStore` and `MaintainableStore` exactly when `store` is. `size` lists the
+    sessions of the part; its other numbers, `vacuum` and `backup` are those of the whole store. Raises `ConfigError`
+    for a prefix with a slash: the sessions of a user `a/b` would be among those of the user `a`.
     """
     check_session_id(prefix, what="a prefix")
     if not prefix:
@@ -66,7 +66,7 @@ def _open_part(store: Store, prefix: str) -> Store:
     return choose_wrapper_class(NamespacedStore, store, _EXTRAS)(store, prefix.rstrip(_SEPARATOR) + _SEPARATOR)
 
 
-class DerivedSession(NamedTuple):
+class SubagentSession(NamedTuple):
     """Store and id of a subagent's session: a namespace of the parent's store, named by the parent's session id."""
 
     store: Store
@@ -75,7 +75,7 @@ class DerivedSession(NamedTuple):
     """The session's id in that part."""
 
 
-def derive_session(store: Store, parent_id: str, name: str, *, durable: bool) -> DerivedSession:
+def derive_subagent_session(store: Store, parent_id: str, name: str, *, durable: bool) -> SubagentSession:
     """Return the store and id of the session of subagent `name`: a part of `store`, under the id of the parent session.
 
     With `durable` it is the same each time, and the subagent continues its session; else it is a new one each time.
@@ -84,7 +84,7 @@ def derive_session(store: Store, parent_id: str, name: str, *, durable: bool) ->
     check_session_id(name, what="the name of a subagent")
     if not name or _SEPARATOR in name:
         raise ConfigError(f"{name!r} is no name of a subagent: pass one without slashes, such as 'reviewer'")
-    return DerivedSession(_open_part(store, parent_id), name if durable else f"{name}-{new_id()}")
+    return SubagentSession(_open_part(store, parent_id), name if durable else f"{name}-{new_id()}")
 
 
 class NamespacedStore:
@@ -103,7 +103,7 @@ class NamespacedStore:
 
     def locate_session(self, session_id: str) -> SessionPlace:
         """Return the key of a session in the underlying store, which all objects for that store share."""
-        return identify_session(self._store, self._prefix + session_id)
+        return get_process_wide_session_key(self._store, self._prefix + session_id)
 
     def __repr__(self) -> str:
         return f"namespaced({self._store!r}, {self._prefix.removesuffix(_SEPARATOR)!r})"
@@ -290,9 +290,9 @@ class _Maintained(NamespacedStore):
 
 _EXTRAS: Final[Mapping[type, type[NamespacedStore]]] = {
     EventReadingStore: _Foldable,
-    FoldReadingStore: _FoldReading,
+    EndedRunsReadingStore: _FoldReading,
     ForkListingStore: _ForkListing,
-    ImmediateStore: _Immediate,
+    NonBlockingAppendStore: _Immediate,
     SearchableStore: _Searchable,
     MaintainableStore: _Maintained,
 }

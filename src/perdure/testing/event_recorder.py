@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from perdure.core.error import ConfigError
 from perdure.core.event import Entry, Event, TextDelta
 
-from .event_tree import draw_tree
+from .event_tree_text import draw_tree
 
 E = TypeVar("E", bound=Event)
 

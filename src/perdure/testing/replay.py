@@ -17,7 +17,7 @@ import pytest
 from perdure.core.error import ConfigError
 from perdure.core.store import Store
 from perdure.core.tool import Tool
-from perdure.replaying.replay import Divergence, Replayed, Source, replay
+from perdure.replaying.replay import Divergence, ReplayReport, Source, replay
 from perdure.runtime.agent import Agent
 from perdure.runtime.overrides import Overrides
 from perdure.session_transfer import export_session, read_document
@@ -37,7 +37,7 @@ class Diverged(AssertionError):
 
 async def check_replay(
     agent: Agent[Any], recorded: RecordedSource, *, added: Sequence[Tool[..., Any]] = (), **code: Unpack[Overrides]
-) -> Replayed:
+) -> ReplayReport:
     """Replay a recorded session with this agent, offline; raise `Diverged` if it does anything other than recorded.
 
     Args:
@@ -61,7 +61,7 @@ async def record(
     store: Store | str | None = None,
     added: Sequence[Tool[..., Any]] = (),
     **code: Unpack[Overrides],
-) -> Replayed:
+) -> ReplayReport:
     """Write a stored session to a file for `check_replay`, after checking that this agent can replay it.
 
     The file contains the instructions and tools as well, so that changes in them can be shown. It contains the whole
@@ -91,7 +91,7 @@ def _read(path: str | os.PathLike[str]) -> Source:
         ) from error
 
 
-Replaying: TypeAlias = Callable[..., Awaitable[Replayed]]
+Replaying: TypeAlias = Callable[..., Awaitable[ReplayReport]]
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def replayed(request: pytest.FixtureRequest) -> Replaying:
     """Pytest fixture: `check_replay`, which replays a recorded session, with paths relative to the test file."""
     folder = request.path.parent
 
-    async def check(agent: Agent[Any], recorded: RecordedSource, **given: Any) -> Replayed:
+    async def check(agent: Agent[Any], recorded: RecordedSource, **given: Any) -> ReplayReport:
         found = folder / recorded if isinstance(recorded, str | os.PathLike) else recorded
         return await check_replay(agent, found, **given)
 

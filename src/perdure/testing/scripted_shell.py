@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from perdure.core import argument_checks
 from perdure.core.error import ToolError
-from perdure.toolkits.shell_backend import Confinement, JobOutput, ShellCommand, ShellResult, StreamOutput
+from perdure.toolkits.shell_backend import CapturedStream, Confinement, JobOutput, ShellCommand, ShellResult
 
 _NOT_FOUND = 127
 
@@ -50,8 +50,8 @@ class ScriptedShell:
         line = command.line or " ".join(command.argv)
         answer = self._answers.get(line)
         if answer is None:
-            return ShellResult(exit_code=_NOT_FOUND, stderr=StreamOutput(f"{line}: command not found\n"))
-        return ShellResult(exit_code=0, stdout=StreamOutput(answer)) if isinstance(answer, str) else answer
+            return ShellResult(exit_code=_NOT_FOUND, stderr=CapturedStream(f"{line}: command not found\n"))
+        return ShellResult(exit_code=0, stdout=CapturedStream(answer)) if isinstance(answer, str) else answer
 
     async def start(self, command: ShellCommand) -> str:
         """Pretend to start a command in the background; its answer is its output, and it has ended."""

@@ -55,8 +55,8 @@ async def check_store(
     same location each time, two of them are tested against each other as well. Checks use their own session ids, so the
     location may already contain sessions, and keeps them.
 
-    Optional abilities are recognised by type (`ImmediateStore`, `SearchableStore`, `MaintainableStore`), and a store
-    that cannot take over a session by the `Unsupported` that it raises.
+    Optional abilities are recognised by type (`NonBlockingAppendStore`, `SearchableStore`, `MaintainableStore`), and a
+    store that cannot take over a session by the `UnsupportedByStore` that it raises.
 
     `full_disk` is called with a store and returns a context manager, within which only about 100 kB can be written to
     the store's location. `restored` is called with the path of a backup and returns a store of it.

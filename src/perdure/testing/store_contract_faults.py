@@ -3,7 +3,7 @@
 import random
 from base64 import b64encode
 
-from perdure.core.error import Conflict, Fenced, SessionBusy, StoreError, Unsupported
+from perdure.core.error import Conflict, Fenced, SessionBusy, StoreError, UnsupportedByStore
 from perdure.core.event import Custom, Entry
 from perdure.core.store import Lease, Post, Store
 
@@ -52,7 +52,7 @@ async def _acquire_after_crash(victim: Store, survivor: Store, session_id: str) 
     """Return a lease for a session whose driver is gone. A store that must notice its death first is closed."""
     try:
         return await survivor.acquire(session_id, take_over=True)
-    except (Unsupported, SessionBusy):
+    except (UnsupportedByStore, SessionBusy):
         await victim.aclose()
         return await survivor.acquire(session_id)
 

@@ -18,7 +18,7 @@ from perdure.core.event import (
 )
 from perdure.core.fold import fold_events
 from perdure.core.message import Text, ToolCall, ToolResult, Usage, assistant, user
-from perdure.core.store import EventReadingStore, FoldReadingStore, ImmediateStore, Store
+from perdure.core.store import EndedRunsReadingStore, EventReadingStore, NonBlockingAppendStore, Store
 
 from .store_contract_setup import (
     HOSTILE_TEXTS,
@@ -62,12 +62,12 @@ async def _events_are_those_of_the_entries(trial: StoreUnderTest) -> None:
     for after in (0, 1, 7, 8, 39, 40, 99):
         expected = [entry.event for entry in written[after:]], max(after, 40)
         expect_equal(await store.events(name, after=after), expected, f"events(after={after}) gives what follows")
-        if isinstance(store, FoldReadingStore):
+        if isinstance(store, EndedRunsReadingStore):
             found, head = await store.events_to_fold(name, after=after)
             folded = list(fold_events(found).messages), head
             wanted = list(fold_events(expected[0]).messages), expected[1]
             expect_equal(folded, wanted, f"events_to_fold(after={after}) amounts to what follows")
-    if isinstance(store, FoldReadingStore):
+    if isinstance(store, EndedRunsReadingStore):
         await _expect_same_state_of_ended_runs(store, name + "runs")
 
 
@@ -80,7 +80,7 @@ async def _expect_same_state_of_ended_runs(store: Store, name: str) -> None:
         await store.append(lease, written, sync=False)
         head += len(written)
     await store.release(lease)
-    found, last = await cast("FoldReadingStore", store).events_to_fold(name)
+    found, last = await cast("EndedRunsReadingStore", store).events_to_fold(name)
     in_short, by_events = fold_events(found), fold_events([entry.event for entry in await store.read(name)])
     for what, one, other in (
         ("number of entries", last, head),
@@ -189,8 +189,8 @@ async def _unknown_kinds_are_preserved(trial: StoreUnderTest) -> None:
 
 async def _an_immediate_append_is_done_or_it_is_not(trial: StoreUnderTest) -> None:
     store, name = trial.store, trial.name
-    if not isinstance(store, ImmediateStore):
-        raise CheckSkipped("the store is not `ImmediateStore`")
+    if not isinstance(store, NonBlockingAppendStore):
+        raise CheckSkipped("the store is not `NonBlockingAppendStore`")
     lease = await store.acquire(name)
     expected: list[Entry] = []
     for number, sync in enumerate((False, True, False, False), 1):

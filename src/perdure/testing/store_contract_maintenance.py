@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from perdure.core.error import PerdureError, Unsupported
+from perdure.core.error import PerdureError, UnsupportedByStore
 from perdure.core.store import MaintainableStore, Post
 
 from .store_contract_setup import (
@@ -77,7 +77,7 @@ async def _a_backup_is_whole(trial: StoreUnderTest) -> None:
         path = str(Path(folder) / "backup")
         try:
             await upkeep.backup(path)
-        except Unsupported as reason:
+        except UnsupportedByStore as reason:
             raise CheckSkipped(f"the store cannot be backed up in this way: {reason}") from None
         await store.append(lease, build_user_entries(3, "after the backup"), sync=True)
         await expect_error(PerdureError, upkeep.backup(path), "backup() to a place where something is")

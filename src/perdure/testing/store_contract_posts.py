@@ -4,7 +4,7 @@ import asyncio
 
 from perdure.core.error import ConfigError, Conflict, Fenced
 from perdure.core.event import Custom, Entry
-from perdure.core.store import ImmediateStore, Lease, Post, Store
+from perdure.core.store import Lease, NonBlockingAppendStore, Post, Store
 
 from .store_contract_setup import (
     HOSTILE_TEXTS,
@@ -70,13 +70,13 @@ async def _an_entry_of_its_id_takes_a_post(trial: StoreUnderTest) -> None:
     own = await store.post(name, Post("e-1", "steer"))
     expect_equal(own, expected=False, promise="post() of the id of any entry gives False")
     expect_equal(await store.posts(name), waiting, "post() of an id that was taken changes nothing")
-    if isinstance(store, ImmediateStore):
+    if isinstance(store, NonBlockingAppendStore):
         await _append_at_once(store, lease, Entry(4, 1.0, Custom("taken"), "p4"))
         expect_equal(await store.posts(name), waiting[:2], "append_now() takes the posts of the ids of its entries")
 
 
 async def _append_at_once(store: Store, lease: Lease, entry: Entry) -> None:
-    if not (isinstance(store, ImmediateStore) and store.append_now(lease, [entry], sync=False)):
+    if not (isinstance(store, NonBlockingAppendStore) and store.append_now(lease, [entry], sync=False)):
         await store.append(lease, [entry], sync=False)
 
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from perdure.core.error import Fenced, SessionBusy, Unsupported
+from perdure.core.error import Fenced, SessionBusy, UnsupportedByStore
 from perdure.core.event import Custom, Entry
-from perdure.core.store import ImmediateStore, Lease, Post, Store
+from perdure.core.store import Lease, NonBlockingAppendStore, Post, Store
 
 from .store_contract_setup import (
     CheckSkipped,
@@ -86,10 +86,10 @@ async def _check_take_over(holder: Store, taker: Store, old: Lease) -> None:
     first = await holder.read(name)
     try:
         new = await taker.acquire(name, take_over=True)
-    except Unsupported as reason:
+    except UnsupportedByStore as reason:
         await expect_no_error(
             holder.append(old, build_user_entries(2, "two"), sync=True),
-            "append() after a take_over that is Unsupported",
+            "append() after a take_over that is UnsupportedByStore",
         )
         raise CheckSkipped(f"the store cannot take a session over: {reason}") from None
     expect_equal(max(old.fence + 1, new.fence), new.fence, "the fence grows when a session is taken over")
@@ -103,7 +103,7 @@ async def _check_take_over(holder: Store, taker: Store, old: Lease) -> None:
     )
     replaced = Entry(1, 1.0, Custom("redacted"), first[0].id)
     await expect_error(Fenced, holder.redact(old, replaced), "redact() by a driver that was replaced")
-    if isinstance(holder, ImmediateStore):
+    if isinstance(holder, NonBlockingAppendStore):
         await expect_error(
             Fenced, _append_now_or_later(holder, old, late), "append_now() by a driver that was replaced"
         )
@@ -119,7 +119,7 @@ async def _check_take_over(holder: Store, taker: Store, old: Lease) -> None:
 
 
 async def _append_now_or_later(store: Store, lease: Lease, entries: list[Entry]) -> None:
-    if not (isinstance(store, ImmediateStore) and store.append_now(lease, entries, sync=False)):
+    if not (isinstance(store, NonBlockingAppendStore) and store.append_now(lease, entries, sync=False)):
         await store.append(lease, entries, sync=False)
 
 

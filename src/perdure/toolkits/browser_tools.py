@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final
 from perdure.core.error import ToolError
 from perdure.core.message import Image, Text
 from perdure.core.model_and_tool_wrappers import before
+from perdure.core.permission_target import Target
 from perdure.core.provenance import PRIVATE_LABEL, UNTRUSTED_LABEL
-from perdure.core.target import Target
 from perdure.core.text_target import TextTarget
 from perdure.core.tool import Effect, Skip, Tool, ToolContext, ToolOptions, ToolOutput, tool
 from perdure.core.url_target import UrlTarget

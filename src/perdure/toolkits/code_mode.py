@@ -9,8 +9,8 @@ from perdure.core.thread_pool import THREAD_POOL
 from perdure.core.tool import Tool
 from perdure.core.toolbox import Toolbox
 
-from .program_interpreter import Interpreter, ProgramLimits, require_monty
-from .program_tool import build_program_tool, can_be_called, describe_program_functions
+from .program_interpreter import InterpreterPool, ProgramLimits, require_monty
+from .program_tool import add_stubs_to_program_tool, build_program_tool, can_be_called
 
 _OWNER = "code_mode"
 _LEAST_MEMORY_BYTES = 1_000_000
@@ -41,7 +41,9 @@ class CodeMode:
         require_monty(_OWNER)
         self._excluded = frozenset(exclude)
         self._hides_tools = hide_tools
-        self._interpreter = Interpreter(ProgramLimits(max_seconds, max_memory_bytes, max_calls, max_output_characters))
+        self._interpreter = InterpreterPool(
+            ProgramLimits(max_seconds, max_memory_bytes, max_calls, max_output_characters)
+        )
         self._users = 0
         self.tool = build_program_tool(self._interpreter, self._is_callable, max_output_characters)
 
@@ -50,7 +52,7 @@ class CodeMode:
 
     def select_tools(self, tools: Toolbox, _loaded: Sequence[str]) -> Toolbox:
         """Return the tools that the model is sent; `run_program` is described with the signatures of the others."""
-        described = describe_program_functions(tools, self._is_callable, with_prompts=self._hides_tools)
+        described = add_stubs_to_program_tool(tools, self._is_callable, with_prompts=self._hides_tools)
         if not self._hides_tools:
             return described
         return Toolbox([each for each in described if not self._is_callable(each)])

@@ -3,10 +3,11 @@
 A line that cannot be split with certainty is not split at all.
 
 Two parsers must agree: tree-sitter-bash gives the structure, and each simple command is split once more by
-`split_command`, which knows plain words and quotes alone. A line is proved only if it consists of simple commands with
-literal words, joined by `;`, `&&`, `||`, `|` and line ends, with no redirection other than to `/dev/null` and between
-the standard streams. Everything else (a variable, a substitution, a pattern, a here-document, an assignment, a loop, a
-background job, a builtin that changes the shell) proves nothing, and the whole line has to be asked about.
+`split_simple_command`, which knows plain words and quotes alone. A line is proved only if it consists of simple
+commands with literal words, joined by `;`, `&&`, `||`, `|` and line ends, with no redirection other than to `/dev/null`
+and between the standard streams. Everything else (a variable, a substitution, a pattern, a here-document, an
+assignment, a loop, a background job, a builtin that changes the shell) proves nothing, and the whole line has to be
+asked about.
 """
 
 import re
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from perdure.core.command_target import split_command
+from perdure.core.command_target import split_simple_command
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -51,7 +52,7 @@ def split_command_line(text: str) -> list[tuple[str, ...]] | None:
 
     Without the package tree-sitter-bash only a line of one simple command is split.
     """
-    if (words := split_command(text)) is not None:
+    if (words := split_simple_command(text)) is not None:
         return [words]
     if len(text) > MAX_CHARACTERS or not all(each.isprintable() or each in _BLANKS for each in text):
         return None
@@ -109,7 +110,7 @@ def _split_simple(command: "Node", source: bytes) -> tuple[str, ...]:
     """Return the argv of a simple command, if both parsers find the same."""
     if not all(each.type in _WORDS for each in command.children):
         raise _UnprovedError
-    words = split_command(_read(command, source))
+    words = split_simple_command(_read(command, source))
     if words is None or [_read(each, source) for each in command.children if not _is_word(each, source)]:
         raise _UnprovedError
     if len(words) != len(command.children):
@@ -119,7 +120,7 @@ def _split_simple(command: "Node", source: bytes) -> tuple[str, ...]:
 
 def _is_word(node: "Node", source: bytes) -> bool:
     """Return True if the text of a node alone is a single argument, too."""
-    alone = split_command(f"x {_read(node, source)}")
+    alone = split_simple_command(f"x {_read(node, source)}")
     return alone is not None and len(alone) == 2  # noqa: PLR2004 - x and the word
 
 

@@ -42,7 +42,7 @@ _PLACEHOLDER: Final = re.compile(
 """Text that stands for code which the model did not want to repeat: written to a file, it would delete that code."""
 
 
-class EditStep(Struct, frozen=True):
+class TextEdit(Struct, frozen=True):
     """An edit of a file: the text to replace, and the new text."""
 
     old_string: str
@@ -79,7 +79,7 @@ class Replacement(NamedTuple):
     text: str
 
 
-def apply_edit(text: str, step: EditStep) -> EditResult:
+def apply_edit(text: str, step: TextEdit) -> EditResult:
     """Apply one edit to a text, and return the result. Raises `EditRefused`.
 
     Line ends may be of either kind, and a mark at the beginning of the file (BOM) is not compared; both stay.

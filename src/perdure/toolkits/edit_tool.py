@@ -8,10 +8,16 @@ from perdure.core.model_and_tool_wrappers import before
 from perdure.core.path_target import PathTarget
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
-from .edit_ladder import EditResult, EditStep, apply_edit
-from .file_backend import FileWriteBackend, build_early_path_check, call_backend_method, check_backend, get_path_target
+from .edit_ladder import EditResult, TextEdit, apply_edit
+from .file_access_record import FileAccessRecord, SnapshotBackend, read_record, require_read_and_unchanged
+from .file_backend import (
+    FileWriteBackend,
+    build_early_path_check,
+    call_backend_method,
+    check_backend,
+    get_permitted_path,
+)
 from .file_page import decode_text
-from .file_record import FileRecord, SnapshotBackend, read_record, require_read_and_unchanged
 from .logged_file_writer import FileWriter, read_file
 
 _CONTEXT_LINES: Final = 2
@@ -40,13 +46,13 @@ def edit_tool(files: FileWriteBackend, *, snapshots: SnapshotBackend | None = No
         old_string: Annotated[str, "The text to replace, exactly as in the file, and unique in it."] = "",
         new_string: Annotated[str, "The text to put in its place."] = "",
         replace_all: Annotated[bool, "Replace every occurrence."] = False,  # noqa: FBT002 - a model gives it by name
-        edits: Annotated[Sequence[EditStep], "Several replacements, in order, instead of one: all or none."] = (),
+        edits: Annotated[Sequence[TextEdit], "Several replacements, in order, instead of one: all or none."] = (),
     ) -> ToolOutput:
         """Replace text in a file that you have read. Give old_string and new_string, or a list of edits."""
         if edits and (old_string or new_string):
             raise ToolError("give either old_string and new_string, or edits, not both")
-        steps = [*edits] or [EditStep(old_string, new_string, replace_all)]
-        wanted = get_path_target(context)
+        steps = [*edits] or [TextEdit(old_string, new_string, replace_all)]
+        wanted = get_permitted_path(context)
         found, shown = await read_file(context, files, wanted, verb="edited"), files.show(wanted)
         record = read_record(context, shown)
         if record is not None and _is_own_change(record, context) and record.digest == found.digest:
@@ -61,12 +67,12 @@ def edit_tool(files: FileWriteBackend, *, snapshots: SnapshotBackend | None = No
     return before(edit, build_early_path_check(files, "edited", write=True))
 
 
-def _is_own_change(record: FileRecord, context: ToolContext[Any]) -> bool:
+def _is_own_change(record: FileAccessRecord, context: ToolContext[Any]) -> bool:
     """Return True if an earlier attempt at this call has stored that it changes the file."""
     return record.before is not None and record.call_id == context.call_id
 
 
-def _apply_steps(text: str, steps: Sequence[EditStep]) -> list[EditResult]:
+def _apply_steps(text: str, steps: Sequence[TextEdit]) -> list[EditResult]:
     """Apply steps one after another. Raises the refusal of the first that cannot be applied, with its number."""
     done: list[EditResult] = []
     for number, step in enumerate(steps, 1):

@@ -95,7 +95,7 @@ async def call_backend_method(
     return cast("T", await value if inspect.isawaitable(value) else value)
 
 
-def get_path_target(context: ToolContext[Any]) -> PathTarget:
+def get_permitted_path(context: ToolContext[Any]) -> PathTarget:
     """Return the file path that a tool call has permission for. Raises `ToolError` if the call has none."""
     try:
         target = context.target

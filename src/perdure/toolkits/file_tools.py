@@ -13,6 +13,7 @@ from perdure.core.model_and_tool_wrappers import before
 from perdure.core.path_target import PathTarget
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
+from .file_access_record import SnapshotBackend, read_record, record_read, require_read_and_unchanged
 from .file_backend import (
     FileReadBackend,
     FileRefused,
@@ -21,11 +22,10 @@ from .file_backend import (
     build_early_path_check,
     call_backend_method,
     check_backend,
-    get_path_target,
+    get_permitted_path,
     may_show_path,
 )
 from .file_page import MOST_BYTES, MOST_LINES, detect_image_type, format_page
-from .file_record import SnapshotBackend, read_record, record_read, require_read_and_unchanged
 from .logged_file_writer import FileWriter, read_file, read_file_if_there
 
 MOST_LISTED: Final = 500
@@ -48,7 +48,7 @@ def read_tool(files: FileReadBackend) -> Tool[..., Any]:
         line_numbers: Annotated[bool, "Put the number in front of each line."] = False,  # noqa: FBT002 - a model gives it by name
     ) -> ToolOutput:
         """Read a text file, in pages of up to 2,000 lines, or look at an image (PNG, JPEG, GIF, WebP)."""
-        wanted = get_path_target(context)
+        wanted = get_permitted_path(context)
         found, shown = await read_file(context, files, wanted), files.show(wanted)
         if media_type := detect_image_type(found.data):
             content: Any = [
@@ -76,10 +76,10 @@ def list_tool(files: FileReadBackend) -> Tool[..., Any]:
     ) -> str:
         """List the files and folders in a folder: `name/` for a folder, `name@` for a link, sizes of files."""
         try:
-            entries = await call_backend_method(context, files.list_folder, get_path_target(context))
+            entries = await call_backend_method(context, files.list_folder, get_permitted_path(context))
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be listed: {error}") from error
-        folder = get_path_target(context)
+        folder = get_permitted_path(context)
         shown = [each for each in entries if may_show_path(context, files, f"{folder.path}/{each.name}")]
         return format_entries(shown)
 
@@ -105,7 +105,7 @@ def write_tool(files: FileWriteBackend, *, snapshots: SnapshotBackend | None = N
         overwrite: Annotated[bool, "Replace a file that exists. Read it first."] = False,  # noqa: FBT002 - a model gives it by name
     ) -> str:
         """Write a text file, with the folders above it. To change a part of a file, use `edit`."""
-        wanted = get_path_target(context)
+        wanted = get_permitted_path(context)
         found, shown = await read_file_if_there(context, files, wanted), files.show(wanted)
         data = content.encode("utf-8", "replace")
         if found is not None and found.data == data:  # also after a crash, when this call has written it before

@@ -15,7 +15,7 @@ MOST_ALTERNATIVES: Final = 64
 _MOST_ANY_DEPTH: Final = 4
 
 
-def split_name_patterns(pattern: str) -> list[str]:
+def extract_file_name_patterns(pattern: str) -> list[str]:
     """Return plain patterns for the file names that a path pattern can match; empty if that is not possible.
 
     They are for programs that can filter by names, and are plain: `*`, `?` and sets in brackets.

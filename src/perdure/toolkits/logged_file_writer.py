@@ -12,8 +12,8 @@ from perdure.core.path_target import PathTarget
 from perdure.core.tool import ToolContext
 from perdure.files.jail import compute_digest
 
+from .file_access_record import NO_FILE, SnapshotBackend, record_change
 from .file_backend import FileChanged, FileContent, FileReadBackend, FileRefused, FileWriteBackend, call_backend_method
-from .file_record import NO_FILE, SnapshotBackend, record_change
 
 
 async def read_file(

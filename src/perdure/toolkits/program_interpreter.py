@@ -56,7 +56,7 @@ class ProgramFailed(ToolError):
     """Raised when a model-written program cannot be parsed, raises an error, or exceeds a limit; names the line."""
 
 
-class StepTooLong(Exception):
+class StepNeedsThread(Exception):
     """Raised when a step of a model-written program takes too long for the event loop: it has to run on a thread."""
 
 
@@ -75,7 +75,7 @@ class CallsAwaited(Struct, frozen=True):
     calls: Sequence[FunctionCall]
 
 
-class TimeAwaited(Struct, frozen=True):
+class CurrentTimeAwaited(Struct, frozen=True):
     """Result of an interpreter step: the model-written program is paused until it is given the current time."""
 
 
@@ -102,7 +102,7 @@ class CallRaised(Struct, frozen=True):
 CallAnswer: TypeAlias = CallReturned | CallRaised
 StepAnswers: TypeAlias = Mapping[int, CallAnswer] | float | None
 """Answers to the calls of a step by number, or the time in seconds since 1970; `None` before the first step."""
-ProgramStep: TypeAlias = CallsAwaited | TimeAwaited | ProgramFinished
+ProgramStep: TypeAlias = CallsAwaited | CurrentTimeAwaited | ProgramFinished
 
 
 def require_monty(owner: str) -> None:
@@ -111,7 +111,7 @@ def require_monty(owner: str) -> None:
         raise ConfigError(f"{owner} needs the package pydantic-monty: pip install 'perdure[code]'")
 
 
-class Interpreter:
+class InterpreterPool:
     """Pool of processes that run model-written programs; the first program starts it, and `close` ends it."""
 
     def __init__(self, limits: ProgramLimits) -> None:
@@ -173,12 +173,12 @@ class Interpreter:
 class RunningProgram:
     """A model-written program that is being run: call `advance` for each of its steps, and `stop` at the end.
 
-    Steps are for a thread, unless the program `is_quick`: then a step that would take long raises `StepTooLong`. The
-    first step may have to start a process.
+    Steps are for a thread, unless the program `is_quick`: then a step that would take long raises `StepNeedsThread`.
+    The first step may have to start a process.
     """
 
     def __init__(
-        self, interpreter: Interpreter, code: str, functions: Collection[str], *, seed: str, is_quick: bool
+        self, interpreter: InterpreterPool, code: str, functions: Collection[str], *, seed: str, is_quick: bool
     ) -> None:
         self.is_quick = is_quick
         """True if no step takes longer than the event loop can wait."""
@@ -222,11 +222,11 @@ class RunningProgram:
             return self._advance(answers)
         except pydantic_monty.MontyCrashedError as error:
             if self.is_quick and error.timed_out:
-                raise StepTooLong from None
+                raise StepNeedsThread from None
             raise ProgramFailed(f"the interpreter ended unexpectedly: {error}") from None
         except (pydantic_monty.MontySyntaxError, pydantic_monty.MontyRuntimeError) as error:
             if self.is_quick and _STEP_TOO_LONG in str(error):
-                raise StepTooLong from None
+                raise StepNeedsThread from None
             raise ProgramFailed(clean_program_traceback(error.display())) from None
         except pydantic_monty.MontyError as error:
             raise ProgramFailed(clean_program_traceback(str(error))) from None
@@ -247,7 +247,7 @@ class RunningProgram:
         snapshot = self._start() if answers is None else self._answer(answers)
         while (step := self._find_step(snapshot)) is None:
             if self.is_quick and time.monotonic() - began > QUICK_STEP_SECONDS:
-                raise StepTooLong  # each part of it is short, as when the clock is read in a loop
+                raise StepNeedsThread  # each part of it is short, as when the clock is read in a loop
             snapshot = self._resume(snapshot)
         self._snapshot = snapshot
         return step
@@ -279,7 +279,7 @@ class RunningProgram:
                 return CallsAwaited([self._waiting.pop(each) for each in sorted(snapshot.pending_call_ids)])
             case _:
                 is_clock = self._time is None and getattr(snapshot, "function_name", "") in _CLOCKS
-                return TimeAwaited() if is_clock and snapshot.is_os_function else None
+                return CurrentTimeAwaited() if is_clock and snapshot.is_os_function else None
 
     def _resume(self, snapshot: Any) -> Any:
         """Answer what needs no tool: names, calls whose results come later, the clock, files and the like."""

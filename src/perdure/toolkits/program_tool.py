@@ -18,7 +18,7 @@ from perdure.core.error import ToolError
 from perdure.core.event import RESERVED_PREFIX, ValueKept
 from perdure.core.jsonable import to_text
 from perdure.core.message import Status, ToolResult, merge_labels
-from perdure.core.program_calls import ProgramCalls
+from perdure.core.program_tool_calls import ProgramCallExecutor
 from perdure.core.thread_pool import THREAD_POOL
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 from perdure.core.toolbox import Toolbox
@@ -29,12 +29,12 @@ from .program_interpreter import (
     CallReturned,
     CallsAwaited,
     FunctionCall,
-    Interpreter,
+    InterpreterPool,
     ProgramFinished,
     ProgramStep,
     RunningProgram,
     StepAnswers,
-    StepTooLong,
+    StepNeedsThread,
 )
 from .program_stubs import build_stubs, name_program_functions, to_program_value
 
@@ -63,7 +63,7 @@ _INVALID: Final = "invalid arguments for "
 
 
 def build_program_tool(
-    interpreter: Interpreter, is_callable: Callable[[Tool[..., Any]], bool], max_output_characters: int
+    interpreter: InterpreterPool, is_callable: Callable[[Tool[..., Any]], bool], max_output_characters: int
 ) -> Tool[..., Any]:
     """Return the tool `run_program`, whose programs can call those tools of the run that `is_callable` accepts."""
 
@@ -99,7 +99,7 @@ def can_be_called(tool: Tool[..., Any], excluded: Collection[str]) -> bool:
     return not ends and tool.name not in _UNCALLABLE_NAMES and tool.name not in excluded
 
 
-def describe_program_functions(
+def add_stubs_to_program_tool(
     tools: Toolbox, is_callable: Callable[[Tool[..., Any]], bool], *, with_prompts: bool
 ) -> Toolbox:
     """Return the toolbox with the stubs of all tools that programs can call added to the description of `run_program`.
@@ -117,7 +117,11 @@ class _ProgramDriver:
     """Runs a program step by step, and makes its calls."""
 
     def __init__(
-        self, context: ToolContext[Any], interpreter: Interpreter, code: str, functions: Mapping[str, Tool[..., Any]]
+        self,
+        context: ToolContext[Any],
+        interpreter: InterpreterPool,
+        code: str,
+        functions: Mapping[str, Tool[..., Any]],
     ) -> None:
         self._context = context
         self._build_program = partial(RunningProgram, interpreter, code, functions.keys(), seed=context.idempotency_key)
@@ -126,7 +130,7 @@ class _ProgramDriver:
         self._given: list[StepAnswers] = []
         """The answers that the program was given so far, one for each step."""
         self.program = self._build_program(is_quick=True)
-        self._calls = ProgramCalls(context)
+        self._calls = ProgramCallExecutor(context)
         self.labels: tuple[str, ...] = ()
         """The labels of all results that the program has got: what it returns may follow from any of them."""
 
@@ -154,7 +158,7 @@ class _ProgramDriver:
             if not number % _STEPS_BETWEEN_YIELDS:
                 await asyncio.sleep(0)
             return self.program.advance(answers)
-        except StepTooLong:
+        except StepNeedsThread:
             self.program.stop()
             self.program = self._build_program(is_quick=False)
             return await self._call_on_thread(self.program.advance_through, tuple(self._given))

@@ -16,7 +16,7 @@ from perdure.core.command_target import CommandPart
 from perdure.files.secret_scan import has_no_secrets
 from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
 
-from .shell_backend import ReadingInsight
+from .shell_backend import CommandReadInspector
 
 
 class _Program(Struct, frozen=True, kw_only=True):
@@ -256,7 +256,7 @@ class ReadingRules(Struct, frozen=True, kw_only=True):
     """The working folder."""
     readable: tuple[str, ...] = ()
     """Further folders that may be read unasked."""
-    insight: ReadingInsight | None = None
+    insight: CommandReadInspector | None = None
     """Tells what commands can see; without it, more is asked about."""
 
 

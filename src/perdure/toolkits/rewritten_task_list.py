@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from perdure.core.error import ConfigError, ToolError, UsageError
 from perdure.core.jsonable import short_repr
+from perdure.core.thread_safe_msgspec import convert
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
-from perdure.core.type_conversion import convert
 
 from .list_storage import Values, read_value, replace_value_store, write_value
 
@@ -115,7 +115,7 @@ def _to_stated_task(task: Task | StatedTask | str) -> StatedTask:
     return StatedTask(task) if isinstance(task, str) else StatedTask(task.content, task.active_form, task.status)
 
 
-def change_task(tasks: Sequence[Task], task_id: str, changes: dict[str, str | None]) -> tuple[list[Task], Task]:
+def apply_task_changes(tasks: Sequence[Task], task_id: str, changes: dict[str, str | None]) -> tuple[list[Task], Task]:
     """Return the list with one task changed, and that task. Raises `UsageError` if no task has this id."""
     found = next((each for each in tasks if each.id == task_id), None)
     if found is None:

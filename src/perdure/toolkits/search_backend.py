@@ -17,7 +17,7 @@ class SearchQuery(Struct, frozen=True):
     """A query for lines that match a regular expression."""
 
     pattern: str
-    """A regular expression, as `SearchPattern.text` has it."""
+    """A regular expression, as `PortableRegex.text` has it."""
     ignore_case: bool = False
     glob: str = ""
     """A pattern for the paths of files, relative to the target; empty for all files."""

@@ -14,12 +14,12 @@ from .file_backend import (
     build_early_path_check,
     call_backend_method,
     check_backend,
-    get_path_target,
+    get_permitted_path,
     may_show_path,
 )
 from .glob_pattern import compile_glob
+from .portable_regex import PortableRegex
 from .search_backend import MOST_RESULTS, GlobQuery, SearchBackend, SearchMatch, SearchQuery, SearchResult
-from .search_pattern import SearchPattern
 
 MOST_LINE_CHARACTERS: Final = 500
 """The most characters of a line that are returned."""
@@ -40,7 +40,9 @@ def glob_tool(files: FileReadBackend, search: SearchBackend) -> Tool[..., Any]:
         """Find files by a pattern for their paths. Files that git ignores are left out."""
         compile_glob(pattern)
         try:
-            found = await call_backend_method(context, search.find_files, get_path_target(context), GlobQuery(pattern))
+            found = await call_backend_method(
+                context, search.find_files, get_permitted_path(context), GlobQuery(pattern)
+            )
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be searched: {error}") from error
         paths = filter_shown_paths(context, files, found.paths)
@@ -65,13 +67,13 @@ def grep_tool(files: FileReadBackend, search: SearchBackend) -> Tool[..., Any]:
         output: Annotated[Literal["lines", "files", "counts"], "What to return."] = "lines",
     ) -> str:
         """Search the contents of files. Returns `path:line: text`. Files that git ignores are left out."""
-        parsed = SearchPattern(pattern, ignore_case=ignore_case)
+        parsed = PortableRegex(pattern, ignore_case=ignore_case)
         if glob:
             compile_glob(glob)
         lines = max(0, min(context_lines, MOST_CONTEXT_LINES)) if output == "lines" else 0
         query = SearchQuery(parsed.text, ignore_case=parsed.ignore_case, glob=glob, context_lines=lines)
         try:
-            found = await call_backend_method(context, search.search_lines, get_path_target(context), query)
+            found = await call_backend_method(context, search.search_lines, get_permitted_path(context), query)
         except FileRefused as error:
             raise ToolError(f"{path!r} cannot be searched: {error}") from error
         shown = filter_shown_paths(context, files, [each.path for each in found.matches])

@@ -34,7 +34,7 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
             raise ConfigError(f"ShellCommand(timeout_seconds={self.timeout_seconds!r}): give a number above zero")
 
 
-class StreamOutput(Struct, frozen=True):
+class CapturedStream(Struct, frozen=True):
     """The output of one stream of a command: the whole, or its beginning and its end."""
 
     head: str = ""
@@ -61,8 +61,8 @@ class ShellResult(Struct, frozen=True, kw_only=True):
 
     exit_code: int
     """The exit code; 128 and the number of the signal if one has ended it."""
-    stdout: StreamOutput = StreamOutput()
-    stderr: StreamOutput = StreamOutput()
+    stdout: CapturedStream = CapturedStream()
+    stderr: CapturedStream = CapturedStream()
     ending: ShellEnding = "exit"
     """Why the command ended."""
     seconds: float = 0.0
@@ -100,7 +100,7 @@ class Confinement(Struct, frozen=True, kw_only=True):
 
 
 @runtime_checkable
-class ReadingInsight(Protocol):
+class CommandReadInspector(Protocol):
     """Protocol of a shell backend that knows what its commands would read, so that fewer of them need permission."""
 
     def list_hidden_paths(self) -> Collection[str]:

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from perdure.core.error import ConfigError, ToolError
 from perdure.core.jsonable import short_repr
+from perdure.core.thread_safe_msgspec import convert
 from perdure.core.tool import Tool, ToolContext, tool
-from perdure.core.type_conversion import convert
 
 from .list_storage import Values, read_value, replace_value_store, write_value
 

@@ -9,14 +9,14 @@ import msgspec
 from perdure.core.error import ConfigError, SessionNotFound
 from perdure.core.event import Entry, Event, ModelRequested, RunStarted, SessionOpened
 from perdure.core.store import Store
-from perdure.core.type_conversion import convert
+from perdure.core.thread_safe_msgspec import convert
 
 from .curl_command import to_curl
 from .disclosure import DisclosureStep, build_disclosure
 from .trace_entry import (
     EntriesMissing,
+    NonEventTraceData,
     RawRequest,
-    TraceData,
     TraceEntry,
     TraceMeta,
     TraceSource,
@@ -144,7 +144,9 @@ class Trace:
         return build_trace_page(self, compare)
 
 
-def build_trace_entries(items: Iterable[tuple[float, Event | TraceData, int]], first_seq: int = 0) -> list[TraceEntry]:
+def build_trace_entries(
+    items: Iterable[tuple[float, Event | NonEventTraceData, int]], first_seq: int = 0
+) -> list[TraceEntry]:
     """Build trace entries, numbered from `first_seq` on, from their times, data and numbers in the session's log."""
     entries: list[TraceEntry] = []
     start: float | None = None

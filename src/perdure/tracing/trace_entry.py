@@ -9,9 +9,9 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Struct
 
-from perdure.core.codec import decode_event, encode_event
 from perdure.core.event import Event, ModelEvent, Unknown
 from perdure.core.jsonable import to_jsonable
+from perdure.core.log_codec import decode_event, encode_event
 from perdure.core.model import ToolSpec
 
 TraceSource: TypeAlias = Literal["agent", "model", "wire"]
@@ -24,11 +24,11 @@ _encoder: Final = msgspec.json.Encoder()
 _MODEL_EVENTS: Final = frozenset(get_args(ModelEvent))
 
 
-class TraceData(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="kind"):
+class NonEventTraceData(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="kind"):
     """Base class of the data in trace entries other than events of a run, such as raw HTTP traffic."""
 
 
-class RequestSnapshot(TraceData, frozen=True, tag="request", kw_only=True):
+class RequestSnapshot(NonEventTraceData, frozen=True, tag="request", kw_only=True):
     """Snapshot of a request to the model: its instructions, its tools, and the number of messages."""
 
     system: str = ""
@@ -42,14 +42,14 @@ class RequestSnapshot(TraceData, frozen=True, tag="request", kw_only=True):
     """True if `system` and `tools` are those of the snapshot before, and left out here."""
 
 
-class FirstDelta(TraceData, frozen=True, tag="first_delta"):
+class FirstDelta(NonEventTraceData, frozen=True, tag="first_delta"):
     """Trace data: the first piece of a model's reply has arrived, of text, thinking or a tool call."""
 
     run_id: str = ""
     path: str = ""
 
 
-class RawRequest(TraceData, frozen=True, tag="raw_request"):
+class RawRequest(NonEventTraceData, frozen=True, tag="raw_request"):
     """Trace data: an HTTP request to a model as it was sent, with keys masked."""
 
     number: int
@@ -62,7 +62,7 @@ class RawRequest(TraceData, frozen=True, tag="raw_request"):
     """Characters of the body that were left out."""
 
 
-class RawAnswer(TraceData, frozen=True, tag="raw_answer"):
+class RawResponseHead(NonEventTraceData, frozen=True, tag="raw_answer"):
     """Trace data: the beginning of the HTTP response to a request, its status and headers."""
 
     number: int
@@ -71,7 +71,7 @@ class RawAnswer(TraceData, frozen=True, tag="raw_answer"):
     headers: Mapping[str, str] = {}
 
 
-class RawLine(TraceData, frozen=True, tag="raw_line"):
+class RawLine(NonEventTraceData, frozen=True, tag="raw_line"):
     """Trace data: a line of an HTTP response, such as one server-sent event."""
 
     number: int
@@ -81,27 +81,27 @@ class RawLine(TraceData, frozen=True, tag="raw_line"):
     """Characters of the line that were left out."""
 
 
-class EntriesMissing(TraceData, frozen=True, tag="entries_missing"):
+class EntriesMissing(NonEventTraceData, frozen=True, tag="entries_missing"):
     """Trace data: the number of entries that the trace lacks, because it was full or they could not be redacted."""
 
     count: int
     reason: str = ""
 
 
-_DATA_CLASSES: Final[Mapping[str, type[TraceData]]] = {
+_DATA_CLASSES: Final[Mapping[str, type[NonEventTraceData]]] = {
     "request": RequestSnapshot,
     "first_delta": FirstDelta,
     "raw_request": RawRequest,
-    "raw_answer": RawAnswer,
+    "raw_answer": RawResponseHead,
     "raw_line": RawLine,
     "entries_missing": EntriesMissing,
 }
-_SOURCES: Final[Mapping[type[Event | TraceData], TraceSource]] = {
+_SOURCES: Final[Mapping[type[Event | NonEventTraceData], TraceSource]] = {
     **dict.fromkeys(_MODEL_EVENTS, "model"),
     RequestSnapshot: "model",
     FirstDelta: "model",
     RawRequest: "wire",
-    RawAnswer: "wire",
+    RawResponseHead: "wire",
     RawLine: "wire",
 }
 
@@ -116,7 +116,7 @@ class TraceEntry(Struct, frozen=True, gc=False):
     dt: float
     """Seconds since the first entry of the trace."""
     source: TraceSource
-    data: Event | TraceData
+    data: Event | NonEventTraceData
     """The event, or what was recorded besides."""
     log_seq: int = 0
     """Number of the entry in the session's log; 0 if the log does not have it."""
@@ -145,12 +145,12 @@ class TraceMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Descriptions of the tools; the trace of a stored log does not have them."""
 
 
-def get_trace_source(data: Event | TraceData) -> TraceSource:
+def get_trace_source(data: Event | NonEventTraceData) -> TraceSource:
     """Return the source of trace data: `agent` for events of a run, `model` for its stream, `wire` for HTTP traffic."""
     return _SOURCES.get(type(data), "agent")
 
 
-def encode_data(data: Event | TraceData) -> bytes:
+def encode_data(data: Event | NonEventTraceData) -> bytes:
     """Encode the data of a trace entry as JSON. Never fails because of its content."""
     try:
         if type(data) is not Unknown:
@@ -161,7 +161,7 @@ def encode_data(data: Event | TraceData) -> bytes:
     return encode_event(data)
 
 
-def _encode_plainly(data: TraceData) -> bytes:
+def _encode_plainly(data: NonEventTraceData) -> bytes:
     fields = {name: to_jsonable(each) for name, each in msgspec.structs.asdict(data).items()}
     return _encoder.encode({"kind": data.__struct_config__.tag, **fields})
 

@@ -15,7 +15,7 @@ from perdure.core.jsonable import to_jsonable
 from perdure.core.message import Message, Text, Thinking, ToolCall, Usage, parts_to_text
 
 from .curl_command import to_curl
-from .trace_entry import RawAnswer, RawLine, RawRequest
+from .trace_entry import RawLine, RawRequest, RawResponseHead
 from .trace_tree import ContextItem, TracedCall, TracedRun, TracedTurn, TraceNotice
 from .web_page import encode_for_script, fill_template, hash_source, read_theme
 
@@ -195,7 +195,7 @@ class _PageData:
             match entry.data:
                 case RawRequest():
                     found[entry.data.number] = self._request(entry.data, entry.t)
-                case RawAnswer(number=number, status=status) if number in found:
+                case RawResponseHead(number=number, status=status) if number in found:
                     found[number]["status"] = status
                 case RawLine(number=number, line=line) if number in found:
                     each = found[number]

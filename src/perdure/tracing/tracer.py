@@ -34,16 +34,16 @@ from perdure.core.model_and_tool_wrappers import WrappedModel
 from perdure.files.private_file import open_private_file
 from perdure.net.tap import TappedRequest
 
-from .line_writer import BATCH_SIZE, MAX_QUEUE, AsyncWriter
+from .async_writer import BATCH_SIZE, MAX_QUEUE, AsyncWriter
 from .trace import Trace, encode_header, merge_trace_meta
 from .trace_entry import (
     EntriesMissing,
     FirstDelta,
-    RawAnswer,
+    NonEventTraceData,
     RawLine,
     RawRequest,
+    RawResponseHead,
     RequestSnapshot,
-    TraceData,
     TraceEntry,
     TraceMeta,
     cut_text,
@@ -101,7 +101,7 @@ class Tracer:
             argument_checks.require_plain_function_or_none("Tracer", name, value)
         argument_checks.require_int("Tracer", "limit", limit, 1)
         argument_checks.require_bool("Tracer", "deltas", deltas)
-        self._entries: deque[tuple[int, float, Event | TraceData, int]] = deque(maxlen=limit)
+        self._entries: deque[tuple[int, float, Event | NonEventTraceData, int]] = deque(maxlen=limit)
         self._on_entry = on_entry
         self._keeps_deltas = deltas
         self._redact = redact
@@ -165,7 +165,7 @@ class Tracer:
 
     def on_answer(self, exchange: TappedRequest, status: int, headers: Mapping[str, str]) -> None:
         """Collect the status and headers of a response; called by `tapped(transport, tracer)`."""
-        self._add(self._clock.now(), RawAnswer(exchange.number, status, dict(headers)))
+        self._add(self._clock.now(), RawResponseHead(exchange.number, status, dict(headers)))
 
     def on_line(self, exchange: TappedRequest, line: bytes) -> None:
         """Collect a line of a response that is not empty; called by `tapped(transport, tracer)`."""
@@ -191,7 +191,7 @@ class Tracer:
         else:
             self._add(self._clock.now(), snapshot)
 
-    def _add(self, t: float, data: Event | TraceData, log_seq: int = 0) -> None:
+    def _add(self, t: float, data: Event | NonEventTraceData, log_seq: int = 0) -> None:
         if self._redact is not None:
             try:
                 data = self._redact(data)
@@ -205,7 +205,7 @@ class Tracer:
         if self.writer is not None or self._on_entry is not None:
             self._pass_on(seq, t, data, log_seq)
 
-    def _pass_on(self, seq: int, t: float, data: Event | TraceData, log_seq: int) -> None:
+    def _pass_on(self, seq: int, t: float, data: Event | NonEventTraceData, log_seq: int) -> None:
         if self._started_at is None:
             self._started_at = t
         entry = TraceEntry(seq, t, max(t - self._started_at, 0.0), get_trace_source(data), data, log_seq)

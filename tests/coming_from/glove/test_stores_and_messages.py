@@ -26,7 +26,7 @@ from perdure import (
 )
 from perdure.core.permission_request import PermissionRequest
 from perdure.events import MessageAdded, PermissionDecided
-from perdure.stores import DocumentStore, derive_session
+from perdure.stores import SessionDocumentStore, derive_subagent_session
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call, check_store
 from tests.coming_from.outcomes import present, results_of
@@ -66,8 +66,8 @@ class Shelf(dict[str, bytes]):
 @shows("glove", "StoreAdapter")
 async def test_a_store_of_ones_own_is_made_of_three_functions():
     shelf = Shelf()
-    await Agent(ScriptedModel("One."), store=DocumentStore(shelf)).session("s").run("Hello")
-    session = Agent(ScriptedModel(), store=DocumentStore(shelf)).session("s")
+    await Agent(ScriptedModel("One."), store=SessionDocumentStore(shelf)).session("s").run("Hello")
+    session = Agent(ScriptedModel(), store=SessionDocumentStore(shelf)).session("s")
     assert [each.text for each in await session.messages()] == ["Hello", "One."]
     await session.delete()
     assert shelf == {}
@@ -123,8 +123,8 @@ async def test_a_durable_subagent_keeps_its_history_and_any_other_begins_anew(di
         await session.run("Go")
         await session.run("Go on")
         assert [len(request.messages) for request in inner.requests] == [1, 3 if durable else 1]
-    fresh = [derive_session(disk_store, "s", "reviewer", durable=False) for _ in range(2)]
-    same = [derive_session(disk_store, "s", "planner", durable=True) for _ in range(2)]
+    fresh = [derive_subagent_session(disk_store, "s", "reviewer", durable=False) for _ in range(2)]
+    same = [derive_subagent_session(disk_store, "s", "planner", durable=True) for _ in range(2)]
     assert fresh[0].session_id != fresh[1].session_id
     assert same[0].session_id == same[1].session_id
     await Agent(ScriptedModel("Planned.")).session(same[0].session_id, store=same[0].store).run("Plan.")

@@ -15,7 +15,7 @@ from perdure import (
     Settings,
     Skill,
     Skills,
-    Unsupported,
+    UnsupportedByStore,
     Verdict,
     after,
     before,
@@ -90,7 +90,7 @@ async def test_all_sessions_of_a_store_that_can_search_are_searched(sqlite):
     }
     for query, sessions in queries.items():
         assert {hit.session_id for hit in await agent.search(query, syntax="query")} == sessions
-    with pytest.raises(Unsupported):
+    with pytest.raises(UnsupportedByStore):
         await Agent(ScriptedModel()).search("ferry")
 
 

@@ -14,7 +14,7 @@ from perdure.toolkits.file_tools import list_tool, read_tool, write_tool
 from perdure.toolkits.git_tools import git_read_tools
 from perdure.toolkits.search_tools import glob_tool, grep_tool
 from perdure.toolkits.shell import exec_tool, shell_tools
-from perdure.toolkits.shell_backend import Confinement, JobOutput, ShellCommand, ShellResult, StreamOutput
+from perdure.toolkits.shell_backend import CapturedStream, Confinement, JobOutput, ShellCommand, ShellResult
 from tests.coming_from.shows import shows
 
 
@@ -29,7 +29,7 @@ class RemoteExecutor:
 
     async def run(self, command: ShellCommand) -> ShellResult:
         self.commands.append(command)
-        return ShellResult(exit_code=0, stdout=StreamOutput("from afar\n"))
+        return ShellResult(exit_code=0, stdout=CapturedStream("from afar\n"))
 
     async def start(self, command: ShellCommand) -> str:
         self.commands.append(command)

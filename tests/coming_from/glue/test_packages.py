@@ -15,7 +15,7 @@ from perdure.cli.main import root_command
 from perdure.events import ReplyFinished, TextDelta
 from perdure.models import list_provider_statuses, openai_compatible, register
 from perdure.testing import ScriptedModel, call
-from perdure.toolkits.basics import basic_tools
+from perdure.toolkits.basic_tools import basic_tools
 from tests.coming_from.shows import shows
 from tests.docs.pages import ROOT
 from tests.models.canned import CannedTransport

@@ -8,19 +8,19 @@ import pytest
 from perdure import (
     Agent,
     ConfigError,
+    EntryTooNew,
     InvalidOutput,
     Output,
     SessionBusy,
     Skill,
     Skills,
-    UnreadableEntry,
     UsageError,
     export_session,
     import_session,
     tool,
 )
-from perdure.core.codec import VERSION, decode_entry, encode_entry
 from perdure.core.fold import fold_entries
+from perdure.core.log_codec import VERSION, decode_entry, encode_entry
 from perdure.events import RunEnded, RunStarted, TextDelta
 from perdure.stores import open_store
 from perdure.stores.memory import MemoryStore
@@ -210,7 +210,7 @@ async def test_the_stored_state_of_a_session_is_its_log():
     assert (await copy.read("oslo"))[: len(entries)] == entries
     raw = encode_entry(entries[0])
     assert decode_entry(raw) == entries[0]
-    with pytest.raises(UnreadableEntry):
+    with pytest.raises(EntryTooNew):
         decode_entry(raw.replace(b'{"seq"', b'{"v":2,"seq"', 1))
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Entry, Fenced, Hit, Unsupported, open_store, tool
+from perdure import Agent, ConfigError, Entry, Fenced, Hit, UnsupportedByStore, open_store, tool
 from perdure.core.fold import fold_entries
 from perdure.core.store import SearchableStore
 from perdure.events import Custom
-from perdure.stores import DocumentStore
+from perdure.stores import SessionDocumentStore
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite.store import SqliteStore
@@ -35,9 +35,9 @@ class Folder:
 @shows("glue", "Store", "Store.Load", "Store.Save", "Store.Delete")
 async def test_a_store_is_made_of_load_save_and_delete():
     folder = Folder()
-    await Agent(ScriptedModel("Rain."), store=DocumentStore(folder)).session("oslo").run("Weather?")
+    await Agent(ScriptedModel("Rain."), store=SessionDocumentStore(folder)).session("oslo").run("Weather?")
     assert set(folder.saved) == {"oslo"}
-    store = DocumentStore(folder)  # as in the next process
+    store = SessionDocumentStore(folder)  # as in the next process
     session = Agent(ScriptedModel("Snow."), store=store).session("oslo")
     outcome = await session.run("And now?")
     assert [each.text for each in outcome.messages] == ["Weather?", "Rain.", "And now?", "Snow."]
@@ -143,7 +143,7 @@ async def test_a_search_is_narrowed_and_paged(sqlite):
     assert [hit.session_id for hit in await agent.store.search("fog", session_id="s3")] == ["s3"]
     assert not isinstance(open_store("memory:"), SearchableStore)
     for search in (Agent(ScriptedModel()).search, Agent(ScriptedModel()).session("oslo").search):
-        with pytest.raises(Unsupported):
+        with pytest.raises(UnsupportedByStore):
             await search("fog")
 
 

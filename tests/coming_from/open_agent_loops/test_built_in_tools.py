@@ -10,8 +10,8 @@ from perdure.testing import MemoryFiles, ScriptedBrowser, ScriptedModel, Scripte
 from perdure.testing.scripted_shell import ScriptedShell
 from perdure.toolkits.browser_backend import BrowserElement, BrowserFrame, BrowserSnapshot
 from perdure.toolkits.browser_tools import browser_tools, format_browser_element, format_browser_snapshot
-from perdure.toolkits.code_execution import code_execution_tool
-from perdure.toolkits.edit_ladder import EditStep, apply_edit
+from perdure.toolkits.code_execution_tool import code_execution_tool
+from perdure.toolkits.edit_ladder import TextEdit, apply_edit
 from perdure.toolkits.edit_tool import edit_tool
 from perdure.toolkits.file_backend import FileContent, FolderEntry
 from perdure.toolkits.file_page import format_page
@@ -19,7 +19,7 @@ from perdure.toolkits.file_tools import read_tool, write_tool
 from perdure.toolkits.search_backend import GlobQuery, GlobResult, SearchMatch, SearchQuery, SearchResult
 from perdure.toolkits.search_tools import format_matches, glob_tool, grep_tool
 from perdure.toolkits.shell import build_output, shell_tools
-from perdure.toolkits.shell_backend import Confinement, ShellCommand, ShellResult, StreamOutput
+from perdure.toolkits.shell_backend import CapturedStream, Confinement, ShellCommand, ShellResult
 from perdure.toolkits.web_backend import WebFetchRequest, WebFetchResult, WebSearchQuery, WebSearchResult
 from perdure.toolkits.web_tools import format_fetched_page, format_search_results, web_fetch_tool, web_search_tool
 from tests.coming_from.shows import shows
@@ -118,11 +118,11 @@ async def test_a_file_is_replaced_on_request_and_only_as_it_was_read():
 
 @shows("open-agent-loops", "FileEditRequest", "FileEditResult")
 def test_an_edit_replaces_a_text_and_refuses_to_guess_which():
-    edited = apply_edit("one\ntwo\n", EditStep("one", "1"))
+    edited = apply_edit("one\ntwo\n", TextEdit("one", "1"))
     assert (edited.text, edited.places) == ("1\ntwo\n", 1)
     with pytest.raises(Exception, match="found 2 times, at lines 1, 2"):
-        apply_edit("one\none\n", EditStep("one", "1"))
-    assert apply_edit("one\none\n", EditStep("one", "1", replace_all=True)).text == "1\n1\n"
+        apply_edit("one\none\n", TextEdit("one", "1"))
+    assert apply_edit("one\none\n", TextEdit("one", "1", replace_all=True)).text == "1\n1\n"
 
 
 @shows("open-agent-loops", "editTool", 'tool."edit"', "formatEditResult")
@@ -176,7 +176,7 @@ async def test_files_are_listed_by_a_pattern(tmp_path):
 
 @shows("open-agent-loops", "ShellBackend", "ShellResult", "shellTool", 'tool."shell"')
 async def test_a_command_is_run_by_a_host_of_ones_own():
-    failed = ShellResult(exit_code=2, stdout=StreamOutput("out\n"), stderr=StreamOutput("err\n"))
+    failed = ShellResult(exit_code=2, stdout=CapturedStream("out\n"), stderr=CapturedStream("err\n"))
     shell = ScriptedShell({"make": failed, "ls && make": "made"})
     session = session_with(*shell_tools(shell))
     assert (await session.call("bash", {"command": "make"})).text == "out\n[stderr]\nerr\n[exit code: 2]"
@@ -189,8 +189,8 @@ async def test_a_command_is_run_by_a_host_of_ones_own():
 @shows("open-agent-loops", "formatShellResult", "formatCodeExecutionResult")
 def test_the_result_of_a_command_is_one_text():
     sandbox = Confinement(sandbox="one", network=False)
-    good = build_output(ShellResult(exit_code=0, stdout=StreamOutput("out\n")), sandbox, 1)
-    bad = build_output(ShellResult(exit_code=3, stderr=StreamOutput("err\n")), sandbox, 1)
+    good = build_output(ShellResult(exit_code=0, stdout=CapturedStream("out\n")), sandbox, 1)
+    bad = build_output(ShellResult(exit_code=3, stderr=CapturedStream("err\n")), sandbox, 1)
     assert (good.content, good.is_error) == ("out", False)
     assert (bad.content, bad.is_error) == ("[stderr]\nerr\n[exit code: 3]", True)
     assert build_output(ShellResult(exit_code=0), sandbox, 1).content == "(no output)"

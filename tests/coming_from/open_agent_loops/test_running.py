@@ -25,7 +25,7 @@ from perdure import (
     tool,
     user,
 )
-from perdure.core.buffer import Buffer, PushReport
+from perdure.core.bounded_buffer import Buffer, PushReport
 from perdure.events import ToolFinished
 from perdure.models import openai_compatible
 from perdure.stores import open_store

@@ -15,8 +15,8 @@ from perdure import (
     tool,
     trace_session,
 )
-from perdure.core.codec import decode_entry, encode_entry
 from perdure.core.fold import fold_entries
+from perdure.core.log_codec import decode_entry, encode_entry
 from perdure.events import (
     MessageAdded,
     ModelEvent,
@@ -34,7 +34,7 @@ from perdure.net.tap import TappedRequest, tapped
 from perdure.session_transfer import read_document
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call
-from perdure.tracing.line_writer import AsyncWriter
+from perdure.tracing.async_writer import AsyncWriter
 from perdure.tracing.trace_entry import RequestSnapshot, TraceMeta
 from tests.coming_from.shows import shows
 from tests.models.canned import CannedTransport

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.directives import Command, CommandFailed, Mentions, Rewrite, ShortCircuit, apply_directives
+from perdure.context.directives import Command, CommandFailed, MentionSettings, Rewrite, ShortCircuit, apply_directives
 from perdure.context.directives.user_message_directives import _replace_text
 from perdure.core.error import ConfigError
 from perdure.core.event import HookInvoked, SkillLoaded
@@ -67,7 +67,7 @@ async def test_what_a_hook_writes_may_ask_for_skills_and_files_but_not_for_hooks
     (tmp_path / "log.txt").write_text("calm", encoding="utf-8")
     hooks = [Command("morning", lambda _: Rewrite("/brief Oslo\n/morning @log.txt"))]
     done = await apply_directives(
-        user("/morning"), commands=hooks, skill_text=skills(brief="Be brief."), mentions=Mentions(tmp_path)
+        user("/morning"), commands=hooks, skill_text=skills(brief="Be brief."), mentions=MentionSettings(tmp_path)
     )
     skill, message = done.messages
     assert skill == user("Be brief. Oslo", origin="skill", metadata={"skill": "brief"})
@@ -80,7 +80,7 @@ async def test_an_answer_ends_it(tmp_path):
     seen: list = []
     hooks = [Command("cost", lambda _: ShortCircuit("Four crowns.")), Command("late", noting(seen))]
     done = await apply_directives(
-        user("/cost /late /brief @a"), commands=hooks, skill_text=skills(brief="B"), mentions=Mentions(tmp_path)
+        user("/cost /late /brief @a"), commands=hooks, skill_text=skills(brief="B"), mentions=MentionSettings(tmp_path)
     )
     assert done.answer == Message("assistant", assistant("Four crowns.").parts, origin="hook")
     assert [each.text for each in done.messages] == ["[/cost] [/late] /brief @a"]
@@ -101,7 +101,7 @@ async def test_files_stand_after_the_message_and_agents_stay_in_it(tmp_path):
     (tmp_path / "a.txt").write_text("hello", encoding="utf-8")
     (tmp_path / "helper").write_text("never read", encoding="utf-8")
     done = await apply_directives(
-        user("@helper: read @a.txt, not @@b or @c"), mentions=Mentions(tmp_path), agents={"helper"}
+        user("@helper: read @a.txt, not @@b or @c"), mentions=MentionSettings(tmp_path), agents={"helper"}
     )
     (message,) = done.messages
     assert message.parts[0] == Text("@helper: read @a.txt, not @b or @c")
@@ -149,7 +149,7 @@ async def test_what_hooks_and_skills_say_can_be_stored():
 
 @given(text=st.text() | st.text('/@ab "`~\n.', max_size=80))
 async def test_no_text_raises_and_what_was_typed_is_kept(tmp_path_factory, text):
-    mentions = Mentions(tmp_path_factory.getbasetemp())
+    mentions = MentionSettings(tmp_path_factory.getbasetemp())
     hooks = [Command("a", lambda context: Rewrite(f"{context.text}!"))]
     done = await apply_directives(user(text), commands=hooks, skill_text=skills(b="B"), mentions=mentions)
     said = done.messages[-1]

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from perdure import tool
-from perdure.context.skills import Resource, Skill, Skills, build_skill_prompt, compute_skill_prompt
+from perdure.context.skills import Resource, Skill, Skills, format_skill_body, resolve_skill_prompt
 from perdure.context.skills.loading import read_skill
 from perdure.core.error import ConfigError
 
@@ -83,12 +83,12 @@ async def test_a_section_may_be_called_by_its_file():
     ],
 )
 def test_arguments_come_after_the_body(arguments, text):
-    assert build_skill_prompt(rope(), arguments) == text
+    assert format_skill_body(rope(), arguments) == text
 
 
 def test_arguments_that_json_cannot_hold_are_refused():
     with pytest.raises(ConfigError, match="give text, or a value that JSON can hold"):
-        build_skill_prompt(rope(), object())
+        format_skill_body(rope(), object())
 
 
 @pytest.mark.parametrize(
@@ -230,16 +230,16 @@ async def later_text(arguments):
     ],
 )
 async def test_the_handler_of_a_skill_makes_its_text_from_the_arguments(handler, arguments, text):
-    assert await compute_skill_prompt(knots(handler), arguments) == text
+    assert await resolve_skill_prompt(knots(handler), arguments) == text
 
 
 async def test_a_skill_without_a_handler_has_its_body():
-    assert await compute_skill_prompt(rope(), "x") == build_skill_prompt(rope(), "x")
+    assert await resolve_skill_prompt(rope(), "x") == format_skill_body(rope(), "x")
 
 
 async def test_a_handler_that_returns_no_text_is_told():
     with pytest.raises(ConfigError, match=r"function .* returned 5: it has to return the text of the skill"):
-        await compute_skill_prompt(knots(lambda _arguments: 5))
+        await resolve_skill_prompt(knots(lambda _arguments: 5))
 
 
 @pytest.mark.parametrize(

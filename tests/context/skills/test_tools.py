@@ -5,7 +5,7 @@ import os
 import pytest
 
 from perdure import Agent, Extension, ToolContext, tool, truncated
-from perdure.context.skills import Resource, Skill, Skills, Trust, build_skill_prompt, skill_tools
+from perdure.context.skills import Resource, Skill, Skills, Trust, format_skill_body, skill_tools
 from perdure.core.event import Compacted, SkillLoaded
 from perdure.core.message import Message, Text
 from perdure.testing import ScriptedModel, call, calls
@@ -174,7 +174,7 @@ async def test_a_skill_that_somebody_called_by_name_is_in_sight():
     again = call("skill", name="rope", arguments="two")
     model = ScriptedModel(call("load_as_the_user"), again, call("skill", name="rope"), "Done.")
     agent = Agent(model, tools=[load_as_the_user, *skill_tools(Skills([ROPE]))])
-    outcome = await agent.session().run(build_skill_prompt(ROPE, "two"))
+    outcome = await agent.session().run(format_skill_body(ROPE, "two"))
     texts = [result.text for message in outcome.new_messages for result in message.tool_results]
     assert ["loaded already" in each for each in texts] == [False, True, False]
 

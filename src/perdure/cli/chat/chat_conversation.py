@@ -7,7 +7,7 @@ from typing import Any, Final
 from perdure.cli.agent_assembly import AgentParts
 from perdure.cli.project_context import describe_unused_skills
 from perdure.cli.resume_check import check_can_resume
-from perdure.cli.run_options import CommandOptions
+from perdure.cli.run_options import RunCommandOptions
 from perdure.cli.session_choice import get_project_path
 from perdure.core.error import PerdureError, SessionBusy, ShuttingDown
 from perdure.core.event import Event, RunEnded, TurnEnded
@@ -33,7 +33,7 @@ class ChatConversation:
     """
 
     def __init__(
-        self, agent: Agent[Any], parts: AgentParts, options: CommandOptions, show: Show, note: Callable[[str], None]
+        self, agent: Agent[Any], parts: AgentParts, options: RunCommandOptions, show: Show, note: Callable[[str], None]
     ) -> None:
         self.agent = agent
         self.parts = parts

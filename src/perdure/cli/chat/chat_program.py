@@ -12,7 +12,7 @@ from perdure.cli.agent_assembly import AgentParts, check_sandbox_for_yolo, colle
 from perdure.cli.perdure_home import format_session_arguments, get_home_file_path
 from perdure.cli.permission_prompt import TerminalPermissionPrompt
 from perdure.cli.project_context import describe_missing_sandbox
-from perdure.cli.run_options import CommandOptions
+from perdure.cli.run_options import RunCommandOptions
 from perdure.cli.run_session import restore_agent_options
 from perdure.cli.session_choice import shorten_id
 from perdure.cli.signals import SignalHandler
@@ -21,15 +21,15 @@ from perdure.cli.tool_questions import TerminalQuestions
 from perdure.core.error import PerdureError
 from perdure.core.event import Event, QuestionAsked, RunResumed, ToolFinished
 from perdure.core.message import Message
-from perdure.core.rule import Rule
+from perdure.core.permission_rule import Rule
 from perdure.runtime.agent import Agent
 from perdure.runtime.overrides import Overrides
 from perdure.runtime.session import Session
 
 from .chat_commands import COMMANDS, ChatCommands
 from .chat_conversation import ChatConversation
-from .chat_terminal import ChatKeyboard, ChatTerminalOutput
-from .chat_window import ChatWindow
+from .chat_input_area import ChatInputArea
+from .chat_terminal import ChatAnswerReader, ChatTerminalOutput
 from .event_view import ChatEventView
 from .input_completion import ChatCompleter
 from .input_history import open_input_history
@@ -42,13 +42,13 @@ _SHOWN_PROMPTS: Final = 2
 """Prompts of a stored conversation that are shown, with their answers, when it is opened."""
 
 
-def run_chat(options: CommandOptions) -> int:
+def run_chat(options: RunCommandOptions) -> int:
     """Run the chat at the terminal until the user leaves, and return the exit code."""
     logging.getLogger().addHandler(logging.NullHandler())  # what matters is shown, without tracebacks
     return asyncio.run(_run_with_signals(options))
 
 
-async def _run_with_signals(options: CommandOptions) -> int:
+async def _run_with_signals(options: RunCommandOptions) -> int:
     wish = (
         options.agent if options.session_id is None else await restore_agent_options(options.agent, options.session_id)
     )
@@ -67,15 +67,17 @@ async def _run_with_signals(options: CommandOptions) -> int:
 class ChatProgram:
     """The chat at a terminal: connects the input area, the conversation, questions and slash commands."""
 
-    def __init__(self, options: CommandOptions, parts: AgentParts, interrupts: SignalHandler) -> None:
+    def __init__(self, options: RunCommandOptions, parts: AgentParts, interrupts: SignalHandler) -> None:
         self._options = options
         self._parts = parts
         self._interrupts = interrupts
         self._commands: ChatCommands | None = None
         self._completer = ChatCompleter(COMMANDS, self._list_skills, self._list_arguments)
-        self.window = ChatWindow(self._completer, open_input_history(get_home_file_path(HISTORY)), self._format_status)
+        self.window = ChatInputArea(
+            self._completer, open_input_history(get_home_file_path(HISTORY)), self._format_status
+        )
         self.screen = ChatTerminalOutput(self.window)
-        self.keyboard = ChatKeyboard(self.window, self.screen)
+        self.keyboard = ChatAnswerReader(self.window, self.screen)
         self.permission = TerminalPermissionPrompt(self.screen, self.keyboard)
         """The handler that asks for permission in the chat."""
         self.view = ChatEventView(self.window, self.screen.note, self._load_diff)

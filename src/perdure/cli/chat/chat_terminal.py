@@ -13,17 +13,17 @@ from perdure.cli.untrusted_text_frame import wrap_text
 from .note_rows import build_note_rows
 
 if TYPE_CHECKING:
-    from .chat_window import ChatWindow
+    from .chat_input_area import ChatInputArea
 
 
 class ChatTerminalOutput(TerminalOutput):
     """Terminal output in a chat: prints rows above the input, and keeps a question for the row with the cursor."""
 
-    def __init__(self, window: "ChatWindow") -> None:
+    def __init__(self, window: "ChatInputArea") -> None:
         super().__init__()
         self._window = window
         self.question = ""
-        """The text after the last line break: the question that `ChatKeyboard` asks next."""
+        """The text after the last line break: the question that `ChatAnswerReader` asks next."""
 
     def write(self, text: str) -> None:
         """Print text above the input, with control characters made visible."""
@@ -48,10 +48,10 @@ class ChatTerminalOutput(TerminalOutput):
             self._window.print_rows(rows)
 
 
-class ChatKeyboard(LineReader):
+class ChatAnswerReader(LineReader):
     """Reads the user's answers to questions from the input row of a chat window."""
 
-    def __init__(self, window: "ChatWindow", screen: ChatTerminalOutput) -> None:
+    def __init__(self, window: "ChatInputArea", screen: ChatTerminalOutput) -> None:
         super().__init__()
         self._window = window
         self._screen = screen

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from perdure.cli.display_slot_text import render_slot
-from perdure.cli.event_printer import describe_early_end, describe_notice
+from perdure.cli.event_printer import describe_early_end, format_event_notice
 from perdure.cli.terminal_output import to_one_line
 from perdure.cli.untrusted_text_frame import wrap_text
 from perdure.core.event import (
@@ -33,8 +33,8 @@ from .note_rows import build_note_rows
 from .tool_card import BODY_INDENT, ToolCard, build_card, describe_call
 
 if TYPE_CHECKING:
-    from .chat_window import ChatWindow
-    from .styled_rows import RowRenderer
+    from .chat_input_area import ChatInputArea
+    from .markdown_renderer import MarkdownRenderer
 
 MAX_CARDS: Final = 100
 """Cards that can be unfolded: the last ones."""
@@ -47,7 +47,7 @@ LoadDiff = Callable[[ToolFinished], Awaitable[str]]
 class ChatEventView:
     """Shows the events of a session above the input of a chat, and tracks what the run waits for."""
 
-    def __init__(self, window: "ChatWindow", note: Callable[[str], None], load_diff: LoadDiff) -> None:
+    def __init__(self, window: "ChatInputArea", note: Callable[[str], None], load_diff: LoadDiff) -> None:
         self._window = window
         self._note = note
         self._load_diff = load_diff
@@ -110,7 +110,7 @@ class ChatEventView:
             self.waiting_for = "the next turn"
         elif isinstance(event, RetryScheduled):
             self.waiting_for = f"the next attempt, after {to_one_line(event.error)}"
-        if line := describe_notice(event):
+        if line := format_event_notice(event):
             self._note(to_one_line(line))
 
     def _show_discarded(self, event: ReplyDiscarded) -> None:
@@ -170,10 +170,10 @@ class ChatEventView:
     def _render(self, text: str) -> list[str]:
         return self._get_renderer().render_markdown(text)
 
-    def _get_renderer(self) -> "RowRenderer":
-        from .styled_rows import RowRenderer  # rich, at the first reply
+    def _get_renderer(self) -> "MarkdownRenderer":
+        from .markdown_renderer import MarkdownRenderer  # rich, at the first reply
 
-        return RowRenderer(self._window.columns)
+        return MarkdownRenderer(self._window.columns)
 
     def _print(self, rows: Sequence[str]) -> None:
         self._after_card = False

@@ -1,7 +1,7 @@
 """Handle directives in a user's message: `/command`, `/skill` and `@file`."""
 
 from .command import Command, CommandContext, CommandFailed, Rewrite, SessionControls, ShortCircuit, index_commands
-from .file_mentions import Mentions
+from .file_mentions import MentionSettings
 from .user_message_directives import AppliedDirectives, apply_directives
 
 __all__ = [
@@ -9,7 +9,7 @@ __all__ = [
     "Command",
     "CommandContext",
     "CommandFailed",
-    "Mentions",
+    "MentionSettings",
     "Rewrite",
     "SessionControls",
     "ShortCircuit",

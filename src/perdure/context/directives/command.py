@@ -11,7 +11,7 @@ from perdure.core import argument_checks
 from perdure.core.error import ConfigError, PerdureError
 from perdure.core.jsonable import error_message, replace_surrogates, short_repr
 from perdure.core.message import RESULT_TYPES, Content, Message, Text, assistant
-from perdure.core.misspelt_options import OptionClass
+from perdure.core.misspelt_options import StrictOptionsMeta
 from perdure.core.thread_pool import THREAD_POOL
 
 from .directive_parser import NAME_PATTERN
@@ -139,7 +139,7 @@ CommandHandler: TypeAlias = Callable[[CommandContext], CommandResult | Awaitable
 """Function called for each `/name`. Plain functions run on a thread."""
 
 
-class Command(Struct, frozen=True, eq=False, metaclass=OptionClass):
+class Command(Struct, frozen=True, eq=False, metaclass=StrictOptionsMeta):
     """A command that users call with `/name` in a message: its name, function and description."""
 
     name: str

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from perdure.core import argument_checks
-from perdure.core.misspelt_options import OptionClass
+from perdure.core.misspelt_options import StrictOptionsMeta
 from perdure.core.thread_pool import THREAD_POOL
 from perdure.files.confined_folder import ConfinedFolder, FileRefused, Steps
 from perdure.files.sensitive_names import SENSITIVE_NAMES
@@ -38,7 +38,7 @@ class AttachedFiles(NamedTuple):
     """Paths of the files that were attached, below the directory."""
 
 
-class Mentions(Struct, frozen=True, metaclass=OptionClass):
+class MentionSettings(Struct, frozen=True, metaclass=StrictOptionsMeta):
     """Settings for `@path` in a message: the directory, size limits and blocked names of the files it may attach."""
 
     workdir: str | os.PathLike[str]
@@ -54,14 +54,16 @@ class Mentions(Struct, frozen=True, metaclass=OptionClass):
 
     def __post_init__(self) -> None:
         if not isinstance(self.workdir, str | os.PathLike) or not os.fspath(self.workdir):
-            argument_checks.raise_config_error("Mentions", "workdir", self.workdir, "name a directory, such as '.'")
+            argument_checks.raise_config_error(
+                "MentionSettings", "workdir", self.workdir, "name a directory, such as '.'"
+            )
         for name in ("max_bytes", "max_files", "max_total_bytes"):
-            argument_checks.require_int("Mentions", name, getattr(self, name), 1)
+            argument_checks.require_int("MentionSettings", name, getattr(self, name), 1)
         if not isinstance(self.blocked, tuple | list) or not all(
             isinstance(each, str) and each for each in self.blocked
         ):
             argument_checks.raise_config_error(
-                "Mentions", "blocked", self.blocked, "give a list of patterns, such as ['*.bak']"
+                "MentionSettings", "blocked", self.blocked, "give a list of patterns, such as ['*.bak']"
             )
         force_setattr(self, "workdir", self.root)  # resolved now, as the process may change its directory later
         force_setattr(self, "blocked", tuple(dict.fromkeys([*SENSITIVE_NAMES, *self.blocked])))
@@ -79,7 +81,7 @@ class Mentions(Struct, frozen=True, metaclass=OptionClass):
         return await THREAD_POOL.run(_attach_files, (self, wanted), {}) if wanted else AttachedFiles("", ())
 
 
-def _attach_files(mentions: Mentions, paths: Sequence[str]) -> AttachedFiles:
+def _attach_files(mentions: MentionSettings, paths: Sequence[str]) -> AttachedFiles:
     sections: list[str] = [_PREFACE]
     notes: list[str] = []
     attached: list[str] = []

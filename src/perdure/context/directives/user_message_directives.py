@@ -19,7 +19,7 @@ from perdure.core.provenance import FILE_LABEL
 
 from .command import Command, CommandContext, CommandFailed, Rewrite, ShortCircuit, index_commands
 from .directive_parser import SlashToken, mark_slash_names, parse_mentions
-from .file_mentions import Mentions
+from .file_mentions import MentionSettings
 
 NOT_ATTACHED_KEY = "not_attached"
 """Metadata key of the notes on mentioned files that were not attached."""
@@ -47,7 +47,7 @@ async def apply_directives(
     commands: Iterable[Command] = (),
     skill_text: SkillTextLookup | None = None,
     has_skill: Callable[[str], bool] | None = None,
-    mentions: Mentions | None = None,
+    mentions: MentionSettings | None = None,
     agents: Collection[str] = (),
     controls: Any = None,
 ) -> AppliedDirectives:
@@ -137,7 +137,7 @@ def _has_skill(skill_text: SkillTextLookup, has_skill: Callable[[str], bool] | N
 
 
 async def _attach_files(
-    parts: tuple[Part, ...], mentions: Mentions, agents: Collection[str]
+    parts: tuple[Part, ...], mentions: MentionSettings, agents: Collection[str]
 ) -> tuple[tuple[Part, ...], tuple[str, ...], tuple[str, ...]]:
     paths: dict[str, None] = {}
 

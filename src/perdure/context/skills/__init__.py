@@ -6,7 +6,7 @@ used, `collection` has them by name, and `tools` are the model's access.
 
 from .collection import Skills
 from .discovery import load_skills, load_skills_from
-from .skill import Resource, Skill, build_skill_prompt, compute_skill_prompt
+from .skill import Resource, Skill, format_skill_body, resolve_skill_prompt
 from .tools import skill_tools
 from .trust import Trust
 
@@ -15,9 +15,9 @@ __all__ = [
     "Skill",
     "Skills",
     "Trust",
-    "build_skill_prompt",
-    "compute_skill_prompt",
+    "format_skill_body",
     "load_skills",
     "load_skills_from",
+    "resolve_skill_prompt",
     "skill_tools",
 ]

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
-from perdure.core.misspelt_options import OptionClass
+from perdure.core.misspelt_options import StrictOptionsMeta
 from perdure.core.thread_pool import THREAD_POOL
 from perdure.core.tool import Tool
 from perdure.core.toolbox import Toolbox
@@ -53,7 +53,7 @@ class Resource(Struct, frozen=True):
         return await _call_text_function("load", self.load, (), "the text of the resource")
 
 
-class Skill(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionClass):
+class Skill(Struct, frozen=True, kw_only=True, eq=False, metaclass=StrictOptionsMeta):
     """Instructions for one kind of work, with texts and tools that belong to it. The model loads it when needed."""
 
     name: str
@@ -115,7 +115,7 @@ class Skill(Struct, frozen=True, kw_only=True, eq=False, metaclass=OptionClass):
         return f"Skill({self.name!r}, source={self.source!r})"
 
 
-def build_skill_prompt(skill: Skill, arguments: Any = None) -> str:
+def format_skill_body(skill: Skill, arguments: Any = None) -> str:
     """Return the text that a skill adds to the conversation: its body, and the arguments, as text or indented JSON."""
     if arguments is None or arguments == "":
         return skill.body
@@ -123,10 +123,10 @@ def build_skill_prompt(skill: Skill, arguments: Any = None) -> str:
     return f"{skill.body}\n\nArguments:\n{given}"
 
 
-async def compute_skill_prompt(skill: Skill, arguments: Any = None) -> str:
+async def resolve_skill_prompt(skill: Skill, arguments: Any = None) -> str:
     """Return the text that a skill adds to the conversation: from its handler if it has one, else from its body."""
     if skill.handler is None:
-        return build_skill_prompt(skill, arguments)
+        return format_skill_body(skill, arguments)
     given = "" if arguments is None else arguments
     return await _call_text_function("handler", skill.handler, (given,), "the text of the skill")
 

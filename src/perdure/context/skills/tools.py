@@ -11,7 +11,7 @@ from perdure.core.message import Message
 from perdure.core.tool import Tool, ToolContext, tool
 
 from .collection import Skills, describe_missing_skill
-from .skill import Resource, Skill, build_skill_prompt, compute_skill_prompt
+from .skill import Resource, Skill, format_skill_body, resolve_skill_prompt
 
 _THIS_TURN: Final = "perdure.skills.this_turn"
 """Key of the run's state for the skills loaded in this turn, which are not part of the conversation yet."""
@@ -33,7 +33,7 @@ def skill_tools(skills: Skills) -> list[Tool[..., Any]]:
         found = _get_visible_skill(skills, name)
         if _is_text_visible(context, found, arguments):
             return f"Skill {found.name!r} is loaded already: its text is further up in this conversation."
-        text = await compute_skill_prompt(found, arguments)
+        text = await resolve_skill_prompt(found, arguments)
         await context.record(SkillLoaded(found.name, "model", arguments))
         taken = _offer_tools(context, found)
         return frame_skill_text(found, text, build_manifest(found), _describe_withheld_tools(taken))
@@ -123,7 +123,7 @@ def _is_text_visible(context: ToolContext[Any], skill: Skill, arguments: str) ->
     loaded = state.skills.get(skill.name)
     if is_being_told or loaded is None or loaded.arguments != arguments or skill.handler is not None:
         return is_being_told  # the text of a handler may be another one each time
-    said = build_skill_prompt(skill, arguments)
+    said = format_skill_body(skill, arguments)
     return any(_has_text(message, said) for message in state.view)
 
 

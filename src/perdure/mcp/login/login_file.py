@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.core.error import ConfigError
-from perdure.files.new_file import open_new_file
+from perdure.files.atomic_file import open_atomic_file
 
 _MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 _FOR_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -136,7 +136,7 @@ class LoginFile:
     def _write(self, logins: dict[str, StoredLogin]) -> None:
         folder = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY)
         try:
-            with open_new_file(folder, os.path.basename(self.path)) as file:
+            with open_atomic_file(folder, os.path.basename(self.path)) as file:
                 os.fchmod(file.descriptor, 0o600)
                 data = memoryview(msgspec.json.encode(logins))
                 while data:

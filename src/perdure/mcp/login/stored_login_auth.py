@@ -71,7 +71,9 @@ def _origin(url: str) -> tuple[str, str, int | None]:
     return parsed.scheme, parsed.host, parsed.port
 
 
-def find_login(logins: LoginFile, *, policy: EgressPolicy | None = None) -> Callable[[McpServer], httpx2.Auth | None]:
+def build_login_resolver(
+    logins: LoginFile, *, policy: EgressPolicy | None = None
+) -> Callable[[McpServer], httpx2.Auth | None]:
     """Return a function for `McpServers(login=…)`: it authenticates HTTP requests to a server by its stored login."""
 
     def find(server: McpServer) -> httpx2.Auth | None:

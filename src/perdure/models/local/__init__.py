@@ -12,7 +12,7 @@ means any other weights that llama.cpp can read.
 
 from perdure.core.model import Model
 
-from .weights import get_install_command
+from .weights_file import get_install_command
 
 __all__ = ["get_install_command", "open_local"]
 

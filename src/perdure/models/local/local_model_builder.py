@@ -16,7 +16,7 @@ from perdure.models.profile import Profile
 from .in_process_transport import InProcessTransport
 from .llama_backend import DEFAULT_SLOTS, BackendOptions, get_default_thread_count
 from .small_model_adapter import adapt_to_small_model
-from .weights import PACKAGED_NAME, Weights, find_weights
+from .weights_file import PACKAGED_NAME, WeightsFile, find_weights
 
 MAX_DEFAULT_CONTEXT = 8192
 """Maximum default context window: memory for all of it is allocated when the weights are loaded."""
@@ -40,7 +40,7 @@ def build_local_model(name: str, *, context_tokens: int | None, slots: int | Non
     return adapt_to_small_model(model, context) if weights.name == PACKAGED_NAME else model
 
 
-def _build_profile(weights: Weights, context: int) -> Profile:
+def _build_profile(weights: WeightsFile, context: int) -> Profile:
     return Profile(
         provider="local",
         model=weights.name,

@@ -21,7 +21,7 @@ from perdure.models.provider_errors import classify_error
 from perdure.net.sse import SseParser
 
 from .dialect import get_dialect
-from .message_rules import get_call_input_fields
+from .message_rules import get_input_fields_by_call_type
 from .output_item_builder import OutputItemBuilder, build_reply_finished
 
 _DeltaKind: TypeAlias = Literal["words", "thought", "input"]
@@ -68,7 +68,7 @@ class ResponsesDecoder:
         self._began = False
         self._body: list[bytes] | None = None
         """The pieces of a response that is not streamed."""
-        self._call_fields = get_call_input_fields(get_dialect(profile))
+        self._call_fields = get_input_fields_by_call_type(get_dialect(profile))
         self._items: dict[int, OutputItemBuilder] = {}
         self._final: Mapping[str, Any] | None = None
         """The complete response, as the last event has it."""

@@ -24,7 +24,7 @@ _MOST_SHOWN = 80
 
 
 @cache
-def get_call_input_fields(dialect: ResponsesDialect) -> Mapping[str, str]:
+def get_input_fields_by_call_type(dialect: ResponsesDialect) -> Mapping[str, str]:
     """Return the input field of each type of call that the client answers, such as `arguments` for `function_call`."""
     return {kind: field for kind, field in INPUT_FIELD_BY_CALL_TYPE.items() if kind not in dialect.provider_calls}
 
@@ -47,7 +47,7 @@ class ResponsesMessageRules:
 
     def __init__(self, dialect: ResponsesDialect) -> None:
         self._longest_id = dialect.longest_id
-        self._call_fields = get_call_input_fields(dialect)
+        self._call_fields = get_input_fields_by_call_type(dialect)
 
     def begin(self) -> _RulesState:
         """Return the state before the first item."""

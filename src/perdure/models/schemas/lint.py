@@ -9,7 +9,7 @@ from typing import Any
 from perdure.core.schema_definitions import is_json_array, is_json_object
 
 from .dialect_table import DIALECTS, SchemaDialect, is_portable_pattern
-from .schema_size import find_exceeded_limits, iterate_subschemas
+from .schema_size import find_exceeded_limits, iterate_direct_subschemas
 from .schema_upgrade import TYPES
 
 _MAX_LEVELS = 100
@@ -60,7 +60,7 @@ class _SchemaChecker:
             yield from self._check_object(schema, where)
             yield from self._check_reference(schema, where)
             yield from self._check_union(schema, where)
-            for name, each in iterate_subschemas(schema):
+            for name, each in iterate_direct_subschemas(schema):
                 yield from self.check_node(each, f"{where}/{name}", level + 1)
 
     def _check_keywords(self, schema: dict[str, Any], where: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ _SINGLES = ("items", "additionalProperties", "not", "if", "then", "else", "conta
 _MAX_LEVELS = 100
 
 
-def iterate_subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def iterate_direct_subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the direct subschemas of a schema, each with its path inside it."""
     for word in _MAPS:
         inner = schema.get(word)
@@ -45,7 +45,7 @@ def _measure_schema(schema: dict[str, Any], level: int) -> tuple[int, int]:
     count = len(properties) if is_json_object(properties) else 0
     level += count > 0
     deepest = level
-    for _, each in iterate_subschemas(schema) if level <= _MAX_LEVELS else ():
+    for _, each in iterate_direct_subschemas(schema) if level <= _MAX_LEVELS else ():
         if is_json_object(each):
             more, depth = _measure_schema(each, level)
             count, deepest = count + more, max(deepest, depth)

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from perdure.core.approval_binding import build_session_key, format_agent_chain
+from perdure.core.approval_binding import build_unique_session_key, format_agent_chain
 from perdure.core.clock import new_id
 from perdure.core.error import ConfigError, Fenced, PerdureError, SessionBusy, ShuttingDown, StoreError, ToolError
 from perdure.core.event import (
@@ -29,12 +29,12 @@ from perdure.core.event import (
 )
 from perdure.core.event_erasure import REDACTED
 from perdure.core.fold import State, fold_events
-from perdure.core.gate_chain import BackgroundTaskOrigin, restrict_gate
 from perdure.core.inbox import build_resolution_post
 from perdure.core.jsonable import error_message
 from perdure.core.last_run_progress import GIVEN_BY_SETTING
 from perdure.core.message import NO_USAGE, Message, Text
 from perdure.core.outcome import Outcome
+from perdure.core.permission_gate_chain import BackgroundTaskOrigin, restrict_gate
 from perdure.core.run import Run
 from perdure.core.run_callbacks import SHUTDOWN_REASON, find_shutdown_signal
 from perdure.core.shared_budget import budgeted
@@ -43,9 +43,9 @@ from perdure.core.store import (
     Post,
     SessionPlace,
     Store,
-    end_tasks,
+    cancel_and_await_tasks,
     finish_before_cancel,
-    identify_session,
+    get_process_wide_session_key,
     read_events_to_fold,
     run_to_completion,
     wait_despite_cancel,
@@ -53,12 +53,12 @@ from perdure.core.store import (
 from perdure.runtime.agent_spec import AgentSpec
 from perdure.runtime.background_job_record import BackgroundJob, is_result_unreported, list_background_jobs
 from perdure.runtime.driver import detach_current_task, is_inside_run, leave_run_for_others, pass_post_to_run
-from perdure.runtime.late_background_results import forward_late_results
+from perdure.runtime.late_inbox_results import forward_late_inbox_results
 from perdure.runtime.past_outcome import rebuild_outcome
 from perdure.runtime.session import Session
 from perdure.runtime.session_channel import DRAIN_SECONDS
 
-from .child_run import DEPTH_SETTING, SHOWN_ANSWER_CHARACTERS, delegation_depth
+from .child_run import DEPTH_SETTING, SHOWN_ANSWER_CHARACTERS, get_delegation_depth
 from .subagent_result import build_subagent_result
 
 logger = logging.getLogger("perdure")
@@ -124,7 +124,7 @@ class BackgroundAgents:
     async def _begin_log(self, run: Run, job: BackgroundJob) -> None:
         """Store the first entry of the task's log, which names the session that gave it, unless it is there."""
         if not (await _read_task_state(run, job)).settings:
-            note = SessionConfigured({DEPTH_SETTING: delegation_depth(run) + 1, GIVEN_BY_SETTING: run.session_id})
+            note = SessionConfigured({DEPTH_SETTING: get_delegation_depth(run) + 1, GIVEN_BY_SETTING: run.session_id})
             session = self._build_session(run, job)
             await session._append_events(note, begin=True)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the same package
 
@@ -145,7 +145,7 @@ class BackgroundAgents:
                 await asyncio.wait((*unfinished, timer), return_when=asyncio.FIRST_COMPLETED)
                 unfinished = {task for task in unfinished if not task.done()}
         finally:
-            await end_tasks((timer,))
+            await cancel_and_await_tasks((timer,))
 
     async def cancel_task(self, run: Run, job: BackgroundJob) -> None:
         """Cancel a background task, even if another process works on it.
@@ -156,13 +156,13 @@ class BackgroundAgents:
             raise ToolError(f"{job.agent!r} is not an agent of this program: cancel {job.handle} where it is one")
         task = self._tasks.get(_task_key(run.log.store, job))
         if task is not None:
-            await end_tasks((task,))
+            await cancel_and_await_tasks((task,))
         await self._build_session(run, job).cancel()  # stops it in another process, if one works on it
         try:
             await self._record_end_before_begin(run, job, "cancelled", WITHDRAWN_REASON)
         except (SessionBusy, StoreError):  # another process works on it, and has been told
             return
-        await forward_late_results(run.log.store, job.session_id, run.clock)
+        await forward_late_inbox_results(run.log.store, job.session_id, run.clock)
 
     async def get_task_status(self, run: Run, job: BackgroundJob) -> tuple[str, str]:
         """Return the status of a task, and its agent's answer (empty until the task is over)."""
@@ -309,7 +309,7 @@ class BackgroundAgents:
         try:
             labels = tuple((await _read_task_state(run, job)).labels)
             post = build_resolution_post(job.item_id, text, run.clock.now(), labels)
-            await forward_late_results(run.log.store, job.session_id, run.clock)
+            await forward_late_inbox_results(run.log.store, job.session_id, run.clock)
             if await run.log.store.post(run.session_id, post):
                 pass_post_to_run(_locate_run(run), post)
         except PerdureError as error:  # it is posted when that session runs again
@@ -389,7 +389,7 @@ class BackgroundAgents:
         past = state.runs_by_input_id.get(last)
         ended = None if past is None else past.run_ended_event
         if ended is not None and ended.status == "cancelled" and ended.reason != WITHDRAWN_REASON:
-            await forward_late_results(run.log.store, job.session_id, run.clock)  # if it died while it did that
+            await forward_late_inbox_results(run.log.store, job.session_id, run.clock)  # if it died while it did that
             return await session.run(RESUME_PROMPT, input_id=f"{name}.{len(later) + 1}")
         return await session.run(_build_task_message(run, job), input_id=last)
 
@@ -435,7 +435,7 @@ class BackgroundAgents:
 def _build_caller_identity(run: Run) -> BackgroundTaskOrigin:
     """Return the session, agent and run that give a task, for the gate of the background agent."""
     return BackgroundTaskOrigin(
-        run.session_id, build_session_key(run.full_session_id, run.state), format_agent_chain(run), run.run_id
+        run.session_id, build_unique_session_key(run.full_session_id, run.state), format_agent_chain(run), run.run_id
     )
 
 
@@ -452,11 +452,11 @@ def _restrict_limits(run: Run, limits: Limits) -> Limits:
 
 
 def _task_key(store: Store, job: BackgroundJob) -> TaskKey:
-    return id(asyncio.get_running_loop()), identify_session(store, job.session_id)
+    return id(asyncio.get_running_loop()), get_process_wide_session_key(store, job.session_id)
 
 
 def _locate_run(run: Run) -> SessionPlace:
-    return identify_session(run.log.store, run.session_id)
+    return get_process_wide_session_key(run.log.store, run.session_id)
 
 
 def _build_task_message(run: Run, job: BackgroundJob) -> Message:

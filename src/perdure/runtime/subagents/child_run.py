@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perdure.core.child_run_task import wait_for_child_run
+from perdure.core.child_run_waiting import wait_for_child_run
 from perdure.core.error import ConfigError, ToolError
 from perdure.core.event import Event, MessageAdded, RunResumed, RunStarted, SubagentFinished, SubagentStarted
 from perdure.core.fold import State
@@ -64,7 +64,7 @@ class SubagentTask(Struct, frozen=True, eq=False):
     """True if the agent's calls need the consent of the parent's gate too."""
 
 
-def get_child_path(parent: Run, call_id: str, segment: str) -> str:
+def get_child_run_path(parent: Run, call_id: str, segment: str) -> str:
     """Return the log path of a tool call's child run: the recorded path, or a new one that ends with `segment`."""
     begun = parent.state.child_paths_by_call.get(call_id)
     return begun or (f"{parent.path}/{segment}" if parent.path else segment)
@@ -72,7 +72,7 @@ def get_child_path(parent: Run, call_id: str, segment: str) -> str:
 
 def check_depth(parent: Run, name: str, max_depth: int) -> None:
     """Raise `ToolError` if a subagent of this run would be nested deeper than allowed."""
-    deep = delegation_depth(parent) + 1
+    deep = get_delegation_depth(parent) + 1
     if deep > max_depth:
         raise ToolError(
             f"{name!r} cannot be given a task from here: it would be agent number {deep} in a row, and at most "
@@ -80,7 +80,7 @@ def check_depth(parent: Run, name: str, max_depth: int) -> None:
         )
 
 
-def delegation_depth(run: Run) -> int:
+def get_delegation_depth(run: Run) -> int:
     """Return the depth of a run in the tree of agents: 0 for the user's session, 1 for its subagent, and so on.
 
     A private run of an engine is as deep as the run of the engine.

@@ -25,10 +25,10 @@ from perdure.runtime.background_job_record import (
 from perdure.runtime.extension import Extension
 from perdure.runtime.handoff import sanitize_agent_name
 
-from .as_tool import TASK_DESCRIPTION
 from .background_agents import BackgroundAgents
-from .child_run import MAX_DEPTH, SubagentTask, check_depth, get_child_path, run_subagent
+from .child_run import MAX_DEPTH, SubagentTask, check_depth, get_child_run_path, run_subagent
 from .subagent_result import get_last_text
+from .subagent_tool import TASK_DESCRIPTION
 
 A = TypeVar("A", bound=AgentSpec[Any])
 
@@ -137,7 +137,7 @@ def _build_delegate_tool(crew: BackgroundAgents, max_depth: int) -> Tool[..., An
         segment = sanitize_agent_name(name)
         if times := context.kept(f"{_HISTORY_PREFIX}{name}", 0):
             segment = f"{segment}.{times}"
-        path = get_child_path(run, context.call_id, segment)
+        path = get_child_run_path(run, context.call_id, segment)
         given = SubagentTask(
             name, crew.agents[name], context.call_id, task, path, narrow_permission=crew.narrow_permission
         )

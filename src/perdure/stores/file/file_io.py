@@ -93,7 +93,7 @@ def sync_folder(folder: str) -> None:
         close_file(descriptor)
 
 
-def file_identity(file: int | str) -> tuple[int, int]:
+def get_file_identity(file: int | str) -> tuple[int, int]:
     """Return device and inode of a file, which differ once it is replaced; zeros if it does not exist."""
     try:
         status = os.stat(file, follow_symlinks=False) if isinstance(file, str) else os.fstat(file)  # noqa: PTH116

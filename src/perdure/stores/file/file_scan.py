@@ -242,7 +242,7 @@ def encode_header(header: Header) -> bytes:
     return encode_line(json.dumps(msgspec.to_builtins(header), separators=(",", ":")).encode("ascii"), 0)
 
 
-def upgrade_header_format(header: Header, entries: Sequence[EncodedEntry]) -> Header:
+def fit_format_to_entries(header: Header, entries: Sequence[EncodedEntry]) -> Header:
     """Return the header with the format version for long lines if an entry needs it; otherwise unchanged."""
     if header.format >= LONG_LINE_FORMAT or not any(len(entry.body) > LONG_BODY_BYTES for entry in entries):
         return header

@@ -18,7 +18,14 @@ from .file_io import sync_folder
 from .file_scan import EncodedEntry, FileScan, Header
 from .repair import rewrite_file_securely
 from .secure_delete import erase_file
-from .session_paths import LOG_SUFFIX, REMNANT_SUFFIX, SessionPaths, fork_marker_path, remnant_paths, session_paths
+from .session_paths import (
+    LOG_SUFFIX,
+    REMNANT_SUFFIX,
+    SessionPaths,
+    get_deleted_parent_paths,
+    get_fork_marker_path,
+    get_session_paths,
+)
 from .unlocked_scan import read_header, scan_unlocked
 
 _log: Final = logging.getLogger("perdure")
@@ -40,20 +47,20 @@ class ForkHeaders(NamedTuple):
     """True if every file's header could be read; if not, nothing may be deleted."""
 
 
-def new_session_key() -> str:
+def generate_session_key() -> str:
     """Return a random key that identifies a new session to its forks."""
     return os.urandom(16).hex()
 
 
-def find_or_create_key(place: SessionPaths) -> str:
+def recover_or_create_key(place: SessionPaths) -> str:
     """Return a session key for a log file without a header: the key that its forks refer to, or a new one."""
-    if os.path.lexists(fork_marker_path(place)):
+    if os.path.lexists(get_fork_marker_path(place)):
         folder = os.path.dirname(place.log)
         for fork in read_fork_headers(folder).headers:
-            is_lost = not os.path.lexists(remnant_paths(folder, fork.parent, fork.parent_key).log)
+            is_lost = not os.path.lexists(get_deleted_parent_paths(folder, fork.parent, fork.parent_key).log)
             if fork.parent == place.session_id and is_lost:
                 return fork.parent_key
-    return new_session_key()
+    return generate_session_key()
 
 
 def read_shared_entries(folder: str, header: Header, after: int) -> SharedEntries:
@@ -77,21 +84,21 @@ def find_file_of_shared_entries(folder: str, header: Header) -> SessionPaths:
 
     The remnant is the part of a deleted parent's log that its forks share.
     """
-    place = session_paths(folder, header.parent)
+    place = get_session_paths(folder, header.parent)
     is_there = is_parent_alive(folder, header)
-    return place if is_there else remnant_paths(folder, header.parent, header.parent_key)
+    return place if is_there else get_deleted_parent_paths(folder, header.parent, header.parent_key)
 
 
 def is_parent_alive(folder: str, header: Header) -> bool:
     """Return True if the parent of this fork has not been deleted."""
     if not header.parent_key:
         return False
-    parent = read_header(session_paths(folder, header.parent).log)
+    parent = read_header(get_session_paths(folder, header.parent).log)
     if parent is not None:
         return parent.own_key == header.parent_key
     # A file without a header is that parent, unless what the parent has left lies elsewhere.
-    is_file = os.path.lexists(session_paths(folder, header.parent).log)
-    return is_file and not os.path.lexists(remnant_paths(folder, header.parent, header.parent_key).log)
+    is_file = os.path.lexists(get_session_paths(folder, header.parent).log)
+    return is_file and not os.path.lexists(get_deleted_parent_paths(folder, header.parent, header.parent_key).log)
 
 
 def read_fork_headers(folder: str) -> ForkHeaders:
@@ -120,27 +127,27 @@ def delete_log_keeping_shared(folder: str, place: SessionPaths) -> None:
     The caller has locked the folder. Raises `OSError`.
     """
     header = read_header(place.log)
-    if os.path.lexists(fork_marker_path(place)):
-        key = header.own_key if header is not None else find_or_create_key(place)
-        trunk = remnant_paths(folder, place.session_id, key)
+    if os.path.lexists(get_fork_marker_path(place)):
+        key = header.own_key if header is not None else recover_or_create_key(place)
+        trunk = get_deleted_parent_paths(folder, place.session_id, key)
         if os.path.lexists(place.log):
             os.rename(place.log, trunk.log)
             sync_folder(folder)
-        for left in find_remnants(folder):  # also one left by a process that was killed while deleting
+        for left in find_deleted_parents(folder):  # also one left by a process that was killed while deleting
             if left.session_id == place.session_id:
                 erase_unshared_entries(folder, left)
     else:
         erase_file(place.log)
     if header is not None and header.parent_key:
-        erase_unshared_entries(folder, remnant_paths(folder, header.parent, header.parent_key))
+        erase_unshared_entries(folder, get_deleted_parent_paths(folder, header.parent, header.parent_key))
 
 
-def find_remnants(folder: str) -> list[SessionPaths]:
+def find_deleted_parents(folder: str) -> list[SessionPaths]:
     """Return the paths of all remnants: files of deleted sessions with entries that forks still share."""
     with os.scandir(folder) as files:
         paths = [file.path for file in files if file.name.endswith(REMNANT_SUFFIX) and file.name.startswith("=")]
     headers = [read_header(path) for path in paths]
-    return [remnant_paths(folder, header.id, header.own_key) for header in headers if header is not None]
+    return [get_deleted_parent_paths(folder, header.id, header.own_key) for header in headers if header is not None]
 
 
 def erase_unshared_entries(folder: str, remnant: SessionPaths) -> None:
@@ -161,7 +168,7 @@ def erase_unshared_entries(folder: str, remnant: SessionPaths) -> None:
         else:
             erase_file(remnant.log)
             erase_file(remnant.quarantine)
-        remnant = remnant_paths(folder, header.parent, header.parent_key)
+        remnant = get_deleted_parent_paths(folder, header.parent, header.parent_key)
 
 
 def _truncate_remnant(remnant: SessionPaths, header: Header, needed: int) -> None:

@@ -9,14 +9,14 @@ from typing import Final
 
 import msgspec
 
-from perdure.core.codec import decode_entry
 from perdure.core.error import StoreError
 from perdure.core.last_run_progress import GIVEN_BY_SETTING, NO_RUN, LastRunProgress, find_last_run_progress
+from perdure.core.log_codec import decode_entry
 
 from .file_io import close_file, open_file
 from .file_scan import decode_header, decode_seq
 from .line_format import Line, read_first_line, scan_lines
-from .session_paths import LOG_SUFFIX, MAILBOX_SUFFIX, SessionPaths, decode_file_name, session_paths
+from .session_paths import LOG_SUFFIX, MAILBOX_SUFFIX, SessionPaths, decode_file_name, get_session_paths
 
 _CHUNK: Final = 16 * 1024
 """The number of bytes that are read first from the end of a file."""
@@ -137,7 +137,7 @@ def _read_last_run(path: str) -> FileRunProgress | None:
         session_id = decode_file_name(stem) or ("" if header is None else header.id)
         if not session_id:
             return None
-        place = session_paths(os.path.dirname(path), session_id)  # noqa: PTH120 - a string
+        place = get_session_paths(os.path.dirname(path), session_id)  # noqa: PTH120 - a string
         return _find_in_file(descriptor, size, place) or FileRunProgress(session_id, NO_RUN, 0, 0.0)
     finally:
         close_file(descriptor)

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from perdure.core.codec import encode_entry
 from perdure.core.error import StoreError
 from perdure.core.event import Entry
+from perdure.core.log_codec import encode_entry
 
 from .file_io import read_at
 

@@ -14,10 +14,10 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from perdure.core.error import SessionBusy, StoreError, Unsupported
+from perdure.core.error import SessionBusy, StoreError, UnsupportedByStore
 from perdure.stores.lease_holder import LeaseHolder, describe_this_process
 
-from .file_io import close_file, file_identity, open_file, open_folder
+from .file_io import close_file, get_file_identity, open_file, open_folder
 from .line_format import encode_line, read_first_line
 from .session_paths import SessionPaths
 
@@ -49,13 +49,13 @@ class SessionLock:
     def __init__(self, path: str, descriptor: int) -> None:
         self._path = path
         self._descriptor = descriptor
-        self._identity = file_identity(descriptor)
+        self._identity = get_file_identity(descriptor)
         self.record = _decode_record(descriptor)
 
     @property
     def is_in_place(self) -> bool:
         """True if the lock file still exists under its name. If not, the lock keeps no other process out."""
-        return file_identity(self._path) == self._identity
+        return get_file_identity(self._path) == self._identity
 
     def write_record(self, claim: LockRecord) -> None:
         """Write the record of the lock's owner into the lock file. Raises `OSError`."""
@@ -71,7 +71,8 @@ class SessionLock:
 def take_lock(place: SessionPaths, *, take_over: bool = False) -> SessionLock:
     """Lock a session for this process, by the kernel's lock on its lock file; return the lock.
 
-    Raises `SessionBusy`, which names the process that has the lock (with `take_over`: `Unsupported`), and `OSError`.
+    Raises `SessionBusy`, which names the process that has the lock (with `take_over`: `UnsupportedByStore`), and
+    `OSError`.
     """
     for _ in range(_TRIES):
         descriptor = open_file(place.lock, os.O_RDWR | os.O_CREAT)
@@ -113,7 +114,7 @@ def wait_for_lock(descriptor: int, path: str) -> None:
 def _try_lock_session(place: SessionPaths, descriptor: int, *, take_over: bool) -> SessionLock | None:
     """Try to lock an open lock file; return `None` if the caller has to try again."""
     if _try_lock(descriptor, fcntl.LOCK_EX):
-        was_deleted = file_identity(place.lock) != file_identity(descriptor)
+        was_deleted = get_file_identity(place.lock) != get_file_identity(descriptor)
         return None if was_deleted else SessionLock(place.lock, descriptor)
     if _try_lock(descriptor, fcntl.LOCK_SH):
         return None  # another process was only reading the lock file
@@ -168,11 +169,13 @@ def _decode_record(descriptor: int) -> LockRecord:
         return LockRecord()
 
 
-def _busy_error(place: SessionPaths, holder: LeaseHolder | None, *, take_over: bool) -> SessionBusy | Unsupported:
+def _busy_error(
+    place: SessionPaths, holder: LeaseHolder | None, *, take_over: bool
+) -> SessionBusy | UnsupportedByStore:
     driver = "another process" if holder is None else holder
     driven = f"session {place.session_id!r} is being driven by {driver}"
     if take_over:
-        return Unsupported(
+        return UnsupportedByStore(
             f"{driven}, and the lock that it has on its file cannot be taken from a process that lives: end that one, "
             "or keep sessions in a store of 'sqlite:' or 'postgresql:', where they can be taken over"
         )

@@ -16,7 +16,7 @@ from perdure.core.error import Conflict, Fenced, StoreError
 from perdure.core.event import Entry
 from perdure.core.store import Lease
 
-from .file_io import close_file, file_identity, open_file, sync_data, sync_folder, to_store_error, write_all
+from .file_io import close_file, get_file_identity, open_file, sync_data, sync_folder, to_store_error, write_all
 from .file_scan import (
     FORMAT,
     LONG_LINE_FORMAT,
@@ -24,14 +24,14 @@ from .file_scan import (
     FileScan,
     Header,
     encode_header,
+    fit_format_to_entries,
     scan_file,
-    upgrade_header_format,
 )
-from .forks import find_or_create_key, read_shared_entries
+from .forks import read_shared_entries, recover_or_create_key
 from .line_format import LONG_BODY_BYTES, encode_append_lines, encode_body
 from .lock import SessionLock
 from .repair import rename_into_place, repair_file, write_temporary
-from .secure_delete import erase_leftovers, erase_replaced_file
+from .secure_delete import erase_replaced_file, erase_stale_temporary_files
 from .session_paths import SessionPaths
 
 
@@ -89,7 +89,7 @@ class FileLog:
         other.
         """
         self._descriptor = descriptor
-        self._identity = file_identity(descriptor)
+        self._identity = get_file_identity(descriptor)
         self._is_sound = is_sound
         """True if a sync makes written data durable; otherwise the data has to be written again."""
         self._is_closed = False
@@ -141,8 +141,8 @@ class FileLog:
                 found = scan_file(self._descriptor, self.size, self._place, self.head)
                 entries = replace_body(found.entries, entry.seq, body)
                 if entries is None:
-                    raise Conflict(missing_entry_message(self.lease.session_id, entry.seq, self.head))
-                erase_leftovers(self._place.log)
+                    raise Conflict(build_missing_entry_message(self.lease.session_id, entry.seq, self.head))
+                erase_stale_temporary_files(self._place.log)
                 with erase_replaced_file(self._place.log):
                     self._replace_file(entries)
 
@@ -173,7 +173,7 @@ class FileLog:
             if self._is_closed:
                 return None
             self._is_closed = True
-            stamp = file_stamp(self._descriptor)
+            stamp = get_file_stamp(self._descriptor)
             left = LastFileState(self.lease.fence, stamp, self.head, self.header) if self._is_sound else None
             close_file(self._descriptor)
             self._lock.close()
@@ -247,18 +247,18 @@ class FileLog:
                 close_file(source)
             if found.header != self.header or max(found.head, self.lost_up_to) != self.head or not found.is_sound:
                 raise StoreError(f"the file {path!r} was damaged by an error of the disk: open the session again")
-            erase_leftovers(path)
+            erase_stale_temporary_files(path)
             header = msgspec.structs.replace(self.header, format=max(self.header.format, new_format))
             self._replace_file(found.entries, header)
 
     def _replace_file(self, entries: Sequence[EncodedEntry], header: Header | None = None) -> None:
         """Replace the log file with a new one that has these entries, and append to that one from now on."""
-        header = upgrade_header_format(header or self.header, entries)
+        header = fit_format_to_entries(header or self.header, entries)
         new, temporary = write_temporary(self._place, header, entries)
         with self._swap:
             rename_into_place(new, temporary, self._place)
             close_file(self._descriptor)
-            self._descriptor, self._identity, self.size = new, file_identity(new), os.fstat(new).st_size
+            self._descriptor, self._identity, self.size = new, get_file_identity(new), os.fstat(new).st_size
             self.header = header
             self.unread_entries = None
         self._is_sound = False  # until its name lasts
@@ -275,7 +275,7 @@ class FileLog:
 
     def _check_in_place(self) -> None:
         """Raise an error if the file was deleted or replaced, or the lock file was deleted."""
-        if file_identity(self._place.log) != self._identity:
+        if get_file_identity(self._place.log) != self._identity:
             raise StoreError(
                 f"the file {self._place.log!r} was deleted or replaced while it was open, and what it held may be "
                 "gone with it: put it back, or open the session again to begin anew"
@@ -310,10 +310,14 @@ def open_log(
     """
     descriptor = _open_or_create(place, now)
     try:
-        if verified is not None and verified.stamp == file_stamp(descriptor) and verified.head >= lock.record.synced:
+        if (
+            verified is not None
+            and verified.stamp == get_file_stamp(descriptor)
+            and verified.head >= lock.record.synced
+        ):
             return FileLog(place, lock, descriptor, verified.head, verified.header), None
         found = scan_file(descriptor, os.fstat(descriptor).st_size, place, lock.record.synced)
-        header = upgrade_header_format(found.header or _build_header(place, found, now), found.entries)
+        header = fit_format_to_entries(found.header or _build_header(place, found, now), found.entries)
         if not found.is_sound:
             descriptor = repair_file(descriptor, found, header)
         # Above the last synced entry a sync may have failed, of which nothing is left to see.
@@ -328,7 +332,7 @@ def open_log(
         raise
 
 
-def file_stamp(descriptor: int) -> tuple[int, int, int, int]:
+def get_file_stamp(descriptor: int) -> tuple[int, int, int, int]:
     """Return device, inode, size and mtime of an open file, by which a change or replacement is noticed."""
     status = os.fstat(descriptor)
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
@@ -345,7 +349,7 @@ def replace_body(entries: Sequence[EncodedEntry], seq: int, body: bytes) -> list
     return changed if any(kept.seq == seq for kept in entries) else None
 
 
-def missing_entry_message(session_id: str, seq: int, head: int) -> str:
+def build_missing_entry_message(session_id: str, seq: int, head: int) -> str:
     """Build the error message for an attempt to redact an entry number that the log does not have."""
     return f"session {session_id!r} has {head} entries and none numbered {seq!r}: read it again, and redact one it has"
 
@@ -358,7 +362,7 @@ def build_fenced_message(lease: Lease) -> str:
 def _build_header(place: SessionPaths, found: FileScan | None, now: float) -> Header:
     """Build a header for a new session, or for one whose header is damaged."""
     created_at = _labels.decode(found.entries[0].body).at if found and found.entries else now
-    return Header("session", FORMAT, place.session_id, "", "", created_at, find_or_create_key(place))
+    return Header("session", FORMAT, place.session_id, "", "", created_at, recover_or_create_key(place))
 
 
 def _open_or_create(place: SessionPaths, now: float) -> int:

@@ -16,7 +16,7 @@ import msgspec
 from perdure.core.jsonable import to_jsonable
 from perdure.core.store import Post
 
-from .file_io import close_file, file_identity, open_file, sync_data, sync_folder, write_all
+from .file_io import close_file, get_file_identity, open_file, sync_data, sync_folder, write_all
 from .file_scan import FORMAT, EncodedEntry, FileScan, Header, encode_header, scan_file
 from .line_format import LONG_BODY_BYTES, encode_line, to_ascii_json
 from .lock import wait_for_lock
@@ -115,7 +115,7 @@ def _open_locked(
         descriptor = open_file(mailbox.log, _FLAGS | flags)
         try:
             wait_for_lock(descriptor, mailbox.log)
-            if file_identity(mailbox.log) != file_identity(descriptor):
+            if get_file_identity(mailbox.log) != get_file_identity(descriptor):
                 continue  # it was replaced while we waited
             found = scan_file(descriptor, os.fstat(descriptor).st_size, mailbox)
             if found.size and not found.is_sound:

@@ -20,10 +20,16 @@ from perdure.stores.private_paths import create_folder, resolve_store_path
 from .backup_manifest import check_manifest_files, read_manifest, write_manifest
 from .file_io import close_file, open_file, read_at, sync_data, sync_folder, to_store_error, write_all
 from .file_scan import build_damage_warning
-from .forks import erase_unshared_entries, find_remnants
+from .forks import erase_unshared_entries, find_deleted_parents
 from .lock import LockRecord, lock_folder, read_lock_record, take_lock
 from .repair import rewrite_file
-from .secure_delete import TEMPORARY_SUFFIX, erase_file, erase_leftover, is_leftover_name, make_unused_path
+from .secure_delete import (
+    TEMPORARY_SUFFIX,
+    erase_file,
+    erase_stale_temporary_file,
+    is_temporary_file_name,
+    make_unused_path,
+)
 from .session_paths import (
     FORK_MARKER_SUFFIX,
     LOCK_SUFFIX,
@@ -33,8 +39,8 @@ from .session_paths import (
     REMNANT_SUFFIX,
     SessionPaths,
     decode_file_name,
-    mailbox_paths,
-    session_paths,
+    get_mailbox_paths,
+    get_session_paths,
 )
 from .sessions_folder import SessionsFolder
 from .unlocked_scan import read_header, read_header_and_size, scan_unlocked
@@ -64,16 +70,16 @@ def vacuum_folder(folder: SessionsFolder, now: float) -> None:
     """Remove files and entries that a file store no longer needs. Sessions that a process is running are skipped."""
     folder.check_path()
     files = list(_store_files(folder.path))
-    in_use = {file.inode() for file in files if not is_leftover_name(file.name)}
+    in_use = {file.inode() for file in files if not is_temporary_file_name(file.name)}
     for file in files:
         with contextlib.suppress(FileNotFoundError):
             if _is_removable(file, now):
-                erase_leftover(file, in_use) if is_leftover_name(file.name) else erase_file(file.path)
+                erase_stale_temporary_file(file, in_use) if is_temporary_file_name(file.name) else erase_file(file.path)
             elif file.name.endswith(MAILBOX_SUFFIX) and (header := read_header(file.path)) is not None:
                 _compact_mailbox(folder, header.id)
     if os.path.isdir(folder.path):  # noqa: PTH112 - a string
         with lock_folder(folder.path):
-            for trunk in find_remnants(folder.path):
+            for trunk in find_deleted_parents(folder.path):
                 erase_unshared_entries(folder.path, trunk)
 
 
@@ -162,14 +168,14 @@ def _store_files(folder: str) -> Iterator[os.DirEntry[str]]:
     except FileNotFoundError:
         return
     for file in there:
-        name = file.name.rsplit(".", 2)[0] if is_leftover_name(file.name) else file.name
+        name = file.name.rsplit(".", 2)[0] if is_temporary_file_name(file.name) else file.name
         if name.endswith(_ENDINGS):
             yield file
 
 
 def _is_removable(file: os.DirEntry[str], now: float) -> bool:
     """Return True if this is a temporary or quarantine file older than a day."""
-    if not is_leftover_name(file.name) and not file.name.endswith(QUARANTINE_SUFFIX):
+    if not is_temporary_file_name(file.name) and not file.name.endswith(QUARANTINE_SUFFIX):
         return False
     status = file.stat(follow_symlinks=False)
     return now - max(status.st_mtime, status.st_ctime) > _DAY
@@ -190,7 +196,7 @@ def _measure_session(path: str, size: int) -> tuple[str, int] | None:
 
 def _compact_mailbox(folder: SessionsFolder, session_id: str) -> None:
     """Erase the posts that a session has consumed, unless a process runs the session, which does it later."""
-    if not os.path.lexists(session_paths(folder.path, session_id).log):
+    if not os.path.lexists(get_session_paths(folder.path, session_id).log):
         return  # it was never driven: every post waits
     try:
         folder.compact_mailbox(session_id)
@@ -201,7 +207,7 @@ def _compact_mailbox(folder: SessionsFolder, session_id: str) -> None:
 
 
 def _copy_all(source: str, target: str) -> None:
-    files = [file.name for file in _store_files(source) if not is_leftover_name(file.name)]
+    files = [file.name for file in _store_files(source) if not is_temporary_file_name(file.name)]
     order = {
         MAILBOX_SUFFIX: 0,
         LOCK_SUFFIX: 0,
@@ -251,9 +257,9 @@ def _copy_file(source: str, target: str, *, is_log: bool) -> None:
 
 def _paths_of(path: str, session_id: str) -> SessionPaths:
     """Return the paths that belong to a log, a remnant or a mailbox with this path."""
-    place = session_paths(os.path.dirname(path), session_id)
+    place = get_session_paths(os.path.dirname(path), session_id)
     if path.endswith(MAILBOX_SUFFIX):
-        place = mailbox_paths(place)
+        place = get_mailbox_paths(place)
     return SessionPaths(session_id, path, place.lock, path + QUARANTINE_SUFFIX, place.seed)
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from .file_io import close_file, open_file, read_at, sync_data, sync_folder, write_all
-from .file_scan import EncodedEntry, FileScan, Header, encode_header, upgrade_header_format
+from .file_scan import EncodedEntry, FileScan, Header, encode_header, fit_format_to_entries
 from .line_format import DamagedRange, encode_line
-from .secure_delete import TEMPORARY_SUFFIX, erase_leftovers, erase_replaced_file, make_unused_path
+from .secure_delete import TEMPORARY_SUFFIX, erase_replaced_file, erase_stale_temporary_files, make_unused_path
 from .session_paths import SessionPaths
 
 _CHUNK: Final = 1024 * 1024
@@ -40,7 +40,7 @@ def rewrite_file(place: SessionPaths, header: Header, entries: Sequence[EncodedE
 
     Raises `OSError`; the old file stays then, unless only the last sync of the folder failed.
     """
-    erase_leftovers(place.log)
+    erase_stale_temporary_files(place.log)
     descriptor, temporary = write_temporary(place, header, entries)
     rename_into_place(descriptor, temporary, place)
     try:
@@ -56,7 +56,7 @@ def rewrite_file_securely(place: SessionPaths, header: Header, entries: Sequence
 
     Raises `OSError`.
     """
-    erase_leftovers(place.log)
+    erase_stale_temporary_files(place.log)
     with erase_replaced_file(place.log):
         descriptor, temporary = write_temporary(place, header, entries)
         rename_into_place(descriptor, temporary, place)
@@ -98,7 +98,7 @@ def _discard_temporary(descriptor: int, temporary: str) -> None:
 
 def _encode_parts(place: SessionPaths, header: Header, entries: Sequence[EncodedEntry]) -> Iterator[bytes]:
     """Yield the content of a file in parts of about one chunk."""
-    lines, size = [encode_header(upgrade_header_format(header, entries))], 0
+    lines, size = [encode_header(fit_format_to_entries(header, entries))], 0
     for entry in entries:
         lines.append(encode_line(entry.body, place.seed, has_more=entry.has_more))
         size += len(lines[-1])

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Collection, Generator
 from typing import Final
 
-from .file_io import close_file, file_identity, open_file, sync_folder, write_all
+from .file_io import close_file, get_file_identity, open_file, sync_folder, write_all
 
 TEMPORARY_SUFFIX: Final = ".tmp"
 """The suffix of a new file that is to replace another one."""
@@ -50,7 +50,7 @@ def erase_replaced_file(path: str) -> Generator[None, None, None]:
         try:
             yield
         finally:
-            if file_identity(path) != file_identity(descriptor):
+            if get_file_identity(path) != get_file_identity(descriptor):
                 _overwrite(descriptor)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(doomed)
@@ -58,25 +58,25 @@ def erase_replaced_file(path: str) -> Generator[None, None, None]:
         close_file(descriptor)
 
 
-def erase_leftovers(path: str) -> None:
+def erase_stale_temporary_files(path: str) -> None:
     """Erase the temporary files that killed processes have left beside `path`. Raises `OSError`."""
     folder, name = os.path.split(path)
     with os.scandir(folder) as files:
         there = list(files)
-    left = [file for file in there if file.name.startswith(f"{name}.") and is_leftover_name(file.name)]
+    left = [file for file in there if file.name.startswith(f"{name}.") and is_temporary_file_name(file.name)]
     if left:
-        in_use = {file.inode() for file in there if not is_leftover_name(file.name)}
+        in_use = {file.inode() for file in there if not is_temporary_file_name(file.name)}
         for file in left:
             with contextlib.suppress(FileNotFoundError):  # whoever replaced the file last was still about to erase it
-                erase_leftover(file, in_use)
+                erase_stale_temporary_file(file, in_use)
 
 
-def is_leftover_name(name: str) -> bool:
+def is_temporary_file_name(name: str) -> bool:
     """Return True if a file name is that of a temporary file, which may be in use or left by a killed process."""
     return name.endswith((TEMPORARY_SUFFIX, DOOMED_SUFFIX))
 
 
-def erase_leftover(file: os.DirEntry[str], in_use: Collection[int]) -> None:
+def erase_stale_temporary_file(file: os.DirEntry[str], in_use: Collection[int]) -> None:
     """Erase one temporary file; if its inode is in use under another name, delete only this name."""
     if file.inode() in in_use:
         os.unlink(file.path)

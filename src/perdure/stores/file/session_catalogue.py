@@ -15,7 +15,7 @@ from perdure.core.store import SessionInfo
 
 from .forks import find_file_of_shared_entries, is_parent_alive
 from .session_info import FileSummary, summarize_file
-from .session_paths import LOG_SUFFIX, decode_file_name, session_paths
+from .session_paths import LOG_SUFFIX, decode_file_name, get_session_paths
 
 _log: Final = logging.getLogger("perdure")
 _Stamp = tuple[int, int, int]
@@ -34,7 +34,7 @@ class SessionCatalogue:
         """Return title, times and entry count of a session; `None` if it does not exist or has no entries. Raises
         `OSError`.
         """
-        return self._build_info(session_paths(self._folder, session_id).log)
+        return self._build_info(get_session_paths(self._folder, session_id).log)
 
     def _build_info(self, path: str) -> SessionInfo | None:
         own = self._cached_summary(path)

@@ -7,15 +7,15 @@ from zlib import crc32
 
 import msgspec
 
-from perdure.core.codec import decode_entry
 from perdure.core.error import StoreError
+from perdure.core.log_codec import decode_entry
 from perdure.stores.entry_text import find_given_title, find_message_title
 
 from .file_io import close_file, open_file, read_at
 from .file_scan import EncodedEntry, Header, decode_header, decode_seq, scan_file
 from .line_format import DamagedRange, Line, read_first_line, scan_lines
 from .lock import read_lock_record
-from .session_paths import LOG_SUFFIX, SessionPaths, decode_file_name, encode_file_name, session_paths
+from .session_paths import LOG_SUFFIX, SessionPaths, decode_file_name, encode_file_name, get_session_paths
 
 _CHUNK: Final = 16 * 1024
 """The number of bytes that are read first, from either end of a file."""
@@ -67,7 +67,7 @@ def summarize_file(path: str, upto: int | None = None) -> FileSummary | None:
         header = decode_header(read_first_line(descriptor, size, 0), path)
         session_id = _session_id_of(path, header)
         if path.endswith(LOG_SUFFIX):
-            place = session_paths(os.path.dirname(path), session_id)  # noqa: PTH120 - a string
+            place = get_session_paths(os.path.dirname(path), session_id)  # noqa: PTH120 - a string
         else:
             place = SessionPaths(session_id, path, path, path, crc32(session_id.encode()))
         if upto is not None:

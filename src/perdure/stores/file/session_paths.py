@@ -48,27 +48,27 @@ class SessionPaths(NamedTuple):
     """The initial value of this session's checksums, so that a line of another session is not valid in it."""
 
 
-def session_paths(folder: str, session_id: str) -> SessionPaths:
+def get_session_paths(folder: str, session_id: str) -> SessionPaths:
     """Return the paths of a session's files in a folder; the files need not exist."""
     stem = os.path.join(folder, encode_file_name(session_id))  # noqa: PTH118 - pathlib costs every start milliseconds
     seed = zlib.crc32(session_id.encode())
     return SessionPaths(session_id, stem + LOG_SUFFIX, stem + LOCK_SUFFIX, stem + QUARANTINE_SUFFIX, seed)
 
 
-def mailbox_paths(place: SessionPaths) -> SessionPaths:
+def get_mailbox_paths(place: SessionPaths) -> SessionPaths:
     """Return the paths of a session's mailbox file, which stores messages to the session and is its own lock file."""
     path = place.log.removesuffix(LOG_SUFFIX) + MAILBOX_SUFFIX
     return SessionPaths(place.session_id, path, path, path + QUARANTINE_SUFFIX, zlib.crc32(b"posts", place.seed))
 
 
-def remnant_paths(folder: str, session_id: str, key: str) -> SessionPaths:
+def get_deleted_parent_paths(folder: str, session_id: str, key: str) -> SessionPaths:
     """Return the paths of the remnant of a deleted session: the file with the entries that its forks still share."""
     name = key if _KEY.fullmatch(key) else hashlib.sha256(key.encode()).hexdigest()[:32]
     path = os.path.join(folder, f"={name}{REMNANT_SUFFIX}")  # noqa: PTH118 - as above
     return SessionPaths(session_id, path, path, path + QUARANTINE_SUFFIX, zlib.crc32(session_id.encode()))
 
 
-def fork_marker_path(place: SessionPaths) -> str:
+def get_fork_marker_path(place: SessionPaths) -> str:
     """Return the path of the marker file, which exists if a session has been forked."""
     return place.log.removesuffix(LOG_SUFFIX) + FORK_MARKER_SUFFIX
 

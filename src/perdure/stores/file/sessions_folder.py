@@ -17,10 +17,10 @@ from typing import Final
 import msgspec
 
 from perdure.core.clock import Clock
-from perdure.core.codec import decode_entry
 from perdure.core.error import Conflict, SessionBusy, SessionExists, SessionNotFound, StoreError
 from perdure.core.event import Entry, Event
-from perdure.core.lost_entries import mark_lost_entries
+from perdure.core.log_codec import decode_entry
+from perdure.core.lost_log_entries import mark_lost_entries
 from perdure.core.store import InterruptedSession, Post
 from perdure.stores.argument_checks import check_fork
 from perdure.stores.lease_holder import describe_this_process
@@ -31,19 +31,19 @@ from .file_scan import FORK_FORMAT, NO_PROBLEMS, EncodedEntry, FileProblems, Fil
 from .forks import (
     delete_log_keeping_shared,
     find_file_of_shared_entries,
+    generate_session_key,
     is_parent_alive,
-    new_session_key,
     read_shared_entries,
 )
 from .interrupted_sessions import FileRunCache
 from .line_format import encode_body
 from .lock import LockRecord, is_session_locked, lock_folder, read_lock_record, take_lock
-from .log_file import FileLog, LastFileState, decode_entry_id, missing_entry_message, open_log, replace_body
+from .log_file import FileLog, LastFileState, build_missing_entry_message, decode_entry_id, open_log, replace_body
 from .mailbox import add_post, decode_posts, erase_mailbox, erase_taken_posts
 from .repair import rewrite_file, rewrite_file_securely
-from .secure_delete import erase_file, erase_leftovers
+from .secure_delete import erase_file, erase_stale_temporary_files
 from .session_catalogue import SessionCatalogue
-from .session_paths import SessionPaths, fork_marker_path, mailbox_paths, session_paths
+from .session_paths import SessionPaths, get_fork_marker_path, get_mailbox_paths, get_session_paths
 from .unlocked_scan import scan_unlocked
 
 FindDrivenLog = Callable[[str], FileLog | None]
@@ -89,7 +89,7 @@ class SessionsFolder:
         """Lock a session for this process and open its log; repair a damaged file, with a warning in the log."""
         self.check_path()
         create_folder(self.path)
-        place = session_paths(self.path, session_id)
+        place = get_session_paths(self.path, session_id)
         lock = take_lock(place, take_over=take_over)
         try:
             now = self._clock.now()
@@ -125,7 +125,7 @@ class SessionsFolder:
 
     def events(self, session_id: str, after: int) -> tuple[list[Event], int]:
         """Return the events of the entries above `after`, with the places of lost ones, and the number of the last."""
-        driven, place = self._driven(session_id), session_paths(self.path, session_id)
+        driven, place = self._driven(session_id), get_session_paths(self.path, session_id)
         reached = driven.head if driven is not None else read_lock_record(place).synced
         entries = self.read(session_id, after)
         head = max(after, entries[-1].seq if entries else 0)
@@ -141,7 +141,7 @@ class SessionsFolder:
         """
         session_id = log.lease.session_id
         if not 0 < entry.seq <= log.head:
-            raise Conflict(missing_entry_message(session_id, entry.seq, log.head))
+            raise Conflict(build_missing_entry_message(session_id, entry.seq, log.head))
         if entry.seq <= log.header.at:
             self._redact_shared(log.header, session_id, entry)
             return
@@ -149,7 +149,7 @@ class SessionsFolder:
         log.redact(entry)
         log.taken_post_ids.clear()
         erase_file(log.place.quarantine)
-        erase_file(mailbox_paths(log.place).quarantine)
+        erase_file(get_mailbox_paths(log.place).quarantine)
 
     def _redact_shared(self, header: Header, session_id: str, entry: Entry) -> None:
         """Replace an entry that a fork shares, in the ancestor's file that contains it."""
@@ -167,12 +167,12 @@ class SessionsFolder:
             if found.header is not None and entry.seq > found.base:
                 entries = replace_body(found.entries, entry.seq, encode_body(entry))
                 if entries is None:
-                    raise Conflict(missing_entry_message(session_id, entry.seq, found.head))
+                    raise Conflict(build_missing_entry_message(session_id, entry.seq, found.head))
                 rewrite_file_securely(source, found.header, entries)
                 erase_file(source.quarantine)
                 return
         if found.header is None or not found.header.parent_key:
-            raise Conflict(missing_entry_message(session_id, entry.seq, found.head))
+            raise Conflict(build_missing_entry_message(session_id, entry.seq, found.head))
         self._redact_shared(found.header, session_id, entry)
 
     def _read_kept(self, session_id: str, after: int) -> list[EncodedEntry]:
@@ -193,7 +193,7 @@ class SessionsFolder:
         return [*shared, *[kept for kept in own if kept.seq > after]]
 
     def _scan_session(self, session_id: str, driven: FileLog | None) -> FileScan:
-        place = session_paths(self.path, session_id)
+        place = get_session_paths(self.path, session_id)
         synced = read_lock_record(place).synced  # before the file, which a driver may extend meanwhile
         opened = driven.open_for_reading if driven is not None else None
         found = scan_unlocked(place, synced, opened)
@@ -208,14 +208,14 @@ class SessionsFolder:
         """Store a post (a message to a session); return False if a post with its id was stored before."""
         self.check_path()
         create_folder(self.path)
-        mailbox = mailbox_paths(session_paths(self.path, session_id))
+        mailbox = get_mailbox_paths(get_session_paths(self.path, session_id))
         is_taken = lambda: bool(self._taken_post_ids(session_id, [post]))  # noqa: E731 - asked only if it is not waiting
         return add_post(mailbox, post, self._clock.now(), is_taken, self._report_repair)
 
     def posts(self, session_id: str) -> list[Post]:
         """Return the posts (messages to a session) that the process running it has not taken yet."""
         self.check_path()
-        found = scan_unlocked(mailbox_paths(session_paths(self.path, session_id)))
+        found = scan_unlocked(get_mailbox_paths(get_session_paths(self.path, session_id)))
         self._report_damage(found, is_repaired=False)
         posts = decode_posts(found)
         taken = self._taken_post_ids(session_id, posts)
@@ -244,7 +244,7 @@ class SessionsFolder:
                 sync()  # until now the mailbox was the only place that power cannot take them from
             return gone
 
-        erase_taken_posts(mailbox_paths(place), find_taken, self._report_repair)
+        erase_taken_posts(get_mailbox_paths(place), find_taken, self._report_repair)
 
     # -- interrupted sessions ------------------------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class SessionsFolder:
             run, posts = last.run, self.posts(last.session_id) if is_posted else []
             is_due = run.due_at is not None and run.due_at <= now
             if (run.progress == "cut_off" or is_due or posts) and not is_session_locked(
-                session_paths(self.path, last.session_id)
+                get_session_paths(self.path, last.session_id)
             ):
                 updated_at = posts[0].at if posts and not last.entries else last.updated_at
                 found.append(
@@ -275,7 +275,7 @@ class SessionsFolder:
         if there is None:
             raise SessionNotFound(_not_found_message(session_id))
         check_fork(session_id, at, there.entries)
-        new = session_paths(self.path, new_id)
+        new = get_session_paths(self.path, new_id)
         if self.catalogue.info(new_id) is not None:
             raise SessionExists(_exists_message(session_id, new_id))
         try:
@@ -309,11 +309,11 @@ class SessionsFolder:
         return header, head if at is None else at
 
     def _make_fork(self, new: SessionPaths, parent: Header, at: int) -> None:
-        source = session_paths(self.path, parent.id)
+        source = get_session_paths(self.path, parent.id)
         self._sync_entries(source, at)  # what the fork relies on must not be lost after it
-        _sync_path(fork_marker_path(source), os.O_RDONLY | os.O_CREAT)
+        _sync_path(get_fork_marker_path(source), os.O_RDONLY | os.O_CREAT)
         sync_folder(self.path)
-        key, now = new_session_key(), self._clock.now()
+        key, now = generate_session_key(), self._clock.now()
         header = Header("session", FORK_FORMAT, new.session_id, "", "", now, key, parent.id, parent.own_key, at)
         close_file(rewrite_file(new, header, []))
 
@@ -335,8 +335,8 @@ class SessionsFolder:
     def delete(self, session_id: str) -> None:
         """Erase all files of a session, except for entries that its forks share."""
         self.check_path()
-        place = session_paths(self.path, session_id)
-        mailbox, mark = mailbox_paths(place), fork_marker_path(place)
+        place = get_session_paths(self.path, session_id)
+        mailbox, mark = get_mailbox_paths(place), get_fork_marker_path(place)
         paths = (place.log, place.quarantine, mailbox.log, mailbox.quarantine, mark, place.lock)
         if not any(os.path.lexists(path) for path in paths):
             return
@@ -347,7 +347,7 @@ class SessionsFolder:
                 delete_log_keeping_shared(self.path, place)
             erase_mailbox(mailbox)
             for path in (place.log, mailbox.log):
-                erase_leftovers(path)
+                erase_stale_temporary_files(path)
             erase_file(place.quarantine)
             erase_file(mailbox.quarantine)
             for path in (mark, place.lock):  # the lock last: the next owner finds nothing left

@@ -35,7 +35,7 @@ _THREADS: Final = 4
 class FileStore:
     """A store that keeps each session in a separate file, all in one folder that several processes may share.
 
-    A `Store`, `MaintainableStore`, and `ImmediateStore` for appends without sync.
+    A `Store`, `MaintainableStore`, and `NonBlockingAppendStore` for appends without sync.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -64,7 +64,7 @@ class FileStore:
         repair its file if damaged.
 
         Raises `SessionBusy` naming the process that drives it. The session is free as soon as that process has ended,
-        and cannot be taken from it before: `take_over` raises `Unsupported` then.
+        and cannot be taken from it before: `take_over` raises `UnsupportedByStore` then.
         """
         check_session_id(session_id)
         log, cancelled = await run_to_completion(

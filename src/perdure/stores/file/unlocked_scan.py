@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from .file_io import close_file, file_identity, open_file
+from .file_io import close_file, get_file_identity, open_file
 from .file_scan import FileScan, Header, decode_header, scan_file
 from .line_format import read_first_line
 from .lock import is_session_locked
@@ -38,7 +38,7 @@ def scan_unlocked(place: SessionPaths, synced: int | None = None, open_log: Open
                 found = _rescan(descriptor, place, synced)
             elif not found.damaged:
                 return found
-            if file_identity(place.log) == file_identity(descriptor):
+            if get_file_identity(place.log) == get_file_identity(descriptor):
                 return found  # otherwise it has been replaced meanwhile, and its bytes were erased
         finally:
             close_file(descriptor)
@@ -62,7 +62,7 @@ def read_header_and_size(path: str) -> tuple[Header | None, int]:
             header = decode_header(line, path)
             if line is not None and header is not None:
                 return header, line.end
-            if file_identity(path) == file_identity(descriptor):
+            if get_file_identity(path) == get_file_identity(descriptor):
                 return None, 0  # otherwise it has been replaced meanwhile, and its bytes were erased
         finally:
             close_file(descriptor)

@@ -32,10 +32,10 @@ def validate_url(address: str) -> str:
 def check_driver() -> None:
     """Raise `ConfigError` unless psycopg, the PostgreSQL driver, is installed. Does not import it."""
     if importlib.util.find_spec("psycopg") is None:
-        raise driver_missing_error()
+        raise build_driver_missing_error()
 
 
-def driver_missing_error() -> ConfigError:
+def build_driver_missing_error() -> ConfigError:
     """Build the error that says that psycopg, the PostgreSQL driver, is missing or incomplete."""
     return ConfigError("the store 'postgresql://…' needs psycopg with its library: pip install 'perdure[postgres]'")
 

@@ -5,12 +5,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from perdure.core.codec import decode_event, encode_event
 from perdure.core.error import StoreError
 from perdure.core.event import Entry, Event, Unknown
 from perdure.core.last_run_progress import RunProgress, find_last_run_progress
+from perdure.core.log_codec import decode_event, encode_event
 from perdure.stores.argument_checks import check_session_id
-from perdure.stores.entry_text import find_given_title, find_message_title, searchable_text
+from perdure.stores.entry_text import extract_searchable_text, find_given_title, find_message_title
 
 from .search_terms import build_index_text
 
@@ -74,7 +74,7 @@ def encode_row(entry: Entry) -> EntryRow:
 
 def get_indexed_text(event: Event) -> tuple[str, str] | tuple[None, None]:
     """Return the role and the search terms of an event's text; a pair of `None` if it has no text."""
-    found = searchable_text(event)
+    found = extract_searchable_text(event)
     return (found[0], build_index_text(found[1])) if found else (None, None)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from psycopg import AsyncConnection
 
-from perdure.core.codec import VERSION
+from perdure.core.log_codec import VERSION
 
 from .entry_rows import EntryRow
 from .leases import ActiveLease

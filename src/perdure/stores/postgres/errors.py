@@ -64,22 +64,23 @@ def to_store_error(error: psycopg.Error, place: str) -> StoreError:
         return Conflict(f"the store {place!r} already holds one of these entries, elsewhere in the log: read it again")
     if error.sqlstate is None and isinstance(error, psycopg.OperationalError):
         return StoreError(
-            f"the store {place!r} does not let us in ({error_text(error)}): check user, password and database"
+            f"the store {place!r} does not let us in ({format_error_line(error)}): check user, password and database"
         )
     advice = next(
         (advice for kind, advice in _ADVICE.items() if isinstance(error, kind)), "unexpected error; please report it"
     )
-    return StoreError(f"the store {place!r} failed: {advice} ({type(error).__name__}: {error_text(error)})")
+    return StoreError(f"the store {place!r} failed: {advice} ({type(error).__name__}: {format_error_line(error)})")
 
 
-def unreachable_error(error: psycopg.Error, place: str, seconds: float) -> StoreError:
+def build_unreachable_error(error: psycopg.Error, place: str, seconds: float) -> StoreError:
     """Build the `StoreError` that says that the server could not be reached for this many seconds."""
     return StoreError(
-        f"the store {place!r} could not be used for {seconds:g} s ({type(error).__name__}: {error_text(error)}): "
+        f"the store {place!r} could not be used for {seconds:g} s "
+        f"({type(error).__name__}: {format_error_line(error)}): "
         "see that the server runs and can be reached, then try again"
     )
 
 
-def error_text(error: psycopg.Error) -> str:
+def format_error_line(error: psycopg.Error) -> str:
     """Return the message of a database error on one line."""
     return " ".join(str(error).split())

@@ -20,7 +20,7 @@ from perdure.core.store import Lease
 from perdure.stores.lease_holder import LeaseHolder
 
 from .entry_rows import EntryRow
-from .errors import error_text
+from .errors import format_error_line
 from .pool import Settings
 
 # What this thread renews need not survive a crash of the server: a lease may end early, never late.
@@ -176,7 +176,9 @@ class LeaseRenewer:
             connection = connection or self._connect()
             rows = connection.execute(_RENEW, (self._tenant, *columns, self._seconds)).fetchall()
         except psycopg.Error as error:
-            _log.warning("%d leases could not be renewed, which will be tried again: %s", len(held), error_text(error))
+            _log.warning(
+                "%d leases could not be renewed, which will be tried again: %s", len(held), format_error_line(error)
+            )
             if connection is not None:
                 connection.close()
             return None

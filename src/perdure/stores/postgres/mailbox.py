@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from psycopg import AsyncConnection
 
-from perdure.core.codec import VERSION, decode_event, encode_event
 from perdure.core.event import Custom
+from perdure.core.log_codec import VERSION, decode_event, encode_event
 from perdure.core.store import Post
 
 _TAKEN: Final = """

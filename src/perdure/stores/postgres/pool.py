@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 from perdure.core.error import ConfigError, StoreError
 
 from .database_url import URL_FORM
-from .errors import is_transient, to_store_error, unreachable_error
+from .errors import build_unreachable_error, is_transient, to_store_error
 from .schema_setup import has_current_schema, migrate_schema
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class ConnectionPool:
                 if not is_transient(error):
                     raise to_store_error(error, self._place) from error
                 if self._loop.time() + pause >= deadline:
-                    raise unreachable_error(error, self._place, patience) from error
+                    raise build_unreachable_error(error, self._place, patience) from error
             attempt += 1
             await asyncio.sleep(pause)
 

@@ -10,7 +10,7 @@ from psycopg import AsyncConnection
 
 from perdure.core.error import ConfigError, StoreError
 from perdure.core.store import Hit
-from perdure.stores.entry_text import searchable_text
+from perdure.stores.entry_text import extract_searchable_text
 from perdure.stores.search_request import SearchRequest
 from perdure.stores.snippet import SearchTerms, make_snippet
 
@@ -80,7 +80,7 @@ def parse_search_query(request: SearchRequest) -> ParsedQuery:
 def _build_hit(row: tuple[Any, ...], wanted: SearchTerms) -> Hit:
     session_id, seq, role, score, at, critical, version, body = row
     try:
-        said = searchable_text(decode_row_event(session_id, seq, critical, version, body))
+        said = extract_searchable_text(decode_row_event(session_id, seq, critical, version, body))
     except StoreError:  # one damaged entry must not hide all the others; reading the session reports it
         said = None
     return Hit(session_id, seq, role, make_snippet(said[1], wanted, tokenize) if said else "", score, at)

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from psycopg import AsyncConnection
 
-from perdure.core.codec import VERSION
 from perdure.core.event import Entry
 from perdure.core.last_run_progress import RunProgress
+from perdure.core.log_codec import VERSION
 from perdure.core.store import InterruptedSession, Lease, SessionInfo
 from perdure.stores.lease_holder import parse_holder
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, Unpack
 
 from perdure.core import fault_injection as faults
 from perdure.core.clock import SYSTEM_CLOCK, Clock
-from perdure.core.error import ConfigError, Conflict, StoreError, Unsupported
+from perdure.core.error import ConfigError, Conflict, StoreError, UnsupportedByStore
 from perdure.core.event import Entry
 from perdure.core.store import (
     Hit,
@@ -29,7 +29,7 @@ from perdure.stores.argument_checks import check_count, check_page, check_post, 
 from perdure.stores.entry_text import has_large_content
 from perdure.stores.search_request import validate_search
 
-from .database_url import check_driver, driver_missing_error, redact_url, validate_url
+from .database_url import build_driver_missing_error, check_driver, redact_url, validate_url
 from .entry_rows import EntryRow, encode_row, has_consecutive_numbers
 
 if TYPE_CHECKING:
@@ -223,8 +223,8 @@ class PostgresStore:
         await self._get_database().vacuum()
 
     async def backup(self, path: str) -> None:
-        """Raise `Unsupported`: use `pg_dump`, or the backups of the server."""
-        raise Unsupported(
+        """Raise `UnsupportedByStore`: use `pg_dump`, or the backups of the server."""
+        raise UnsupportedByStore(
             f"a database cannot be written to {path!r} by one of its users: use pg_dump --schema=perdure, "
             "or the backups of your server"
         )
@@ -268,7 +268,7 @@ class PostgresStore:
             try:
                 from .store_operations import PostgresOperations
             except ImportError as error:
-                raise driver_missing_error() from error
+                raise build_driver_missing_error() from error
             database = self._database = PostgresOperations(
                 self._address,
                 redact_url(self._address),

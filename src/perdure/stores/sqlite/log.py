@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from perdure.core import fault_injection as faults
-from perdure.core.ended_runs import EndedRuns
+from perdure.core.ended_run_outlines import EndedRuns
 from perdure.core.error import Conflict, Fenced, StoreError
 from perdure.core.event import Entry, Event
 from perdure.core.last_run_progress import RunProgress, find_last_run_progress
@@ -24,11 +24,11 @@ from .entry_id_index import UNNUMBERED, find_seq_by_id, highest_id_number, split
 from .pack_rows import (
     PackRow,
     ReadText,
-    decode_cut_texts,
+    decode_condensed_events,
     decode_entry_metadata,
+    decode_long_text_references,
     decode_row_entries,
     decode_row_events,
-    decode_row_to_fold,
     encode_row,
 )
 from .row_merging import MAX_LOOSE_BYTES, row_size
@@ -223,12 +223,14 @@ def read_events(connection: Connection, entry_range: EntryRange, session_id: str
     return events
 
 
-def read_events_to_fold(connection: Connection, entry_range: EntryRange, session_id: str) -> "list[Event | EndedRuns]":
+def read_condensed_events(
+    connection: Connection, entry_range: EntryRange, session_id: str
+) -> "list[Event | EndedRuns]":
     """Read the events of a range of entries, with ended runs condensed to messages and totals where possible."""
     text_of = make_long_text_reader(connection)
     events: list[Event | EndedRuns] = []
     for row in read_rows(connection, entry_range):
-        events += decode_row_to_fold(row, entry_range.after + 1, entry_range.upto, text_of, session_id)
+        events += decode_condensed_events(row, entry_range.after + 1, entry_range.upto, text_of, session_id)
     return events
 
 
@@ -291,7 +293,7 @@ def find_seq(connection: Connection, key: int, upto: int, entry_id: str) -> int 
 
 def release_long_texts(connection: Connection, rows: Sequence[PackRow]) -> None:
     """Decrease the use counts of the long texts of deleted rows, and delete long texts that no other row uses."""
-    digests = [(digest,) for row in rows for digest in {hole.digest for hole in decode_cut_texts(row)}]
+    digests = [(digest,) for row in rows for digest in {hole.digest for hole in decode_long_text_references(row)}]
     connection.executemany("UPDATE blob SET uses = uses - 1 WHERE digest = ?", digests)
     connection.executemany("DELETE FROM blob WHERE digest = ? AND uses <= 0", digests)
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cas
 import apsw
 import msgspec
 
-from perdure.core.codec import decode_events
 from perdure.core.error import StoreError
-from perdure.stores.entry_text import searchable_text
+from perdure.core.log_codec import decode_events
+from perdure.stores.entry_text import extract_searchable_text
 from perdure.stores.search_request import ROLES
 
 from .apsw_types import Connection
@@ -85,7 +85,7 @@ class SearchRange(NamedTuple):
     shown_as: str
 
 
-class IndexedLog:
+class LogReaderForSearch:
     """Reader of an SQLite store's log for its search, which also records how far each session is indexed.
 
     Use it on one thread only.
@@ -140,7 +140,7 @@ class IndexedLog:
                 except StoreError:
                     continue  # damaged, or of a newer version: reading the session reports it
                 for entry in entries:
-                    if (said := searchable_text(entry.event)) is not None:
+                    if (said := extract_searchable_text(entry.event)) is not None:
                         role, text = said
                         found.append(IndexedText(session, entry.seq, ROLES.index(role), entry.at, _strip_colours(text)))
         return found
@@ -288,7 +288,7 @@ def _text_in_event(body: bytes, place: int, version: int) -> str | None:
         (found,) = decode_events(b"[%b]" % event if is_json else b"\x91" + event, version=version)  # an array of one
     except (msgspec.DecodeError, IndexError, TypeError, StoreError):
         return None
-    said = searchable_text(found)
+    said = extract_searchable_text(found)
     return said[1] if said else None
 
 

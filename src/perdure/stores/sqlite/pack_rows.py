@@ -12,10 +12,16 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from perdure.core.codec import VERSION, decode_events, decode_events_if_known, encode_events, encode_events_as_msgpack
-from perdure.core.ended_runs import EndedRuns
+from perdure.core.ended_run_outlines import EndedRuns
 from perdure.core.error import StoreError
 from perdure.core.event import Entry, Event
+from perdure.core.log_codec import (
+    VERSION,
+    decode_events,
+    decode_events_if_all_known,
+    encode_events,
+    encode_events_as_msgpack,
+)
 
 from .run_outlines import decode_outlined_events, encode_outlines
 
@@ -52,7 +58,7 @@ class _StoredOutlines(msgspec.Struct, array_like=True):
     """Written by `run_outlines`; other readers of the heads skip it."""
 
 
-class CutText(msgspec.Struct, array_like=True, frozen=True):
+class LongTextReference(msgspec.Struct, array_like=True, frozen=True):
     """The position in a row's encoded events where a long text was cut out, and the digest by which it is stored."""
 
     place: int
@@ -80,7 +86,7 @@ ReadText: TypeAlias = Callable[[bytes], bytes]
 _pack = msgspec.msgpack.Encoder().encode
 _stored_heads = msgspec.msgpack.Decoder(_StoredHeads).decode
 _stored_outlines = msgspec.msgpack.Decoder(_StoredOutlines).decode
-_holes = msgspec.msgpack.Decoder(list[CutText]).decode
+_holes = msgspec.msgpack.Decoder(list[LongTextReference]).decode
 _bodies_in_json = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _bodies_packed = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
@@ -98,7 +104,7 @@ def _encode_heads(ats: list[float], ids: list[str], critical: list[str], outline
     return _pack((*stored, outlines) if outlines else stored)
 
 
-def decode_cut_texts(row: PackRow) -> list[CutText]:
+def decode_long_text_references(row: PackRow) -> list[LongTextReference]:
     """Decode the positions at which long texts were cut out of a row."""
     return _holes(row.holes) if row.holes else []
 
@@ -203,7 +209,7 @@ def decode_row_events(row: PackRow, first: int, last: int, text_of: ReadText, se
     """Decode only the events of a row from entry `first` to `last`, without the entries' ids and times."""
     if first <= row.first and row.last <= last and not row.holes:
         try:
-            events = decode_events_if_known(row.body, version=row.version)
+            events = decode_events_if_all_known(row.body, version=row.version)
         except msgspec.DecodeError:
             events = None  # reported below
         if events is not None and len(events) == row.last + 1 - row.first:
@@ -211,7 +217,7 @@ def decode_row_events(row: PackRow, first: int, last: int, text_of: ReadText, se
     return [entry.event for entry in decode_row_entries(row, first, last, text_of, session_id)]
 
 
-def decode_row_to_fold(
+def decode_condensed_events(
     row: PackRow, first: int, last: int, text_of: ReadText, session_id: str
 ) -> Sequence[Event | EndedRuns]:
     """Decode the events of a row from entry `first` to `last`; ended runs are condensed if the row outlines them."""
@@ -226,12 +232,12 @@ def decode_row_to_fold(
     return decode_row_events(row, first, last, text_of, session_id)
 
 
-def _cut_long_texts(body: bytes) -> tuple[bytes, list[CutText], dict[bytes, bytes]]:
+def _cut_long_texts(body: bytes) -> tuple[bytes, list[LongTextReference], dict[bytes, bytes]]:
     """Cut the long texts out of a body; return the body, their positions and the compressed texts."""
     from hashlib import sha256  # only here, since it costs every start milliseconds
 
     kept: list[bytes] = []
-    holes: list[CutText] = []
+    holes: list[LongTextReference] = []
     texts: dict[bytes, bytes] = {}
     after = place = 0
     for found in _TEXT.finditer(body):
@@ -243,7 +249,7 @@ def _cut_long_texts(body: bytes) -> tuple[bytes, list[CutText], dict[bytes, byte
         kept.append(body[after:start])
         place += start - after
         after = end
-        holes.append(CutText(place, digest))
+        holes.append(LongTextReference(place, digest))
         if digest not in texts:
             texts[digest] = zlib.compress(text, 6)
     return b"".join([*kept, body[after:]]), holes, texts

@@ -38,7 +38,7 @@ def find_checksum_vfs(vfs: str | None = None) -> str | None:
     return _names.get(vfs)
 
 
-def register_checksum_vfs(vfs: str | None = None, path: str = "") -> None:
+def replace_checksum_vfs(vfs: str | None = None, path: str = "") -> None:
     """Replace the checksum VFS by one over another VFS; without arguments, restore the default. For tests.
 
     `path` is a copy of the SQLite extension for this VFS alone.

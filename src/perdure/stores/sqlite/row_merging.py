@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from perdure.core.error import UnreadableEntry
+from perdure.core.error import EntryTooNew
 
 from .apsw_types import Connection
 from .entry_id_index import add_ids
@@ -124,5 +124,5 @@ def _merge_group(rows: list[PackRow]) -> PackRow | None:
         return None
     try:
         return merge_rows(rows)
-    except (UnreadableEntry, msgspec.DecodeError):
+    except (EntryTooNew, msgspec.DecodeError):
         return None  # kept for a newer version, or for a repair

@@ -1,7 +1,7 @@
 """Outlines of ended runs in a row of the table `pack`: positions of their messages in the row, and a few totals.
 
 The outlines are at the end of the row's heads. With them the messages of hundreds of runs are cut out of the body and
-decoded in one call, and nothing else of these runs is decoded (see `perdure.core.ended_runs`).
+decoded in one call, and nothing else of these runs is decoded (see `perdure.core.ended_run_outlines`).
 
 Outlines are written with the body that they are about, in one row, and have its checksum. They are ignored if this
 does not match, or if another version wrote them: then the events of the row are decoded. A version that knows nothing
@@ -16,9 +16,15 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.core.codec import decode_events_if_known
-from perdure.core.ended_runs import OUTLINE_VERSION, EndedRuns, RunsOutline, RunsSummary, outline_ended_runs
+from perdure.core.ended_run_outlines import (
+    OUTLINE_VERSION,
+    EndedRuns,
+    EndedRunsOutline,
+    EndedRunsSummary,
+    outline_ended_runs,
+)
 from perdure.core.event import Event, MessageAdded, RunEnded, RunStarted
+from perdure.core.log_codec import decode_events_if_all_known
 from perdure.core.message import Message
 
 _JSON_START: Final = b"["
@@ -37,7 +43,7 @@ class _StoredOutline(msgspec.Struct, array_like=True, frozen=True):
     """For each message that is made of results: the number of cuts since the last one, and the number of its own."""
     ends: list[int]
     """Beginning and end of the last events of the runs in `summary.inputs`."""
-    summary: RunsSummary
+    summary: EndedRunsSummary
 
 
 class _SignedOutlines(msgspec.Struct, array_like=True, frozen=True):
@@ -89,7 +95,7 @@ def encode_outlines(events: Sequence[Event], body: bytes) -> bytes:
 
 
 def _locate_outline(
-    outline: RunsOutline, events: Sequence[Event], raw: Sequence[bytes], starts: Sequence[int], before: int
+    outline: EndedRunsOutline, events: Sequence[Event], raw: Sequence[bytes], starts: Sequence[int], before: int
 ) -> _StoredOutline:
     first, last_run, end = outline.first, outline.last_run, outline.end
     cuts: list[int] = []
@@ -180,7 +186,7 @@ def _decode_runs(outline: _StoredOutline, body: bytes) -> EndedRuns:
 
 
 def _decode_events(body: bytes, count: int, start: int, end: int) -> list[Event]:
-    events = decode_events_if_known(_array_header(count) + body[start:end]) if count else []
+    events = decode_events_if_all_known(_array_header(count) + body[start:end]) if count else []
     if events is None:
         raise _UnknownEventError
     return events

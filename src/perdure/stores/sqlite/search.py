@@ -23,7 +23,7 @@ from perdure.stores.snippet import SearchTerms, make_snippet
 
 from .database_file import to_store_error
 from .log import EntryRange
-from .log_for_search import MAX_SEQ, IndexedLog, SearchRange, SubmitJob
+from .log_for_search import MAX_SEQ, LogReaderForSearch, SearchRange, SubmitJob
 from .queued_jobs import Job
 from .search_index import DAMAGE, SearchIndex, StaleIndexError
 
@@ -76,7 +76,7 @@ class LogSearch:
 
     def __init__(self, path: str, vfs: str | None, submit: SubmitJob) -> None:
         self._index = SearchIndex(path)
-        self._source = IndexedLog(path, vfs, submit)
+        self._source = LogReaderForSearch(path, vfs, submit)
 
     def search(self, request: SearchRequest) -> list[Hit]:
         """Index all entries that are not indexed yet, then return the hits."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 from perdure.core import fault_injection as faults
 from perdure.core.clock import SYSTEM_CLOCK, Clock
-from perdure.core.ended_runs import EndedRuns
+from perdure.core.ended_run_outlines import EndedRuns
 from perdure.core.event import Entry, Event
 from perdure.core.store import (
     Hit,
@@ -33,7 +33,7 @@ from .apsw_types import Connection
 from .forks_and_erasure import ForkRequest, create_fork, delete_session, redact_entry
 from .interrupted_sessions import query_interrupted
 from .lease import acquire_free_lease, acquire_lease, is_lease_valid, prepare_release, try_release_lease
-from .log import EntryRange, encode_append_row, find_ranges, read_entries, read_events, read_events_to_fold
+from .log import EntryRange, encode_append_row, find_ranges, read_condensed_events, read_entries, read_events
 from .mailbox import add_post, encode_post_body, has_no_posts, read_pending_posts
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ ORDER BY session.updated_at DESC, session.key DESC LIMIT ?2 OFFSET ?3"""
 class SqliteStore:
     """A store that keeps all sessions in one SQLite file, which several processes may share. It can be searched.
 
-    A `Store`, `SearchableStore`, `MaintainableStore`, and `ImmediateStore` for appends without sync.
+    A `Store`, `SearchableStore`, `MaintainableStore`, and `NonBlockingAppendStore` for appends without sync.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Clock = SYSTEM_CLOCK, vfs: str | None = None) -> None:
@@ -349,7 +349,7 @@ def _read_events(session_id: str, after: int, connection: Connection) -> "tuple[
 
 def _read_events_to_fold(session_id: str, after: int, connection: Connection) -> "tuple[list[Event | EndedRuns], int]":
     wanted = _find_wanted_ranges(session_id, after, connection)
-    events = [event for each in wanted for event in read_events_to_fold(connection, each, session_id)]
+    events = [event for each in wanted for event in read_condensed_events(connection, each, session_id)]
     return events, wanted[-1].upto if wanted else after
 
 

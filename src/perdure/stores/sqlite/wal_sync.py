@@ -29,7 +29,7 @@ TRUSTED_SYNCS: Final = 1000
 """The number of syncs in a row, all expected to be quick, and quick, after which stalls are forgotten."""
 
 
-class SyncPace:
+class SyncSpeedPredictor:
     """Predicts if the next disk sync will be quick, from how long the last ones took."""
 
     __slots__ = ("_quick_in_row", "_wanted")
@@ -65,7 +65,7 @@ class WalSync:
         """Open the log of the database at `path`. Raises `OSError` or `apsw.Error`."""
         self._descriptor = -1
         self._file: Any = None
-        self._pace = SyncPace()
+        self._pace = SyncSpeedPredictor()
         if vfs is None:
             self._descriptor = os.open(f"{path}-wal", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         else:

@@ -1,0 +1,383 @@
+"""Grants: permission decisions that are remembered for later tool calls, and the grants to choose from.
+
+A grant says for how long it holds (a run, a session, forever) and for what (exactly these arguments, a target, a
+pattern, a tool). One that allows is bound to the identity of the tool, the agent, the store, the project and the
+session. One that denies also holds for a changed tool of that name, and for agents below.
+
+A grant of scope `forever` holds in every session for as long as a `Grants` object keeps it. The log of the session
+that was asked keeps it for that session alone, so that no other session depends on whether that log was read.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from . import argument_checks
+from .approval_binding import ApprovalBinding
+from .error import ConfigError
+from .event import GrantRevoked, PermissionDecided, Scope
+from .permission_request import SCOPES, WIDTHS, Covers, PermissionRequest, Verdict, build_permission_decided_event
+from .permission_rule import Rule
+from .permission_target import (
+    CommandPattern,
+    PathPattern,
+    Pattern,
+    Target,
+    TextPattern,
+    UncomputableTarget,
+    UrlPattern,
+    list_wider_patterns,
+    match_restricting_rule,
+    matches_allow_rule,
+)
+from .text_target import escape_pattern
+
+SHOWN_MATCHES = 3
+"""Number of earlier calls that an offer shows."""
+_PATTERN_KINDS: dict[str, type[Pattern]] = {"path": PathPattern, "command": CommandPattern, "url": UrlPattern}
+
+
+class Grant(Struct, frozen=True, omit_defaults=True):
+    """A decision, allow or deny, that is remembered for later tool calls."""
+
+    scope: Scope
+    allow: bool
+    tool: str
+    action: str = "*"
+    target: str = ""
+    """The target, or a pattern for it if `covers` is `pattern`; empty for any."""
+    session_id: str = ""
+    """The id of the session in its innermost store. Empty for a grant of scope `forever`, unless it is from the log of
+    a session: then it holds in that session alone."""
+    reason: str = ""
+    covers: str = "pattern"
+    """The calls that it is for: `arguments`, `target`, `tool` or `pattern`."""
+    target_kind: str = ""
+    """The kind of target of a `pattern`: `path`, `command`, `url`; empty for text."""
+    arguments_hash: str = ""
+    """The hash of the arguments, if it is for exactly these."""
+    run_id: str = ""
+    """The run, for a grant of scope `run`."""
+    binding: ApprovalBinding | None = None
+    """The identity that it is bound to; `None` for a grant that a program has written, which holds everywhere."""
+    by: str = ""
+    """Who decided."""
+    at: float = 0.0
+    """When it was decided, in seconds since 1970; 0 if that is not known."""
+
+    def __post_init__(self) -> None:
+        if self.scope not in SCOPES:
+            message = f"Grant(scope={self.scope!r}): the scopes are {', '.join(map(repr, SCOPES))}"
+            raise ConfigError(message)
+        if not isinstance(self.allow, bool):
+            message = f"Grant(allow={self.allow!r}): give True or False"
+            raise ConfigError(message)
+        argument_checks.require_text("Grant", "tool", self.tool)
+
+    @property
+    def grant_id(self) -> str:
+        """The id by which the grant can be revoked."""
+        import hashlib
+
+        scope = "session" if self.scope == "session_target" else self.scope
+        session_id = "" if scope == "forever" else self.session_id  # in every log, it has the id of the answer
+        parts = [scope, self.tool, self.action, self.target, session_id]
+        bound = self.binding
+        more = [self.covers, self.target_kind, self.arguments_hash, self.run_id]
+        if bound is not None:  # a session is of one store and one project
+            for_ever = [bound.tool, bound.widen_to_tenant().store, bound.project]
+            more += for_ever if scope == "forever" else [bound.session]
+            more.append(bound.agent)
+        key = "\0".join(parts if more == ["pattern", "", "", ""] else [*parts, *more])
+        return f"grant_{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+    @property
+    def rule(self) -> Rule:
+        """The grant as a permission rule, for display."""
+        target: str | Pattern = "*"
+        if self.covers in {"target", "arguments"}:
+            target = escape_pattern(self.target)
+        elif self.covers == "pattern" and self.target:
+            target = self.pattern
+        action = self.action if self.action == "*" else escape_pattern(self.action)
+        shown = target.pattern if isinstance(target, TextPattern) else target
+        return Rule("allow" if self.allow else "deny", escape_pattern(self.tool), action, shown)
+
+    @property
+    def pattern(self) -> Pattern:
+        """The pattern for the target."""
+        return _PATTERN_KINDS.get(self.target_kind, TextPattern)(self.target or "*")
+
+    @property
+    def is_exact(self) -> bool:
+        """True if the grant is for exactly one target, or for exactly these arguments."""
+        return self.covers in {"arguments", "target"}
+
+    @classmethod
+    def of_decision(cls, decision: PermissionDecided, session_id: str) -> "Grant":
+        """Build the grant for later calls from a permission decision in the log."""
+        if not decision.covers:  # written by a version that knew no widths
+            scope = decision.scope
+            target = "" if scope == "session" else decision.target
+            owner = "" if scope == "forever" else session_id
+            covers = "tool" if scope == "session" else "target"
+            return cls(scope, decision.allow, decision.tool, decision.action, target, owner, decision.reason, covers)
+        covers = decision.covers if decision.covers in WIDTHS else "pattern"
+        pattern = decision.covers if covers == "pattern" else decision.target
+        return cls(
+            decision.scope,
+            decision.allow,
+            decision.tool,
+            decision.action,
+            "" if covers == "tool" else pattern,
+            "" if decision.scope == "forever" else session_id,
+            decision.reason,
+            covers,
+            target_kind=decision.target_kind,
+            arguments_hash=decision.arguments_hash if covers == "arguments" else "",
+            run_id=decision.run_id.partition("/")[0] if decision.scope == "run" else "",
+            binding=_narrow_binding(decision),
+            by=decision.by,
+            at=decision.at,
+        )
+
+    def covers_call(self, request: PermissionRequest) -> bool:
+        """Return True if the grant applies to this call."""
+        return (
+            self.tool == request.tool
+            and self.action in {"*", request.action}
+            and self._holds_in(request)
+            and self._is_bound_to(request.binding)
+            and self._covers_target(request)
+        )
+
+    @property
+    def holds_in_all_sessions(self) -> bool:
+        """True if the grant is not for one session or run alone."""
+        return self.scope == "forever" and not self.session_id
+
+    def _holds_in(self, request: PermissionRequest) -> bool:
+        if self.holds_in_all_sessions:
+            return True
+        is_bound = self.binding is not None and bool(self.binding.session)  # then that decides: see `_is_bound_to`
+        if self.scope == "once" or not (is_bound or self.session_id == request.session_id):
+            return False
+        return self.scope != "run" or self.run_id == request.root_run_id
+
+    def _is_bound_to(self, other: ApprovalBinding) -> bool:
+        own = self.binding
+        if own is None:
+            return True
+        if self.holds_in_all_sessions:
+            is_here = own.has_in_store(other) or (not self.allow and own.is_same_store(other))
+        else:
+            is_here = own.is_same_session(other)
+        if not is_here:
+            return False
+        return (own.tool, own.agent) == (other.tool, other.agent) if self.allow else own.is_above(other)
+
+    def _covers_target(self, request: PermissionRequest) -> bool:
+        if self.covers == "arguments":
+            return self.arguments_hash == request.arguments_hash and self.target == request.target
+        if self.covers == "target":
+            return self.target == request.target and not isinstance(request.typed_target, UncomputableTarget)
+        if self.covers == "tool" or not self.target:
+            return True
+        target = request.matched_target
+        if self.allow:
+            return matches_allow_rule(self.pattern, target)
+        return match_restricting_rule(self.pattern, target, request.arguments) != "no"
+
+
+def _narrow_binding(decision: PermissionDecided) -> ApprovalBinding | None:
+    """Return the binding of a decision; to the tenant instead of the session, if it applies in all sessions."""
+    binding = decision.binding
+    return binding if binding is None or decision.scope != "forever" else binding.widen_to_tenant()
+
+
+class Offer(Struct, frozen=True, omit_defaults=True):
+    """A grant that a person can choose when approving a call: it says which later calls are approved too."""
+
+    covers: Covers
+    """The value for `Verdict(covers=…)`."""
+    rule: str
+    """The rule that an approval would add, as text."""
+    matches: str
+    """What the rule would match, as text."""
+    matched_count: int = 0
+    """Number of earlier calls in this session that the rule would have matched."""
+    matched: tuple[str, ...] = ()
+    """Targets of the last of these, each once."""
+
+
+def list_offers(request: PermissionRequest) -> tuple[Offer, ...]:
+    """Return the grants that a person can choose from when approving a tool call, the narrowest first."""
+    target: Target | None = request.typed_target
+    name = f"{request.tool!r}" if request.action == request.tool else f"{request.tool!r} to {request.action}"
+    offers = [_make_offer(request, "arguments", f"{name} with exactly these arguments")]
+    if not isinstance(target, UncomputableTarget):
+        offers.append(_make_offer(request, "target", f"{name} on exactly {request.target}"))
+        for pattern, described in () if target is None else list_wider_patterns(target):
+            offers.append(_make_offer(request, pattern.text, f"{name} on {described}"))
+    offers.append(_make_offer(request, "tool", f"every call of {name}"))
+    return tuple(offers)
+
+
+def _make_offer(request: PermissionRequest, covers: Covers, matches: str) -> Offer:
+    grant = make_grant(request, Verdict(allow=True, scope="session", covers=covers))
+    matched = [each.target for each in request.earlier if grant.covers_call(each)]
+    shown = tuple(list(dict.fromkeys(reversed(matched)))[:SHOWN_MATCHES])
+    return Offer(covers, describe_rule(request, covers), matches, len(matched), shown)
+
+
+def make_grant(request: PermissionRequest, verdict: Verdict, at: float = 0.0) -> Grant:
+    """Build the grant that a verdict about a tool call leads to. Raises `ConfigError` if its pattern is invalid."""
+    session_id = request.binding.session_id or request.session_id
+    grant = Grant.of_decision(build_permission_decided_event(request, verdict, at=at), session_id)
+    _ = grant.rule  # parses the pattern
+    return grant
+
+
+def describe_rule(request: PermissionRequest, covers: Covers) -> str:
+    """Return, as text, the permission rule of a grant for `covers`, such as exactly this target or the whole tool."""
+    rule = str(make_grant(request, Verdict(allow=True, scope="session", covers=covers)).rule)
+    return f"{rule} with exactly these arguments" if covers == "arguments" else rule
+
+
+def check_grant_pattern(request: PermissionRequest, verdict: Verdict) -> None:
+    """Raise `ConfigError` if a verdict is to be remembered for a pattern that does not match the call itself."""
+    if (
+        verdict.scope != "once"
+        and verdict.covers not in WIDTHS
+        and not make_grant(request, verdict).covers_call(request)
+    ):
+        message = (
+            f"Verdict(covers={verdict.covers!r}) does not match the call of {request.tool!r} on {request.target!r}: "
+            "give 'arguments', 'target', 'tool', or a pattern that does"
+        )
+        raise ConfigError(message)
+
+
+def grants_from_log(
+    remembered: Iterable[PermissionDecided | GrantRevoked],
+    session_id: str,
+    session_keys: Iterable[str] = (),
+    *,
+    level: int | None = 0,
+) -> dict[Grant, bool]:
+    """Return the grants in a session's log, each with True if it is still valid, or False if it was revoked.
+
+    Each is for this session alone, also one of scope `forever`: other sessions do not read this log. `session_keys` are
+    the session itself as bindings name it, and those whose grants a fork keeps. A permission that an older version
+    stored is bound to no tool, and is not used: the next call is asked about again. Its denials are. With a `level` of
+    `None`, the decisions of all gates in a chain are returned.
+    """
+    keys = tuple(session_keys)
+    decided: dict[str, Grant] = {}
+    revoked: set[str] = set()
+    ids_as_decided: dict[str, str] = {}
+    """The ids that grants had where they were decided, by their ids in this session: by these they may be revoked."""
+    for event in remembered:
+        if isinstance(event, GrantRevoked):
+            revoked.add(event.grant_id)
+            continue
+        if level not in {None, event.level} or (event.allow and event.binding is None and keys):
+            continue
+        grant = replace(Grant.of_decision(event, session_id), session_id=session_id, binding=event.binding)
+        if grant.binding is not None and keys:
+            if not [key for key in keys if grant.binding.names_session(key)]:
+                continue  # of the session that this one was forked from, or of one that had its name before
+            as_decided = replace(grant, session_id=grant.binding.session_id).grant_id
+            grant = replace(grant, binding=replace(grant.binding, session=keys[0]))
+            ids_as_decided[grant.grant_id] = as_decided
+            revoked.discard(as_decided)
+        decided[grant.grant_id] = grant
+        revoked.discard(grant.grant_id)
+    return {
+        grant: not {grant_id, ids_as_decided.get(grant_id, grant_id)} & revoked for grant_id, grant in decided.items()
+    }
+
+
+class Grants:
+    """The decisions about tool calls that are remembered for later calls. They can be listed and revoked."""
+
+    def __init__(self, grants: Iterable[Grant] = ()) -> None:
+        self._grants: dict[tuple[str, str], Grant] = {}
+        """The grants by their id and the session that they are for: an answer for ever may be in several logs."""
+        self._revoked: set[str] = set()
+        for grant in grants:
+            self.remember(grant)
+
+    def remember(self, grant: Grant) -> None:
+        """Add a grant; it replaces an older one for the same calls."""
+        if not isinstance(grant, Grant):
+            argument_checks.raise_config_error("Grants", "grant", grant, "give a Grant, such as Grant.of_decision(…)")
+        self._revoked.discard(grant.grant_id)
+        self._grants[grant.grant_id, grant.session_id] = grant
+
+    def restore(self, grant: Grant) -> None:
+        """Add a grant from a session's log, unless it was revoked or decided anew since."""
+        for_all = self._grants.get((grant.grant_id, ""))
+        is_known = for_all is not None and for_all.allow == grant.allow
+        if not is_known and grant.grant_id not in self._revoked:
+            self._grants.setdefault((grant.grant_id, grant.session_id), grant)
+
+    def sync_with_log(
+        self,
+        remembered: Iterable[PermissionDecided | GrantRevoked],
+        session_id: str,
+        session_keys: Iterable[str] = (),
+        *,
+        level: int = 0,
+    ) -> None:
+        """Synchronize with a session's log: add the grants decided there, and remove those revoked there.
+
+        A grant for all sessions is not removed because of a log that is older than the answer.
+        """
+        for grant, is_active in grants_from_log(remembered, session_id, session_keys, level=level).items():
+            if is_active:
+                self.restore(grant)
+            elif grant.scope != "forever":
+                self.forget(grant.grant_id)
+            else:
+                self._forget_answer(grant)
+
+    def _forget_answer(self, revoked: Grant) -> None:
+        """Remove an answer for ever that was revoked in a session's log; for all sessions, unless it was given anew."""
+        self._grants.pop((revoked.grant_id, revoked.session_id), None)
+        for_all = self._grants.get((revoked.grant_id, ""))
+        if for_all is not None and 0 < for_all.at <= revoked.at:
+            del self._grants[revoked.grant_id, ""]
+
+    def find(self, request: PermissionRequest, *, exact: bool = False) -> Grant | None:
+        """Return the grant that applies to a call, or `None`. A denial outranks a permission.
+
+        With `exact`, a permission must be for exactly these arguments or this target.
+        """
+        found = [grant for grant in self if grant.covers_call(request)]
+        denials = [grant for grant in found if not grant.allow]
+        return next(iter(denials or [grant for grant in found if grant.is_exact or not exact]), None)
+
+    def revoke(self, grant_id: str) -> bool:
+        """Revoke a grant, as long as this object exists; return `False` when there is none with that id."""
+        if not self._remove(grant_id):
+            return False
+        self._revoked.add(grant_id)
+        return True
+
+    def forget(self, grant_id: str, session_id: str = "") -> None:
+        """Remove a grant that was revoked in one session's log; one for all sessions is not restored by other logs.
+
+        With `session_id`, the same answer stays where it is from the log of another session.
+        """
+        if [grant for grant in self._remove(grant_id, session_id) if grant.holds_in_all_sessions]:
+            self._revoked.add(grant_id)
+
+    def _remove(self, grant_id: str, session_id: str = "") -> list[Grant]:
+        """Remove and return the grants with an id: all of them, or those that hold in a session."""
+        keys = [key for key in self._grants if key[0] == grant_id and (not session_id or key[1] in {"", session_id})]
+        return [self._grants.pop(key) for key in keys]
+
+    def __iter__(self) -> Iterator[Grant]:
+        return iter(tuple(self._grants.values()))

@@ -1,0 +1,157 @@
+"""Run one command, and end everything that it started when the command ends or the host program dies.
+
+Started as a program of its own: `python -I -S process_supervisor.py CONTROL VARIABLES COMMAND…`. CONTROL is the read
+end of a pipe whose write end only the host has: when it writes a byte, the whole tree gets SIGTERM, two seconds, and
+SIGKILL; when it closes the pipe without one, which its death does, it is one second. VARIABLES is a file with the
+environment of the command, for Python adds to its own. It imports nothing of Perdure, so that it starts quickly.
+"""
+
+# ruff: noqa: PTH123, PTH208 - pathlib would double the time that it takes to start
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+
+GRACE_SECONDS = 2.0
+ORPHANED_GRACE_SECONDS = 1.0
+"""Seconds between SIGTERM and SIGKILL when the host is gone: all is to be over within two."""
+_SUBREAPER = 36
+_DEATH_SIGNAL = 1
+
+
+def main(argv: list[str]) -> int:
+    """Run the command in `argv`, end all processes that it started, and return its exit code."""
+    control, variables, command = int(argv[0]), read_variables(int(argv[1])), argv[2:]
+    adopt_orphans()
+    wake, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.signal(signal.SIGCHLD, ignore_signal)  # so that it wakes the loop below
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    child = os.fork()
+    if child == 0:
+        exec_command(command, variables, (control, wake, write))
+    code = wait_for_end(child, control, wake)
+    end_descendants(child, 0.0 if code is not None else choose_grace_seconds(control))
+    return 128 + signal.SIGKILL if code is None else code
+
+
+def read_variables(fd: int) -> dict[bytes, bytes]:
+    """Read environment variables from an open file of `NAME=value` pairs, each followed by a NUL."""
+    with open(fd, "rb") as file:
+        pairs = [each.partition(b"=") for each in file.read().split(b"\0") if each]
+    return {name: value for name, _, value in pairs}
+
+
+def exec_command(command: list[str], variables: dict[bytes, bytes], fds: tuple[int, ...]) -> None:
+    """Replace this process by the command, with `exec`, in a new process group."""
+    os.setpgid(0, 0)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    call_prctl(_DEATH_SIGNAL, signal.SIGKILL)
+    for each in fds:
+        os.close(each)
+    try:
+        os.execvpe(command[0], command, variables)  # noqa: S606 - its purpose
+    except OSError as error:
+        os.write(2, f"{command[0]}: {error.strerror}\n".encode())
+        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def wait_for_end(child: int, control: int, wake: int) -> int | None:
+    """Wait until the command ends and return its exit code; `None` if the host program asks to end it, or has died."""
+    while True:
+        ready, _, _ = select.select([control, wake], [], [])
+        if wake in ready:
+            os.read(wake, 4096)
+        while (ended := reap_one()) is not None:
+            if ended[0] == child:
+                return ended[1]
+        if control in ready:
+            return None
+
+
+def choose_grace_seconds(control: int) -> float:
+    """Return the seconds from SIGTERM to SIGKILL; fewer if the host closed the control pipe without asking to end."""
+    return GRACE_SECONDS if os.read(control, 1) else ORPHANED_GRACE_SECONDS
+
+
+def ignore_signal(number: int, frame: object) -> None:
+    """Do nothing: a handler for SIGCHLD, installed so that the signal wakes the supervisor."""
+    del number, frame
+
+
+def reap_one() -> tuple[int, int] | None:
+    """Reap one child process that has ended; return its pid and exit code, or `None` if there is none."""
+    try:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    if pid == 0:
+        return None
+    code = os.waitstatus_to_exitcode(status)
+    return pid, code if code >= 0 else 128 - code
+
+
+def end_descendants(group: int, grace_seconds: float) -> None:
+    """End all descendants of this process: SIGTERM, then SIGKILL after the grace period until none is left.
+
+    Without a grace period, SIGKILL is sent at once.
+    """
+    deadline = time.monotonic() + grace_seconds
+    signal_descendants(group, signal.SIGTERM if grace_seconds else signal.SIGKILL)
+    while has_children():
+        if time.monotonic() >= deadline:
+            signal_descendants(group, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def has_children() -> bool:
+    """Return True if this process still has a child process, after those that have ended are reaped."""
+    while reap_one() is not None:
+        pass
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def signal_descendants(group: int, number: int) -> None:
+    """Send a signal to the command's process group and to every descendant, adopted orphans included."""
+    with contextlib.suppress(OSError):
+        os.killpg(group, number)
+    parents: dict[int, list[int]] = {}
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):
+            if name.isdecimal():
+                with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
+                    stat = file.read()
+                    parents.setdefault(int(stat[stat.rindex(b")") + 2 :].split()[1]), []).append(int(name))
+    level = [os.getpid()]
+    while level:
+        level = [each for parent in level for each in parents.get(parent, ())]
+        for pid in level:
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+
+
+def adopt_orphans() -> None:
+    """Let this process become the parent of its orphaned descendants, where the system supports it (Linux)."""
+    call_prctl(_SUBREAPER, 1)
+
+
+def call_prctl(option: int, value: int) -> None:
+    """Call Linux's prctl; elsewhere do nothing."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    os._exit(main(sys.argv[1:]))

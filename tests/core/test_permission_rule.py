@@ -1,0 +1,119 @@
+"""Which rule decides: the strictest, unless a less strict one is certainly narrower."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.permission_request import PermissionRequest
+from perdure.core.permission_rule import NO_RULE, Rule, allow, ask, decide_by_rules, decide_by_strictest_layer, deny
+from perdure.core.permission_target import CommandTarget, PathTarget, Target, command, path, url
+
+
+def request(tool: str = "search", target: str | Target = "x", action: str = "") -> PermissionRequest:
+    typed = None if isinstance(target, str) else target
+    return PermissionRequest("c", tool, action or tool, str(target), {}, "", True, "s", "r", typed)
+
+
+@pytest.mark.parametrize(
+    ("rules", "decider", "beaten"),
+    [
+        ([allow("search"), ask("*")], 0, [1]),
+        ([allow("search"), deny("*")], 0, [1]),
+        ([ask("*"), deny("*"), allow("search")], 2, [0, 1]),
+        ([allow("sea*"), ask("s*")], 0, [1]),
+        ([allow("s*"), ask("sea*")], 1, [0]),
+        ([allow("*"), deny("search")], 1, [0]),
+        ([allow("search"), deny("search")], 1, [0]),
+        ([allow("search"), ask("search"), deny("*")], 1, [0, 2]),
+        ([allow("search", target="x"), deny("search")], 0, [1]),
+        ([allow("search", target="x"), deny(target="?")], 0, [1]),
+        ([allow("search"), deny(target="x")], 1, [0]),
+        ([allow("search"), ask(target="*")], 0, [1]),
+        ([allow("search", action="search"), deny("search")], 0, [1]),
+        ([allow("search"), deny(action="search")], 1, [0]),
+        ([allow("search", target="x*"), deny(target="*x")], 1, [0]),
+        ([ask("search"), ask("*"), allow("*")], 0, [1, 2]),
+        ([deny("other"), allow("*")], 1, []),
+    ],
+    ids=str,
+)
+def test_a_narrower_rule_sets_a_stricter_one_aside(rules, decider, beaten):
+    decision = decide_by_rules(rules, request())
+    assert decision.rule is rules[decider]
+    assert decision.policy == rules[decider].policy
+    assert list(decision.beaten) == [rules[each] for each in beaten]
+
+
+def test_no_rule_decides_about_what_none_matches():
+    assert decide_by_rules([allow("other")], request()) is NO_RULE
+    assert decide_by_strictest_layer([[allow("other")], []], request()) is NO_RULE
+
+
+def test_a_list_of_rules_does_not_weaken_another_one():
+    decision = decide_by_strictest_layer([[ask("*")], [allow("search")]], request())
+    assert (decision.policy, str(decision.rule)) == ("ask", "ask('*')")
+    assert [str(each) for each in decision.beaten] == ["allow('search')"]
+    assert decide_by_strictest_layer([[allow("*")], [deny("search")]], request()).policy == "deny"
+
+
+HERE = PathTarget("/p/drafts/a.key", "/p")
+
+
+@pytest.mark.parametrize(
+    ("rules", "policy"),
+    [
+        ([allow("search", target=path("drafts/**")), deny(target=path("**/*.key"))], "deny"),
+        ([allow("search", target=path("drafts/**")), deny("search", target=path("**"))], "allow"),
+        ([allow("search", target=path("drafts/a.key")), deny(target=path("**/*.key"))], "allow"),
+        ([allow("search", target="drafts/**"), deny("search", target=path("**"))], "allow"),
+        ([allow("search", target=path("drafts/**")), deny("search", target="**")], "allow"),
+        ([allow("search", target=path("drafts/**")), deny("search", target=url("x.example"))], "allow"),
+        ([allow("search", target=command("ls")), ask("*")], "ask"),
+        ([allow("search", target="../x"), ask("*")], "ask"),
+        ([ask(target="../x"), allow("search")], "allow"),
+        ([ask(target="/p/drafts/*"), allow("search")], "ask"),
+        ([allow(target=path("drafts/**")), deny(target="../x")], "allow"),
+    ],
+    ids=str,
+)
+def test_rules_about_typed_targets_are_compared_by_what_they_match(rules, policy):
+    assert decide_by_rules(rules, request(target=HERE)).policy == policy
+
+
+def test_a_denial_that_is_not_ruled_out_asks():
+    rules = [allow("shell"), deny(target=command("rm"))]
+    decision = decide_by_rules(rules, request("shell", CommandTarget.of("sudo rm x")))
+    assert (decision.policy, decision.is_uncertain, decision.rule) == ("ask", True, rules[1])
+    certain = decide_by_rules([*rules, ask("shell")], request("shell", CommandTarget.of("sudo rm x")))
+    assert (certain.policy, certain.is_uncertain) == ("ask", False)
+    asking = decide_by_rules(
+        [allow("shell"), ask(target=command("rm"))], request("shell", CommandTarget.of("sudo rm x"))
+    )
+    assert (asking.policy, asking.is_uncertain) == ("ask", False)
+
+
+patterns = st.sampled_from(["*", "a", "ab", "a*", "ab*", "?b", "[ab]"])
+made = st.builds(Rule, st.sampled_from(["allow", "ask", "deny"]), patterns, patterns, patterns)
+texts = st.sampled_from(["a", "ab", "b", "abc"])
+
+
+@given(st.lists(made, max_size=6), texts, texts, texts)
+def test_the_order_of_rules_does_not_change_the_decision(rules, tool, action, target):
+    wanted = request(tool, target, action)
+    assert decide_by_rules(rules, wanted).policy == decide_by_rules(rules[::-1], wanted).policy
+
+
+@given(made, made, texts, texts, texts)
+def test_what_is_within_another_rule_matches_nothing_else(narrow, wide, tool, action, target):
+    wanted = request(tool, target, action)
+    if narrow.is_within(wide) and narrow.matches(wanted):
+        assert wide.matches(wanted)
+
+
+@given(st.lists(made, min_size=1, max_size=6), texts, texts, texts)
+def test_a_denial_is_only_set_aside_by_something_narrower_than_it(rules, tool, action, target):
+    wanted = request(tool, target, action)
+    denials = [each for each in rules if each.policy == "deny" and each.matches(wanted)]
+    allowing = [each for each in rules if each.policy != "deny" and each.matches(wanted)]
+    if decide_by_rules(rules, wanted).policy == "allow":
+        assert all(any(each.is_narrower(denial) for each in allowing) for denial in denials)

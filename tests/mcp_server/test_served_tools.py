@@ -1,0 +1,225 @@
+"""Calls of clients without the protocol: sessions, limits, structured results."""
+
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import msgspec
+import pytest
+
+from perdure import (
+    Agent,
+    ConfigError,
+    Permissions,
+    ToolContext,
+    ToolOutput,
+    UsageError,
+    allow,
+    allow_all,
+    tool,
+    tool_from_schema,
+)
+from perdure.interaction import Confirm
+from perdure.mcp_server import ClientLimits, ServedAgent, served_tools, waiting_runs
+from perdure.mcp_server.output_schema import derive_output_schema
+from perdure.mcp_server.protocol_server import build_call_result
+from perdure.mcp_server.served_agent import list_served_agents
+from perdure.mcp_server.served_tools import ServedTools
+from perdure.testing import ScriptedModel, call
+from tests.mcp_server.served_tools import Sum, add, helper, shout
+
+
+@tool(labels=["untrusted"], effect="read")
+def read_page() -> str:
+    """Read a page of somebody else."""
+    return "text"
+
+
+@tool
+def where(context: ToolContext) -> str:
+    """Return the session."""
+    return context.session_id
+
+
+async def test_a_long_log_is_followed_by_another(monkeypatch):
+    monkeypatch.setattr(served_tools, "CALLS_PER_SESSION", 2)
+    server = ServedTools(list_served_agents([where]))
+    ids = [(await server.call("ann", "where", {})).result.text for _ in range(4)]
+    assert ids[0] == ids[1] != ids[2] == ids[3]
+
+
+@tool(permission=True)
+def send() -> str:
+    """Send it."""
+    return "sent"
+
+
+class NotingGate:
+    """Allows everything, and notes the labels of each call."""
+
+    def __init__(self):
+        self.seen: list[tuple[str, ...]] = []
+
+    async def __call__(self, requests):
+        self.seen += [request.labels for request in requests]
+        return await Permissions(allow("*"))(requests)
+
+
+async def test_labels_of_one_call_reach_the_gate_of_the_next_and_of_those_in_the_next_log(monkeypatch):
+    monkeypatch.setattr(served_tools, "CALLS_PER_SESSION", 1)
+    gate = NotingGate()
+    server = ServedTools(list_served_agents([read_page, send], permission=gate))
+    await server.call("ann", "read_page", {})
+    for client in ("ann", "ann", "bob"):
+        await server.call(client, "send", {})
+    assert gate.seen == [(), ("untrusted",), ("untrusted",), ()]
+
+
+async def test_labels_follow_a_client_from_agent_to_agent_and_from_conversation_to_conversation():
+    gate, labelled = NotingGate(), ("untrusted",)
+    reader = Agent(ScriptedModel(call("read_page"), "It says x."), name="reader", tools=[read_page], permission=gate)
+    model = ScriptedModel(call("send"), "sent", call("send"), "sent")
+    sender = Agent(model, name="sender", tools=[send], permission=gate)
+    server = ServedTools([ServedAgent(agent=reader), ServedAgent(agent=sender, offer="both")])
+    assert (await server.call("ann", "reader", {"task": "read"})).result.labels == labelled
+    await server.call("ann", "send", {})  # a tool of another agent
+    await server.call("ann", "sender", {"task": "send x"})
+    await server.call("bob", "sender", {"task": "send y"})
+    assert gate.seen == [(), labelled, labelled, ()]
+
+
+class Asking:
+    """A tool that has begun when it asks, so that only this process can go on with it."""
+
+    def __init__(self):
+        self.bookings = 0
+
+    @tool
+    async def book(self, context: ToolContext) -> str:
+        """Book a table."""
+        self.bookings += 1
+        return "booked" if await context.ask(Confirm("Book it?")) else "not booked"
+
+
+@pytest.fixture
+def short_wait(monkeypatch):
+    monkeypatch.setattr(waiting_runs, "ANSWER_SECONDS", 0.05)
+
+
+def waiter(*replies, **options):
+    asking = Asking()
+    agent = Agent(ScriptedModel(*replies), name="waiter", tools=[asking.book], permission=allow_all, **options)
+    return asking, agent
+
+
+async def test_a_tool_that_asks_in_the_middle_does_not_keep_the_client_waiting(short_wait, monkeypatch):
+    asking, agent = waiter(call("book"), "All done.", "Hello.")
+    server = ServedTools([ServedAgent(agent=agent)])
+    async with server.open():
+        first = await server.call("ann", "waiter", {"task": "book a table"})
+        assert first.result.is_error
+        assert "Book it?" in first.result.text
+        assert "Call it again without a task" in first.result.text
+        other = (await server.call("ann", "waiter", {"task": "another"})).result
+        assert "waits for an answer" in other.text
+        assert "Book it?" in (await server.call("ann", "waiter", {})).result.text
+        assert "nothing to continue" in (await server.call("bob", "waiter", {})).result.text
+        monkeypatch.setattr(waiting_runs, "ANSWER_SECONDS", 30)
+        session = agent.session(first.session_id)
+        assert await session.answer((await session.questions())[0].ask_id, answer=True)
+        assert (await server.call("ann", "waiter", {})).result.text == "All done."
+        assert (await server.call("ann", "waiter", {"task": "hello"})).result.text == "Hello."
+    assert asking.bookings == 1
+
+
+@pytest.mark.parametrize("way", ["closed", "revoked"])
+async def test_a_run_that_waits_ends_with_the_server_and_with_the_token(way, short_wait):
+    _, agent = waiter(call("book"), "never")
+    server = ServedTools([ServedAgent(agent=agent)])
+    async with server.open():
+        first = await server.call("ann", "waiter", {"task": "book a table"})
+        if way == "revoked":
+            server.cancel_waiting("ann")
+            server.cancel_waiting("bob")
+            assert (await server.call("ann", "waiter", {})).result.is_error
+    assert not (await agent.session(first.session_id).read_state()).is_interrupted
+
+
+async def test_as_many_runs_wait_as_calls_are_allowed_at_once(short_wait):
+    _, agent = waiter(call("book"), call("book"), "never")
+    server = ServedTools([ServedAgent(agent=agent)], limits=ClientLimits(calls_at_once=1))
+    async with server.open():
+        await server.call("ann", "waiter", {"task": "x", "conversation": "one"})
+        refused = await server.call("ann", "waiter", {"task": "x", "conversation": "two"})
+        assert "1 conversations of this client wait" in refused.result.text
+        assert not (await agent.session(refused.session_id).read_state()).is_interrupted
+
+
+async def test_a_tool_that_is_not_there_is_an_error():
+    with pytest.raises(UsageError, match="no tool 'x'; available: add"):
+        await ServedTools(list_served_agents([add])).call("ann", "x", {})
+
+
+class Row(TypedDict):
+    name: str
+
+
+class Box(msgspec.Struct):
+    size: int
+
+
+@dataclass
+class Empty:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("returned", "has_schema"),
+    [(Sum, True), (Row, True), (Box, True), (str, False), (list[Sum], False), (ToolOutput, False), (Empty, False),
+     (dict, False), ("Missing", False), (None, False), (object, False)],
+)  # fmt: skip
+def test_only_a_type_with_fields_is_an_output_schema(returned, has_schema):
+    def give():
+        """Give."""
+
+    give.__annotations__["return"] = returned
+    assert (derive_output_schema(tool(give)) is not None) is has_schema
+
+
+def test_a_tool_from_a_schema_has_no_output_schema():
+    made = tool_from_schema("x", "X.", {"type": "object"}, lambda arguments: arguments)
+    assert derive_output_schema(made) is None
+
+
+async def test_a_result_that_does_not_fit_its_schema_is_an_error():
+    @tool
+    def lie() -> Sum:
+        """Return something else."""
+        return "no sum"  # type: ignore[return-value]
+
+    server = ServedTools(list_served_agents([lie]))
+    result: Any = build_call_result(await server.call("ann", "lie", {}), server.tools["lie"])
+    assert result.is_error
+    assert "does not fit the output schema" in result.content[0].text
+
+
+def test_an_agent_can_offer_itself_its_tools_or_both():
+    agent = Agent(ScriptedModel(), name="box", tools=[add, shout])
+    names = {
+        offer: list(ServedTools([ServedAgent(agent=agent, offer=offer)]).tools) for offer in ("agent", "tools", "both")
+    }
+    assert names == {"agent": ["box"], "tools": ["add", "shout"], "both": ["box", "add", "shout"]}
+    assert list(ServedTools([ServedAgent(agent=agent, name="it")]).tools) == ["it"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"offer": "all"}, "offer"), ({"name": "a b"}, "letters"), ({"name": 3}, "name"), ({"agent": 3}, "Agent")],
+)
+def test_an_agent_cannot_be_served_in_other_ways(options, said):
+    with pytest.raises(ConfigError, match=said):
+        ServedAgent(**{"agent": helper(), **options})
+
+
+async def test_an_agent_without_a_model_cannot_be_asked():
+    host = list_served_agents([add])[0].agent
+    assert (await host.run("hello")).status == "failed"

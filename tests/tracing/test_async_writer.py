@@ -1,0 +1,87 @@
+import asyncio
+import threading
+
+import pytest
+
+from perdure import ConfigError
+from perdure.tracing.async_writer import AsyncWriter
+
+SECONDS = 30
+
+
+def test_items_are_written_in_order_in_batches():
+    written: list[list[int]] = []
+    writer: AsyncWriter[int] = AsyncWriter(lambda batch: written.append(list(batch)), batch_size=10)
+    for number in range(35):
+        assert writer.add(number)
+    assert writer.close(SECONDS)
+    assert [each for batch in written for each in batch] == list(range(35))
+    assert max(map(len, written)) <= 10
+    assert (writer.stats.added, writer.stats.written, writer.stats.queued) == (35, 35, 0)
+
+
+def test_a_full_queue_drops_new_items_and_counts_them():
+    gate, begun = threading.Event(), threading.Event()
+
+    def write(batch):
+        begun.set()
+        assert gate.wait(SECONDS)
+
+    writer = AsyncWriter(write, batch_size=1, max_queue=2)
+    assert writer.add(0)
+    assert begun.wait(SECONDS)
+    assert [writer.add(number) for number in range(4)] == [True, True, False, False]
+    assert writer.is_full
+    assert not writer.flush(0.01)
+    gate.set()
+    assert writer.flush(SECONDS)
+    assert (writer.stats.written, writer.stats.dropped, writer.stats.added) == (3, 2, 5)
+    assert writer.close(SECONDS)
+    assert not writer.add(9)
+
+
+def test_an_error_of_write_is_counted_and_the_next_batch_is_tried(caplog):
+    fails = [True]
+
+    def write(batch):
+        if fails:
+            fails.pop()
+            raise OSError("disk full")
+
+    writer = AsyncWriter(write)
+    writer.add(1)
+    assert writer.flush(SECONDS)
+    writer.add(2)
+    assert writer.close(SECONDS)
+    assert (writer.stats.failed, writer.stats.written) == (1, 1)
+    assert "disk full" in caplog.text
+
+
+async def test_a_producer_that_can_wait_waits_for_room():
+    written: list[int] = []
+    writer = AsyncWriter(written.extend, batch_size=2, max_queue=4)
+    for number in range(20):
+        if writer.is_full:
+            await asyncio.wait_for(writer.wait_for_room(), SECONDS)
+        assert writer.add(number)
+    assert await writer.flush_async(SECONDS)
+    assert written == list(range(20))
+    assert writer.close(SECONDS)
+
+
+def test_threads_can_add_at_the_same_time_and_nothing_is_lost():
+    written: list[int] = []
+    writer = AsyncWriter(written.extend, batch_size=7, max_queue=100_000)
+    threads = [threading.Thread(target=lambda: [writer.add(number) for number in range(500)]) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(SECONDS)
+    assert writer.close(SECONDS)
+    assert len(written) == 2_000
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 0}, {"max_queue": "x"}])
+def test_options_that_cannot_be_used_are_named(options):
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        AsyncWriter(print, **options)
