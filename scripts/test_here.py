@@ -3,9 +3,9 @@
     python -m scripts.test_here              every job, then the budgets, alone
     python -m scripts.test_here core stores  these jobs; `unit` stands for all that run tests
 
-`make test`, `make lint` and `make unit` call it. Jobs start longest first, so that no core is left without work early,
-and there are two more of them than cores, because several wait for processes and disks as much as they compute. Each
-prints its output when it ends, and all failures are listed once more at the very end.
+`make test`, `make lint` and `make unit` call it. Jobs that wait most start first and then the longest, so that no core
+is left without work at the end, and there are two more of them than cores, because several wait for processes and disks
+as much as they compute. Each prints its output when it ends, and all failures are listed once more at the very end.
 
 `core` counts the branches of `perdure.core`, which doubles the time of whatever runs, so only the tests in `COUNTED`
 run there. Property-based tests are left out of it: every branch has to be covered by an example that is written down.
@@ -68,6 +68,16 @@ COUNTED = (
 )
 """The tests that together reach every branch of `perdure.core`."""
 
+TRIALS = (
+    "tests/faults/test_families.py",
+    "tests/faults/test_kill.py",
+    "tests/faults/test_outside.py",
+    "tests/faults/test_questions.py",
+    "tests/faults/test_races.py",
+    "tests/faults/test_takeover.py",
+)
+"""The searches for faults that the warm processes of tests/faults/workshop.py carry out, in a job of their own."""
+
 LINTING = ("style", "types", "layers")
 """The jobs that run no tests."""
 
@@ -88,6 +98,8 @@ class Result(NamedTuple):
     seconds: float
     cpu_seconds: float
     """Of its processes; on a loaded machine this alone can be compared."""
+    ended: float = 0.0
+    """By the monotonic clock: the job that ends last shows how long one core has had no work."""
 
     @property
     def failures(self) -> list[str]:
@@ -119,21 +131,22 @@ def files_with(text: str, outside: Sequence[str] = ()) -> list[str]:
 
 
 def jobs() -> dict[str, Job]:
-    """Return every job by its name: those that take longest first, and among these those that wait most."""
+    """Return every job by its name: those that wait most first, then those that take longest."""
     named = [path for name in FOLDERS for path in folders(name)]
     coverage = str(BIN / "coverage")
     counted = pytest("-p", "scripts.uncounted_collection", *COUNTED, marks="not budget and not hypothesis")
     properties = [file for file in files_with("hypothesis", named) if is_counted(file)]
     return {
-        "faults": Job([pytest(*folders("faults"))]),
+        "trials": Job([pytest(*TRIALS)]),
+        "faults": Job([pytest(*folders("faults"), *ignore(TRIALS))]),
+        "stores": Job([pytest(*folders("stores"))]),
+        "cli": Job([pytest(*folders("cli"))]),
         "parts": Job([pytest(*folders("parts"))]),
         "pages": Job([pytest(*folders("pages"))]),
-        "cli": Job([pytest(*folders("cli"))]),
-        "stores": Job([pytest(*folders("stores"))]),
-        "models": Job([pytest(*folders("models"))]),
         "types": Job(type_checks()),
-        "core": Job([[coverage, "run", *counted[1:]], [coverage, "report"]]),
+        "models": Job([pytest(*folders("models"))]),
         "rest": Job([pytest("tests", *ignore([*named, *COUNTED]))]),
+        "core": Job([[coverage, "run", *counted[1:]], [coverage, "report"]]),
         "resumed": Job([pytest(*files_with("mark.resumed"), marks="resumed")], {"PERDURE_ALWAYS_RESUME": "1"}),
         "properties": Job([pytest(*properties, marks="not budget and hypothesis")]),
         "layers": Job([[str(BIN / "lint-imports"), "--no-logo"]]),
@@ -182,27 +195,29 @@ def run(name: str, job: Job) -> Result:
             if exit_code != 0:
                 break
         output.seek(0)
-        return Result(name, exit_code, output.read(), time.monotonic() - started, cpu_seconds)
+        ended = time.monotonic()
+        return Result(name, exit_code, output.read(), ended - started, cpu_seconds, ended)
 
 
-def show(result: Result) -> None:
-    """Print how a job ended: all of its output, or its last line when that says enough."""
+def show(result: Result, started: float) -> None:
+    """Print how and when a job ended: all of its output, or its last line when that says enough."""
     verdict = f"failed with exit code {result.exit_code}" if result.exit_code else "passed"
     lines = result.output.strip().splitlines()
     if result.exit_code == 0:
         lines = [line for line in lines if not PROGRESS.fullmatch(line)]
-    print(f"test: {result.name} {verdict} in {result.seconds:.0f} s ({result.cpu_seconds:.0f} s of CPU)", flush=True)
+    took = f"{result.seconds:.0f} s ({result.cpu_seconds:.0f} s of CPU)"
+    print(f"test: {result.name} {verdict} in {took}, {result.ended - started:.0f} s after the start", flush=True)
     print(*[f"    {line}\n" for line in lines], sep="", end="", flush=True)
 
 
-def run_all(chosen: Mapping[str, Job], workers: int) -> list[Result]:
-    """Run jobs side by side, each when a worker is free; show each when it ends."""
+def run_all(chosen: Mapping[str, Job], workers: int, started: float) -> list[Result]:
+    """Run jobs side by side, each when a worker is free; show each when it ends, with the time since the start."""
     results: list[Result] = []
     with ThreadPoolExecutor(workers) as threads:
         waiting = [threads.submit(run, name, job) for name, job in chosen.items()]
         for done in as_completed(waiting):
             results.append(done.result())
-            show(results[-1])
+            show(results[-1], started)
     return results
 
 
@@ -223,7 +238,8 @@ def main(*names: str) -> int:
         return 2
     print(f"test: {', '.join(chosen)}", flush=True)
     for stage in all_stages:
-        results += run_all({name: job for name, job in stage.items() if name in chosen}, (os.cpu_count() or 1) + 2)
+        named = {name: job for name, job in stage.items() if name in chosen}
+        results += run_all(named, (os.cpu_count() or 1) + 2, started)
         if any(result.exit_code for result in results):
             break
     failed = [result for result in results if result.exit_code]

@@ -53,6 +53,14 @@ def test_whatever_is_counted_exists_and_belongs_to_no_other_job():
     assert not [path for path in test_here.COUNTED if any(Path(path).is_relative_to(each) for each in named)]
 
 
+def test_the_trials_are_all_that_use_the_warm_processes_and_run_once():
+    jobs = test_here.jobs()
+    using = [file for file in test_here.files_with("places(kind)") if file.startswith("tests/faults/")]
+    assert sorted(test_here.TRIALS) == using
+    assert [each for each in jobs["trials"].commands[0] if each.startswith("tests/")] == list(test_here.TRIALS)
+    assert {f"--ignore={file}" for file in test_here.TRIALS} <= set(jobs["faults"].commands[0])
+
+
 def test_a_test_that_is_not_counted_for_its_properties_runs_elsewhere():
     jobs = test_here.jobs()
     assert "not budget and not hypothesis" in jobs["core"].commands[0]
@@ -95,7 +103,7 @@ def test_jobs_run_side_by_side(tmp_path):
     """Each of two waits for the other."""
     code = "import pathlib, time; pathlib.Path({!r}).touch()\nwhile not pathlib.Path({!r}).exists(): time.sleep(0.01)"
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
-    results = test_here.run_all({"one": job(code.format(one, two)), "two": job(code.format(two, one))}, 2)
+    results = test_here.run_all({"one": job(code.format(one, two)), "two": job(code.format(two, one))}, 2, started=0.0)
     assert [result.exit_code for result in results] == [0, 0]
 
 
