@@ -58,6 +58,7 @@ MORE_PROMPTS = [
     ("1/0", "calculate", "it divides by zero"),
     ("fix the bug in app.py", "read_text", "(the first 600 of"),
     ("Who are you?", "", "language model"),
+    ("Write a haiku about the sea", "", ""),
 ]
 """Prompts of kinds that others represent in every run: the weights take seconds for each."""
 
@@ -73,7 +74,6 @@ ONLY_LONG = pytest.mark.skipif(
         ("What time is it in Tokyo?", "now", "JST"),
         ("summarize README.md", "read_text", "It lists free berths."),
         ("Write a file hello.txt that says hello", "write_text", "permission denied"),
-        ("Write a haiku about the sea", "", ""),
         ("?", "", ""),
         ("What is the capital of France?", "", "Paris"),
         ("¿Cuál es la capital de España?", "", ""),
