@@ -1,4 +1,4 @@
-"""Reduce an imported session to its conversation, so that nothing in it can control later runs.
+"""Filter an imported session: only its conversation is kept, so that nothing in it can control later runs.
 
 Others may have written the document.
 

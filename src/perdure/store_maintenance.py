@@ -1,4 +1,4 @@
-"""Store maintenance: delete old sessions by age, number or size, and unneeded file snapshots; restore backups.
+"""Store maintenance: prune old sessions and unneeded file snapshots, and restore backups.
 
 Deleted sessions cannot be recovered. So sessions with an active run are never deleted, and those that wait for an
 answer only on request.

@@ -114,7 +114,7 @@ class OutputFailed(Exception):
 
 
 class TerminalOutput:
-    """Writes the output of one command: answers to standard output, notes and questions to standard error."""
+    """Writes a command's output to the terminal: answers to standard output, the rest to standard error."""
 
     def __init__(self, *, raw: bool = False, quiet: bool = False) -> None:
         self._raw = raw

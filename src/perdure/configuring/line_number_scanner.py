@@ -1,4 +1,4 @@
-"""Base class of the scanners that find the line numbers of settings in TOML and JSON.
+"""Scan TOML or JSON settings for their line numbers: the base class of both scanners.
 
 A scanner makes one pass over a text, from left to right.
 """

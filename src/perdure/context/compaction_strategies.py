@@ -1,4 +1,4 @@
-"""Compaction strategies: build the one message that replaces the start of a conversation.
+"""Compaction strategies: summarize the start of a conversation, leave it out, or replace it by a message of your own.
 
 A model summarizes it, older messages are left out, or a function of your own builds the message.
 """

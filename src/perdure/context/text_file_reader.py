@@ -1,4 +1,4 @@
-"""Read text files: decode their bytes, normalize line ends, and strip invisible characters from a text.
+"""Read text files up to a size: decode their bytes, normalize line ends, and strip invisible characters.
 
 Invalid bytes are refused (`decode_strictly`) or replaced (`decode_leniently`).
 """

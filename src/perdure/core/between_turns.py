@@ -1,4 +1,4 @@
-"""Work between two turns of a run: log closed display slots and revoked permissions, then shorten the history.
+"""Work between two turns of a run: store pending changes in the log, then compact the history.
 
 Events of the host program are stored too; compaction shortens the history.
 

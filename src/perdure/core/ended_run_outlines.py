@@ -45,7 +45,7 @@ class OutlinedRunWithInputId(Struct, frozen=True, array_like=True, gc=False):
 
 
 class EndedRunsSummary(Struct, frozen=True, array_like=True, gc=False):
-    """Tokens, turns and cost of consecutive ended runs, the last tool result, and the runs with an `input_id`."""
+    """Summary of consecutive ended runs: tokens, turns, cost, the last tool result, and runs with an `input_id`."""
 
     totals: UncountedRuns
     turns_begun: int
@@ -77,7 +77,7 @@ class EndedRunsOutline(Struct, frozen=True):
 
 
 class EndedRuns(Struct, frozen=True, kw_only=True):
-    """Consecutive ended runs as messages and totals: a session's state is computed from these instead of the events."""
+    """Consecutive ended runs in outline (messages and totals), from which a session's state is computed."""
 
     path: ClassVar[str] = ""
     """They are runs of the session's own agent."""

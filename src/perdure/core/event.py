@@ -33,7 +33,7 @@ name for a session and the same target.
 
 
 class SessionOpened(Event, frozen=True):
-    """The session's log was read for a new or resumed run, which is about to start. Not stored."""
+    """A session was opened: its log was read for a run that is about to start or resume. Not stored."""
 
     structural = frozenset({"session_id"})
 
@@ -491,7 +491,7 @@ class AutoContinued(Event, frozen=True):
 
 
 class PostTaken(Event, frozen=True):
-    """A post (a stored message to the session) was dropped unused because it arrived too late.
+    """A post (a stored message to the session) was taken from the store unused, because it arrived too late.
 
     Such as a second answer to a question, or a late cancel.
     """
@@ -620,9 +620,7 @@ class Compacted(Event, frozen=True):
 
 
 class ViewChanged(Event, frozen=True):
-    """Requests to the model no longer begin with what was sent before, so that the provider's prompt cache is
-    missed.
-    """
+    """The start of the model's view has changed: requests do not begin as before, and miss the prompt cache."""
 
     durable = True
     replay = "compared"

@@ -27,7 +27,7 @@ class ProgramDiverged(ToolError):
 
 
 class ProgramCallExecutor:
-    """Makes the tool calls of one program, and finds the results of calls that it made before a crash."""
+    """Makes the tool calls of one model-written program; calls from before a crash get their stored results."""
 
     def __init__(self, context: "ToolContext[Any]") -> None:
         self._context = context

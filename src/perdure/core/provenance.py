@@ -1,4 +1,4 @@
-"""Provenance: who wrote each entry of a session, and where labelled text came from.
+"""Provenance: where each entry and text of a session came from, such as a person, a model, a tool or a file.
 
 Most of it follows from the kind of an entry: a reply is a model's, a result is its tool's. Only what does not is
 stored, where text enters: `author`, `labels` and `sources` of a message, `labels` of a result. A source is a short

@@ -69,7 +69,7 @@ ToolCaller: TypeAlias = Callable[["Run", Sequence[tuple[str, Mapping[str, Any]]]
 
 
 class PrivateRunTask(Struct, frozen=True, kw_only=True, eq=False):
-    """A task for the model in a private run, which an engine starts outside the conversation: name, prompt and limits.
+    """A task that an engine gives the model in a private run, outside the conversation: name, prompt and limits.
 
     The private run sees the conversation up to here, followed by the prompt. Nothing of it becomes part of the
     conversation, and it is found again in the log after a crash.

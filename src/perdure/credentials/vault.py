@@ -184,7 +184,7 @@ class CombinedVault:
 
 
 class SecretBinding(Struct, frozen=True, kw_only=True):
-    """The tools that may get a secret, and the origins of the URLs that it may be sent to."""
+    """Binding of a secret to the tools that may get it, and to the origins of the URLs that it may be sent to."""
 
     tools: Collection[str]
     """The names of the tools that may get it."""

@@ -1,4 +1,4 @@
-"""The `passthrough` engine: one reply of the model, without tools."""
+"""The `passthrough` engine: pass the conversation to the model once and return its reply, without tools."""
 
 from collections.abc import Sequence
 from typing import Any

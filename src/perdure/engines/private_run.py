@@ -53,7 +53,7 @@ class PrivateAnswer(Struct, frozen=True):
 
 
 class EngineStopped(Exception):
-    """Raised in an engine to end its run, because the run was cancelled or a private run met a stop condition."""
+    """Raised in an engine to end its run, which was cancelled or reached a limit while the engine asked the model."""
 
     def __init__(self, outcome: Outcome[Any]) -> None:
         super().__init__(outcome.reason)

@@ -1,4 +1,4 @@
-"""Write a new file that has no name, and so is seen by no other program, until it is complete.
+"""Write a file atomically: it gets its name when it is complete, so that no program sees a part of it.
 
 Where the system can (Linux, on most file systems), the file is opened without a name: a process that is killed while it
 writes leaves nothing behind. A free name is taken in one step. To replace a file, the new one needs another name for

@@ -1,4 +1,4 @@
-"""`GoalEngine`: the engine of a goal's session, which lets a maker work and a checker judge until the goal is achieved.
+"""`GoalEngine`: the engine that works on a goal until it is achieved; a checker judges the work of a maker.
 
 The session of a goal has one run for each pursuit, and this engine drives it. Each role works in a session of its own
 (`goal-…/maker-1`), with a fresh context. Every step is an event in the log of the goal, stored before the next one; the

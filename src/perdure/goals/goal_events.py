@@ -20,7 +20,7 @@ from .goal import ChecklistItem, Goal, GoalStatus
 
 
 class GoalStarted(Struct, frozen=True, omit_defaults=True):
-    """Goal, working folder and git branch, stored in the metadata of the prompt that starts or resumes a goal."""
+    """A goal was started or resumed, in this folder and git branch; stored in the metadata of the prompt."""
 
     goal: Goal
     workdir: str = ""

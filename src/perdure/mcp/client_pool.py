@@ -15,7 +15,7 @@ _Identity = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class McpClientPool:
-    """Pool of MCP clients by server and identity: users with different headers never share a connection."""
+    """Pool of connected MCP clients, one for each server and identity: different headers never share a connection."""
 
     def __init__(self, servers: Iterable[McpServer], links: McpClientCallbacks) -> None:
         self._links = links

@@ -1,4 +1,4 @@
-"""ASGI app of an MCP server: `HttpGuard` checks each request, then the SDK's HTTP transport handles it."""
+"""ASGI app that serves an MCP server over HTTP; `HttpGuard` checks each request first."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection

@@ -92,7 +92,7 @@ class OfferedTool(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class CallOutcome(Struct, frozen=True):
-    """Result of a tool call by an MCP client, and the session that recorded the call."""
+    """Outcome of a tool call by an MCP client: the result, and the id of the session that logged it."""
 
     result: ToolResult
     session_id: str

@@ -70,7 +70,7 @@ _log = logging.getLogger("perdure.memory")
 
 
 class LongTermMemory:
-    """Long-term memories of one user, project or both, in an SQLite file; found by text, meaning and age.
+    """Long-term memory of a user, a project or both, searched by text, meaning and age; kept in an SQLite file.
 
     Args:
         path: The file. It is created at first use, readable by its owner alone.

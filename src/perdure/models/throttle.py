@@ -1,4 +1,4 @@
-"""Rate limiter of one API key, shared by all sessions of a process.
+"""Rate limiter of the requests with one API key: limits per minute, and the pauses that the provider asks for.
 
 A request takes a slot before it is sent, and releases it when its response is over. If no slot is free it waits in a
 queue, first in, first out, across all event loops and threads. When the provider asks for a pause, the whole queue

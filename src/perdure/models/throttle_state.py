@@ -1,4 +1,4 @@
-"""State of a `Throttle`: the limits, pauses and token buckets of one API key. No I/O: the time is a parameter.
+"""State of a `Throttle` (rate limiter): its limits, pauses and token buckets. No I/O: the time is a parameter.
 
 After a pause one request is sent first; each response that starts admits two more, until no request waits.
 """

@@ -1,4 +1,4 @@
-"""Translate tool-call ids in requests: a provider gets its own ids back for the calls that it made. No I/O.
+"""Translate tool-call ids in requests to ids that the provider accepts: its own, for the calls that it made. No I/O.
 
 All other calls are sent with ids of Perdure, converted if the provider does not accept them.
 

@@ -46,7 +46,7 @@ class TappedRequest(Struct, frozen=True):
 
 
 class Tap(Protocol):
-    """Protocol for an observer of raw HTTP traffic, with plain or async methods.
+    """Protocol of a tap: an observer of raw HTTP traffic, with plain or async methods.
 
     It must be quick. An exception that it raises ends the response.
     """

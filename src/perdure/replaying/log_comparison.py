@@ -46,7 +46,7 @@ from .run_segment import RunSegment, is_compaction, is_result_shortening
 
 
 class ReplayStopped(StoreError):
-    """Raised to end a replay: the agent did something other than recorded, or the recorded log has ended."""
+    """Raised to end a replay, at the first difference from the recorded log or at the end of that log."""
 
 
 class LogComparer:

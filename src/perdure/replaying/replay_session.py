@@ -19,7 +19,7 @@ from .run_segment import RunSegment
 
 
 class ReplaySession(Session[Any]):
-    """Session used in a replay: its runs begin with the recorded messages instead of a typed prompt.
+    """Session of a replay, which runs the agent again on the recorded messages instead of typed prompts.
 
     `/name` and `@file` in these messages are not handled again.
     """

@@ -20,7 +20,7 @@ logger = logging.getLogger("perdure")
 
 
 class DisplayAdapter(Protocol):
-    """Protocol for a host program's display of slots, such as a window, a chat or a web page.
+    """Adapter protocol by which a host program shows a session's display slots, in a window, a chat or a web page.
 
     The methods may be plain or async.
     """

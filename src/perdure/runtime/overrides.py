@@ -36,7 +36,7 @@ Prompt: TypeAlias = str | Part | Message | Iterable[str | Part | Message]
 
 
 class Overrides(TypedDict, Generic[D], total=False):
-    """Options that can be given for one run, in place of the agent's. `D` is the type of the agent's `deps`.
+    """Overrides of an agent's options for one run, such as model and tools. `D` is the type of the agent's `deps`.
 
     `output`, the type of the answer, is a parameter of its own where a run can have one.
     """

@@ -1,4 +1,4 @@
-"""Deliver posts (stored messages to a session) to its run: waiting ones at the start, later ones by polling."""
+"""Deliver posts (messages stored for a session) to its run's mailbox: waiting ones first, later ones by polling."""
 
 import asyncio
 import logging

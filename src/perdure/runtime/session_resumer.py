@@ -1,4 +1,4 @@
-"""Selection and continuation of the sessions that a worker can resume with its agent."""
+"""`SessionResumer`: resume a session for a worker, unless another agent began its last run."""
 
 import inspect
 import logging
@@ -22,7 +22,7 @@ _MAX_SESSIONS = 10_000
 
 
 class SessionResumer:
-    """The sessions of a store that a worker can continue with its agent; `attend` continues one of them.
+    """Finds the sessions of a store that a worker can resume with its agent; `attend` resumes one of them.
 
     These are the sessions whose last run was begun by an agent of the same name, and those without a run.
     """

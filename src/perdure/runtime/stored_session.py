@@ -63,7 +63,7 @@ _PAGE_SIZE = 500
 
 
 class StoredSession(Generic[D]):
-    """A session in a store, with all operations that do not run the agent: read, search, fork, delete."""
+    """A session in a store, to read, search, fork or delete it: all operations that do not run the agent."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Decide which records to add to a schedule's journal now, such as a firing, from its state and the time.
+"""Decide if a schedule fires now, from its journal and the time, and which missed or overlapping times it skips.
 
 Firings that were missed are not made up for: of all due times that have passed, only the last one is fired, and only if
 it is not too late for it. While a run of the schedule is not over, due times are skipped. Triggers wait, and are fired

@@ -94,7 +94,7 @@ def listened(
 
 
 class ListenedStore:
-    """A store wrapper that calls functions of the caller after each operation. Create it with `listened`."""
+    """A store wrapper that calls listener functions after operations such as appends. Create it with `listened`."""
 
     def __init__(self, store: Store, listeners: _Listeners) -> None:
         self._store: Any = store

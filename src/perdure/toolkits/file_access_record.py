@@ -23,7 +23,7 @@ NO_FILE: Final = ""
 
 
 class FileAccessRecord(Struct, frozen=True, omit_defaults=True):
-    """Record of a file in a session's log: the digest of its content, and the change that led to it, if any."""
+    """Log record of a file that a tool has read or changed: the digests of its content."""
 
     digest: str
     """The digest of its content when it was last read, written or restored."""

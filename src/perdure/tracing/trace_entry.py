@@ -128,7 +128,7 @@ class TraceEntry(Struct, frozen=True, gc=False):
 
 
 class TraceMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Metadata of a trace: session, agent, and the model, settings, instructions and tools of the last request."""
+    """Metadata of a whole trace: its session, agent, model, settings, instructions and tools."""
 
     session_id: str = ""
     agent: str = ""

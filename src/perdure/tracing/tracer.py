@@ -59,7 +59,7 @@ _LOGGER: Final = logging.getLogger("perdure")
 
 
 class Tracer:
-    """Watcher that collects the events, requests and raw HTTP traffic of runs, with times, and optionally writes them.
+    """Watcher that records a trace of runs: events, requests and raw HTTP traffic, with times.
 
     - `Agent(watchers=[tracer])` collects all events: also retries, failovers, errors and progress, which are not stored
       in the log.

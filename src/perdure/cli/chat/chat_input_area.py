@@ -1,4 +1,4 @@
-"""The bottom of the terminal in a chat: text that still streams, the input, completions and the status line.
+"""The input area at the bottom of a chat: the input, completions, the status line, and text that still streams.
 
 It is redrawn in place. Everything else is printed above it once, and scrolls away into the terminal's own scrollback.
 Questions have an input of their own: an answer is only taken while the row with the cursor begins with the question.

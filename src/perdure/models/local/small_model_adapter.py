@@ -79,7 +79,7 @@ def adapt_to_small_model(model: Model, context_tokens: int) -> Model:
 
 
 class SmallModelRequest(Struct, frozen=True):
-    """Request adapted to the small packaged model, a prefix for its reply, and whether the reply may be cut off."""
+    """Request adapted to the small packaged model, and how its reply is treated."""
 
     request: Request
     prefix: str = ""

@@ -28,7 +28,7 @@ TASK_DESCRIPTION = "The task, as text. The agent does not see this conversation:
 
 
 class SubagentContext(Struct, frozen=True, kw_only=True, eq=False):
-    """Description of one task, passed to the factory function of `subagent`, which builds the agent for it."""
+    """Context for the factory function of `subagent`: the task for which it builds an agent."""
 
     name: str
     """The name of the tool, and of the agent in events."""

@@ -1,4 +1,4 @@
-"""Redact entries and delete sessions in a PostgreSQL database.
+"""Erase entries (redaction) and whole sessions (deletion) in a PostgreSQL database.
 
 Replaced or deleted rows are out of reach at once. On the disk they are dead rows until the table is vacuumed, so that
 is done right after, as far as the user may do it, and as far as no old transaction can still see the row.

@@ -46,7 +46,7 @@ class TokenLeaseHolder(LeaseHolder, frozen=True):
 
 
 class ActiveLease:
-    """A lease that this process has on a session, its last stored entry, and the rows that are not synced yet."""
+    """A lease that this process has on a session, with the state of its writes."""
 
     __slots__ = ("grip", "head", "is_fork", "is_lost", "lease", "renewed_at", "unsynced", "unsynced_bytes")
 

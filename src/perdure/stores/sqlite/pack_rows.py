@@ -32,7 +32,7 @@ _TEXT: Final = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 
 
 class EntryMetadata(msgspec.Struct):
-    """Times and ids of the entries in a row, and the kinds of events that a reader must not skip."""
+    """Ids and times of the entries that one database row holds, and the kinds of events that every reader must know."""
 
     ats: list[float]
     ids: list[str]
