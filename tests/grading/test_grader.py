@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+from typing import Any
 
 import msgspec
 import pytest
@@ -30,6 +31,13 @@ async def test_a_plain_or_async_function_may_return_a_bool_a_score_or_a_grade(ju
     for function in (lambda _: judgement, later, functools.partial(lambda _a, _b: judgement, 1)):
         grade = await grade_evidence(function, EVIDENCE)
         assert (grade.passed, grade.score, grade.is_judged) == (passed, score, True)
+
+
+def test_a_name_that_is_no_text_is_refused():
+    name: Any = 5
+    with pytest.raises(ConfigError) as error:
+        function_grader(lambda _: True, name=name)
+    assert str(error.value) == "function_grader(name=5): give text"
 
 
 async def test_a_grade_has_the_name_of_its_function_unless_it_has_its_own():
