@@ -152,6 +152,12 @@ def test_an_axis_is_logarithmic_when_the_slowest_takes_more_than_40_times_the_me
     assert list_shapes(plot_latencies(made))[3] == f"text axis end 356 39 {end}"
 
 
+def test_runs_that_took_no_time_are_at_the_beginning_of_an_axis_of_a_second():
+    at_once = list_shapes(plot_latencies(report(result("a", latency_seconds=0.0))))
+    assert at_once[2:4] == ["text axis 118 39 0 ms", "text axis end 356 39 1.0 s"]
+    assert at_once[5] == "circle dot a0 118.0 12.5 3.5 a (one): 0 ms"
+
+
 def test_more_than_24_cases_are_in_several_rows_with_a_colour_for_each_fifth_of_the_score():
     many = report(*[result(f"{number}", score=number / 25) for number in range(26)])
     shapes = list_shapes(plot_scores(many))
