@@ -1,8 +1,9 @@
 import pytest
 
-from perdure import Usage
+from perdure import Text, ToolCall, Usage
+from perdure.core.event import ModelRequested, RunEnded, ToolStarted
 from perdure.tracing.trace_text import cut_line, format_seconds, format_usage, format_usd
-from tests.tracing.sample_traces import coding_session
+from tests.tracing.sample_traces import Script, coding_session
 
 
 def test_the_tree_has_turns_calls_retries_tokens_cost_and_times():
@@ -68,6 +69,31 @@ def test_the_tree_has_turns_calls_retries_tokens_cost_and_times():
     cut = coding_session().live().format_tree(width=60).splitlines()
     assert max(map(len, cut)) == 60
     assert cut[3] == "   ├─ turn 1 · 2.90 s · first after 1.30 s · 5,210 in, 96 o…"
+
+
+def test_the_tree_tells_how_a_run_failed_what_is_open_and_what_had_no_reply():
+    script = Script("s9")
+    script.begin("r1", "Go.", agent="worker")
+    asked = [Text("I call."), ToolCall("c1", "look", "{}"), ToolCall("c2", "wait", "{}")]
+    script.turn("r1", 1, asked, Usage(10, 5), wait=0.0)
+    script.result("r1", "c1", "look", "a ship", 0.5)
+    script.add(ToolStarted("c2", "wait", "read", "k", run_id="r1"))
+    for attempt in (1, 2):
+        script.add(ModelRequested(2, model="m", attempt=attempt, messages=3, run_id="r1"), 1.0)
+    script.add(RunEnded("failed", "ProviderDown", error="no route\nto host", turns=2, run_id="r1"), 0.5)
+    script.begin("r2", "Again.", agent="")
+    script.add(RunEnded("cancelled", "cancelled", run_id="r2"), 0.25)
+    script.begin("r3", "", agent="worker")
+    assert script.live().format_tree(width=200).splitlines() == [
+        "session s9 · m",
+        '├─ worker "Go." · failed (ProviderDown) · 4.62 s ✗ no route to host',
+        '│  ├─ turn 1 · 1.60 s · 10 in, 5 out · $0.0001 · "I call."',
+        "│  │  ├─ ✓ look {} · 500 ms → a ship",
+        "│  │  └─ … wait {}",
+        "│  └─ turn 2 · no reply · 2 attempts",
+        "├─ run · cancelled · 250 ms",
+        "└─ worker · open · 0 ms · $0.0000",
+    ]
 
 
 def test_a_trajectory_has_each_reply_with_what_came_before_and_after_it():
