@@ -115,6 +115,18 @@ def test_mistakes_have_their_place_in_the_list():
     assert [place for place, _ in found] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("choice", "mistake"),
+    [
+        ({"name": "matches"}, "the grader 'matches' needs pattern: write {name = \"matches\", pattern = …}"),
+        ({"name": "any_of"}, "the grader 'any_of' needs graders: write {name = \"any_of\", graders = …}"),
+        ({"name": "schema"}, "the grader 'schema' needs schema: write {name = \"schema\", schema = …}"),
+    ],
+)
+def test_a_parameter_that_is_missing_is_shown_where_it_belongs(choice, mistake):
+    assert list(find_grader_mistakes([choice], trusted=False)) == [(0, mistake)]
+
+
 def test_graders_are_nested_8_deep_and_no_deeper():
     def nest(levels):
         deep: object = "equals"
