@@ -10,6 +10,7 @@ from perdure.goals import Goal
 from perdure.goals.goal import ChecklistItem
 from perdure.goals.goal_events import (
     GoalEnded,
+    GoalFact,
     GoalPlanned,
     GoalStarted,
     IterationStarted,
@@ -58,7 +59,7 @@ def test_a_record_has_everything_that_the_log_says_with_its_times():
     made = MakerFinished(1, "goal-b/maker-1", report="Tarred it.")
     judged = verdict_of(1, DONE, done=True, is_progress=True, score=0.75, usage=Usage(7, 2), cost_usd=0.5)
     ended = GoalEnded("achieved", "enough", "The hull is dry.", Usage(9, 3), 0.75)
-    facts = [GoalPlanned(OPEN), IterationStarted(1), made, WorkGraded(1, GRADE), judged, ended]
+    facts: list[GoalFact] = [GoalPlanned(OPEN), IterationStarted(1), made, WorkGraded(1, GRADE), judged, ended]
     entries = log(
         *began(workdir="/boat", branch="goal/b", details={"model": "m"}),
         *[build_goal_event(each) for each in facts],
@@ -89,7 +90,7 @@ def test_a_record_has_everything_that_the_log_says_with_its_times():
 
 def test_what_a_child_run_says_is_no_fact_of_the_goal():
     planned = build_goal_event(GoalPlanned(OPEN))
-    entries = log(*began(), Custom(planned.name, planned.data, path=("child",)), RunEnded("failed", path=("child",)))
+    entries = log(*began(), Custom(planned.name, planned.data, path="child"), RunEnded("failed", path="child"))
     record = fold_goal("goal-b", entries)
     assert (record.items, record.status) == ((), "running")
 
@@ -122,7 +123,7 @@ def test_a_status_that_the_goal_has_stored_is_not_replaced_by_the_end_of_its_run
 def test_a_resumed_goal_keeps_its_folder_and_counts_its_iterations_from_the_next_or_the_open_one():
     first = began(workdir="/boat", branch="goal/b", details={"a": 1})
     again = [RunStarted("goal", run_id="r2"), MessageAdded(build_goal_prompt("Go on.", GoalStarted(GOAL)), run_id="r2")]
-    one = [IterationStarted(1), verdict_of(1, OPEN)]
+    one: list[GoalFact] = [IterationStarted(1), verdict_of(1, OPEN)]
     closed = fold_goal("goal-b", log(*first, *map(build_goal_event, one), *again))
     assert (closed.first_iteration, closed.run_id, closed.open_iteration) == (2, "r2", None)
     assert (closed.workdir, closed.branch, closed.details) == ("/boat", "goal/b", {"a": 1})
@@ -149,7 +150,7 @@ def test_a_fact_of_an_iteration_that_was_never_begun_changes_no_iteration():
 
 
 def test_the_time_of_pursuits_is_without_the_pauses_and_the_runs_of_children():
-    child = RunStarted("child", run_id="c", path=("child",))
+    child = RunStarted("child", run_id="c", path="child")
     events = [*began(), child, RunEnded("cancelled", run_id="r1"), RunStarted("goal", run_id="r2"), child]
     assert measure_pursuit_seconds(log(*events)) == [30.0, 10.0]
     assert measure_pursuit_seconds(log(child, child)) == []
@@ -161,7 +162,7 @@ def test_time_is_lost_between_the_last_entry_and_the_crash_as_far_as_the_roles_h
     assert measure_lost_seconds(crashed, [150.0, 200.0, 230.0, 290.0, 300.0, 310.0]) == 100.0
     assert measure_lost_seconds(crashed, [150.0, 200.0, 230.0, 290.0]) == 90.0
     assert measure_lost_seconds(crashed, [150.0, 200.0]) == 0.0
-    assert measure_lost_seconds(log(*began(), RunResumed(path=("child",)), step=100.0), [250.0]) == 0.0
+    assert measure_lost_seconds(log(*began(), RunResumed(path="child"), step=100.0), [250.0]) == 0.0
     for end in (RunEnded("cancelled", run_id="r1"), RunWaiting((), run_id="r1")):
         assert measure_lost_seconds(log(*began(), end, RunResumed(run_id="r1"), step=100.0), [350.0]) == 0.0
     twice = log(*began(), RunResumed(run_id="r1"), RunResumed(run_id="r1"), step=100.0)

@@ -62,7 +62,8 @@ def test_data_is_stored_in_the_log_and_of_code_the_name_alone() -> None:
         "model": "demo",
         "engine": "react",
     }
-    kept = encode_overrides({**data, "watchers": [print]})
+    watched: Any = {**data, "watchers": [print]}
+    kept = encode_overrides(watched)
     assert list(kept) == ["instructions", "role", "limits", "settings", "model", "engine"]
     assert restore_overrides(kept, {}) == data
     code: Any = {"tools": [], "deps": 3, "engine": react, "model": object(), "role": "critic", "watchers": []}

@@ -8,7 +8,7 @@ from perdure.toolkits.browser_backend import BrowserDownload, BrowserElement, Br
 from perdure.toolkits.browser_tools import format_browser_element
 
 HOME, SHOP, FRAME, FILE = [f"https://example.org/{each}" for each in ("", "shop", "frame", "list.csv")]
-PAGES = {
+PAGES: dict[str, str | ScriptedPage] = {
     HOME: ScriptedPage("Home", "Welcome.", links={"Shop": SHOP, "List": FILE}, fields=["Name"], frames=[FRAME]),
     SHOP: "Nothing is left.",
     FRAME: ScriptedPage(text="An advertisement."),
