@@ -1,7 +1,7 @@
 """What a grader sees of the tool calls of a run."""
 
 from perdure import Agent, tool
-from perdure.core.run_record import ToolCallRecord
+from perdure.core.finished_run_steps import ToolCallRecord
 from perdure.grading import Evidence
 from perdure.grading.evidence import MOST_RESULT_CHARACTERS
 from perdure.testing import Reply, ScriptedModel, call

@@ -7,7 +7,7 @@ import pytest
 
 from perdure.core.event import Entry
 from perdure.core.store import Post
-from perdure.scheduling import FiringRecord, Schedule, at, cron, every
+from perdure.scheduling import Schedule, ScheduleJournalRecord, at, cron, every
 from perdure.scheduling.firing_plan import OverdueTimes, find_overdue_times, plan_records, plan_skipped
 from perdure.scheduling.firing_record import JournalState, build_record_event
 
@@ -19,25 +19,27 @@ MAIL = Schedule(name="mail", skill="answer")
 LATE = "no process served it in time"
 
 
-def state_of(schedule: Schedule, *records: FiringRecord) -> JournalState:
+def state_of(schedule: Schedule, *records: ScheduleJournalRecord) -> JournalState:
     """The state of a schedule that was armed at the start, and of these records."""
     state = JournalState()
-    for record in (FiringRecord(kind="armed", schedule=schedule.name, timing=schedule.when), *records):
+    for record in (ScheduleJournalRecord(kind="armed", schedule=schedule.name, timing=schedule.when), *records):
         state.apply(Entry(1, START, build_record_event(record)))
     return state
 
 
-def plan(schedule: Schedule, state: JournalState, now: float, *posts: Post) -> list[FiringRecord]:
+def plan(schedule: Schedule, state: JournalState, now: float, *posts: Post) -> list[ScheduleJournalRecord]:
     return plan_records(schedule, state, posts, now)
 
 
-def fired(due: float, moment: str) -> FiringRecord:
+def fired(due: float, moment: str) -> ScheduleJournalRecord:
     session = f"news-{moment}"
-    return FiringRecord(kind="fired", schedule="news", firing_id=moment, due=due, session_id=session, prompt="Read.")
+    return ScheduleJournalRecord(
+        kind="fired", schedule="news", firing_id=moment, due=due, session_id=session, prompt="Read."
+    )
 
 
 def test_a_schedule_is_armed_first_and_again_when_its_times_have_changed():
-    armed = FiringRecord(kind="armed", schedule="news", timing=NEWS.when)
+    armed = ScheduleJournalRecord(kind="armed", schedule="news", timing=NEWS.when)
     assert plan(NEWS, JournalState(), START) == [armed]
     other = Schedule(name="news", when=every(hours=2), prompt="Read.")
     assert plan(NEWS, state_of(other), START + 9 * HOUR) == [armed]
@@ -47,8 +49,8 @@ def test_a_moment_that_has_passed_when_it_is_added_is_missed_at_once():
     moment = at(datetime.fromtimestamp(START - 60, UTC))
     old = Schedule(name="old", when=moment, prompt="Too late.")
     assert plan(old, JournalState(), START) == [
-        FiringRecord(kind="armed", schedule="old", timing=moment),
-        FiringRecord(
+        ScheduleJournalRecord(kind="armed", schedule="old", timing=moment),
+        ScheduleJournalRecord(
             kind="missed",
             schedule="old",
             firing_id="never",
@@ -69,9 +71,9 @@ def test_a_due_time_is_fired_as_long_as_it_is_not_too_late(late):
 
 
 def test_a_due_time_that_is_too_late_is_missed_with_those_before_it():
-    def missed(count: int) -> list[FiringRecord]:
+    def missed(count: int) -> list[ScheduleJournalRecord]:
         return [
-            FiringRecord(
+            ScheduleJournalRecord(
                 kind="missed",
                 schedule="news",
                 firing_id="2023-11-14T23:00:00Z",
@@ -87,7 +89,7 @@ def test_a_due_time_that_is_too_late_is_missed_with_those_before_it():
 
 def test_of_several_due_times_the_last_is_fired_and_the_others_are_missed():
     assert plan(NEWS, state_of(NEWS), START + 3 * HOUR + 30) == [
-        FiringRecord(
+        ScheduleJournalRecord(
             kind="missed",
             schedule="news",
             firing_id="2023-11-14T23:00:00Z",
@@ -101,7 +103,7 @@ def test_of_several_due_times_the_last_is_fired_and_the_others_are_missed():
 
 def test_a_firing_whose_run_is_not_over_is_resumed_before_anything_else():
     state = state_of(NEWS, fired(START + HOUR, "f1"))
-    resumed = FiringRecord(kind="resumed", schedule="news", firing_id="f1", session_id="news-f1")
+    resumed = ScheduleJournalRecord(kind="resumed", schedule="news", firing_id="f1", session_id="news-f1")
     trigger = Post("trigger-1", "schedule_trigger", {}, START)
     assert plan(NEWS, state, START + 9 * HOUR, trigger) == [resumed]
 
@@ -118,7 +120,9 @@ def test_the_first_trigger_is_fired_with_its_input_and_labels(body: Any, fields:
     posts = [Post("c", "cancel", {}, START), Post("t1", "schedule_trigger", body, START)]
     posts.append(Post("t2", "schedule_trigger", {}, START))
     assert plan(MAIL, JournalState(), START, *posts) == [
-        FiringRecord(kind="fired", schedule="mail", firing_id="t1", session_id="mail", skill="answer", **fields)
+        ScheduleJournalRecord(
+            kind="fired", schedule="mail", firing_id="t1", session_id="mail", skill="answer", **fields
+        )
     ]
     assert plan(MAIL, JournalState(), START, posts[0]) == []
 
@@ -127,7 +131,7 @@ def test_due_times_that_pass_while_a_run_goes_on_are_skipped():
     state = state_of(NEWS, fired(START + HOUR, "f1"))
     assert plan_skipped(NEWS, state, START + 2 * HOUR - 1) == []
     assert plan_skipped(NEWS, state, START + 3 * HOUR) == [
-        FiringRecord(
+        ScheduleJournalRecord(
             kind="skipped",
             schedule="news",
             firing_id="2023-11-15T00:00:00Z",

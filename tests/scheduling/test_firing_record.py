@@ -3,13 +3,13 @@
 import pytest
 
 from perdure.core.event import Custom, Entry
-from perdure.scheduling import Firing, FiringRecord, every
+from perdure.scheduling import Firing, ScheduleJournalRecord, every
 from perdure.scheduling.firing_record import JournalState, build_record_event, read_record
 
 HOURLY = every(hours=1)
 
 
-def fold(*records: FiringRecord, first: float = 100.5) -> JournalState:
+def fold(*records: ScheduleJournalRecord, first: float = 100.5) -> JournalState:
     """The state after these records, which are 10 seconds apart."""
     state = JournalState()
     for number, record in enumerate(records):
@@ -17,8 +17,8 @@ def fold(*records: FiringRecord, first: float = 100.5) -> JournalState:
     return state
 
 
-def record(kind, firing_id="f1", **fields) -> FiringRecord:
-    return FiringRecord(kind=kind, schedule="news", firing_id=firing_id, **fields)
+def record(kind, firing_id="f1", **fields) -> ScheduleJournalRecord:
+    return ScheduleJournalRecord(kind=kind, schedule="news", firing_id=firing_id, **fields)
 
 
 FIRED = record("fired", due=100.0, session_id="news", prompt="Read.")
@@ -104,7 +104,7 @@ def test_the_end_of_a_firing_that_was_never_begun_changes_nothing():
 
 
 def test_only_records_are_read_and_with_the_time_of_their_entry():
-    assert read_record(Entry(1, 5.0, build_record_event(FIRED))) == FiringRecord(
+    assert read_record(Entry(1, 5.0, build_record_event(FIRED))) == ScheduleJournalRecord(
         kind="fired", schedule="news", firing_id="f1", due=100.0, session_id="news", prompt="Read.", at=5.0
     )
     assert read_record(Entry(1, 5.0, Custom("other", {"kind": "fired"}))) is None
