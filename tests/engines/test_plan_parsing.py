@@ -1,5 +1,7 @@
 """Plans in replies of models: parsed, and corrected so that they can always be carried out."""
 
+from typing import Any
+
 import pytest
 
 from perdure.core.event import PlannedTask
@@ -28,27 +30,52 @@ def test_a_list_of_texts_is_a_plan_and_ids_may_be_numbers() -> None:
     assert tasks == (PlannedTask("1", "x"), PlannedTask("2", "y", ("1",)))
 
 
+NO_LIST = "there is no JSON list of tasks"
+
+
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("text", "problems", "tasks"),
     [
-        ("no", "there is no JSON"),
-        ("5", "there is no JSON"),
-        ('{"plan": 1}', "there is no JSON list of tasks"),
-        ("[" * 9999, "there is no JSON"),
-        ('[{"id": "a"}]', "task 1 has no description"),
-        ('[{"description": true}, 5.5, null]', "task 1 has no description"),
-        ('[{"id": "a", "description": "x"}, {"id": "a", "description": "y"}]', "two tasks have the id 'a'"),
-        ('[{"id": "a", "description": "x", "depends_on": ["z", 1.5]}]', "depends on 'z', which does not exist"),
-        ('[{"id": "a", "description": "x", "depends_on": ["a"]}]', "depends on itself through 'a'"),
-        ('["a", "b", "c", "d"]', "4 tasks, and at most 3 are allowed"),
+        ("no", None, []),
+        ("5", None, []),
+        ('{"plan": 1}', None, []),
+        ("[" * 9999, None, []),
+        ('[{"id": "a"}, "x"]', ["task 1 has no description"], [("2", "x", ())]),
+        (
+            '[{"description": true}, 5.5, null]',
+            ["task 1 has no description", "task 2 has no description", "task 3 has no description"],
+            [],
+        ),
+        (
+            '[{"id": "a", "description": "x"}, {"id": "a", "description": "y"}]',
+            ["two tasks have the id 'a'"],
+            [("a", "x", ()), ("a-2", "y", ())],
+        ),
+        (
+            '[{"id": "a", "description": "x"}, {"id": "b", "description": "y", "depends_on": ["z", 1.5, "a", "a"]}]',
+            ["task 'b' depends on 'z', which does not exist"],
+            [("a", "x", ()), ("b", "y", ("a",))],
+        ),
+        (
+            '[{"id": "a", "description": "x", "depends_on": ["a"]}]',
+            ["task 'a' depends on itself through 'a'"],
+            [("a", "x", ())],
+        ),
+        (
+            '["a", "b", "c", "d"]',
+            ["it has 4 tasks, and at most 3 are allowed"],
+            [("1", "a", ()), ("2", "b", ()), ("3", "c", ())],
+        ),
+        ('[{"id": " ", "description": " ", "title": 7}]', [], [("1", "7", ())]),
     ],
 )
-def test_mistakes_are_named_and_corrected(text: str, problem: str) -> None:
+def test_mistakes_are_named_and_corrected(text: str, problems: list[str] | None, tasks: list[Any]) -> None:
     plan = parse_plan(text, 3)
-    assert any(problem in each for each in plan.problems)
-    ids = [each.id for each in plan.tasks]
-    assert len(set(ids)) == len(ids) <= 3
-    assert all(other in ids for each in plan.tasks for other in each.depends_on)
+    assert [(each.id, each.description, each.depends_on) for each in plan.tasks] == tasks
+    if problems is None:
+        assert [each[: len(NO_LIST)] for each in plan.problems] == [NO_LIST]
+    else:
+        assert list(plan.problems) == problems
 
 
 def test_a_plan_may_have_as_many_tasks_as_are_allowed_and_what_follows_is_left_out() -> None:

@@ -79,6 +79,12 @@ async def test_a_turn_is_kept_for_the_answer(engine: str, max_turns: int) -> Non
     assert len(model.requests) == outcome.turns <= max_turns
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_without_a_limit_of_turns_every_engine_answers(engine: str) -> None:
+    outcome = await build_agent(engine, limits=Limits(max_turns=None)).run("Do it")
+    assert (outcome.status, bool(outcome.text)) == ("done", True)
+
+
 async def test_a_turn_is_kept_for_the_answer_when_tasks_have_failed() -> None:
     seen = Recorder()
     model = play(plan='["one"]', task=lambda _: call("unknown"), replan="I have none")

@@ -75,6 +75,24 @@ async def test_a_review_decides_by_its_score_and_its_word(review: Any, accepted:
     assert [each.needs_revision for each in seen.of(AnswerReviewed)] == [not accepted]
 
 
+@pytest.mark.parametrize(
+    ("review", "told"),
+    [
+        ("no JSON", AnswerReviewed("accepted without a review: it is not the JSON that was asked for")),
+        (ProviderDown("down"), AnswerReviewed("accepted without a review: failed ProviderDown")),
+        ('{"score": 3, "issues": ["a", "b"], "suggestion": "c"}', AnswerReviewed("- a\n- b\nc", True, 3.0)),
+        ('{"needs_revision": false}', AnswerReviewed("", False, None)),
+        ('{"needs_revision": true, "score": "x", "suggestion": ""}', AnswerReviewed("", True, None)),
+    ],
+)
+async def test_a_review_is_stored_with_its_assessment_its_decision_and_its_score(review: Any, told: Any) -> None:
+    seen = Recorder()
+    agent = build_agent(reflect(max_reflections=1), model=play(review=lambda _: review), watchers=[seen])
+    await agent.run("Do it")
+    [found] = seen.of(AnswerReviewed)
+    assert (found.assessment, found.needs_revision, found.score) == (told.assessment, told.needs_revision, told.score)
+
+
 async def test_a_reviewer_that_does_not_answer_with_json_is_asked_once_more() -> None:
     reviews = iter(["Nice!", POOR])
     outcome = await build_agent(reflect(max_reflections=1), model=play(review=lambda _: next(reviews))).run("Do it")

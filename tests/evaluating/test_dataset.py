@@ -4,6 +4,7 @@ import pytest
 
 from perdure import ConfigError, Limits
 from perdure.evaluating import Case, Dataset
+from perdure.grading import function_grader
 
 
 def test_an_id_is_made_of_the_prompt_and_stays_when_cases_are_added():
@@ -72,10 +73,15 @@ def test_the_digest_of_the_grades_has_the_expected_value_and_the_graders():
         Case(prompt="Hello", expected="x", graders=["equals"]),
         Case(prompt="Hello", expected="y", graders=["equals"]),
         Case(prompt="Hello", expected="x", graders=[{"name": "equals", "ignore_case": True}]),
+        Case(prompt="Hello", expected="x", graders=[{"name": "equals", "ignore_case": False}]),
+        Case(prompt="Hello", expected="x", graders=["contains"]),
+        Case(prompt="Hello", expected="x", graders=[function_grader(judge, name="fair")]),
+        Case(prompt="Hello", expected="x", graders=[function_grader(judge, name="strict")]),
         Case(prompt="Hello", expected="x", graders=[judge]),
+        Case(prompt="Bye", expected="x", graders=["equals"]),
     ]
-    assert len({each.grading_digest for each in cases}) == 4
-    assert cases[3].grading_digest == Case(prompt="Hello", expected="x", graders=[judge]).grading_digest
+    assert len({each.grading_digest for each in cases}) == len(cases)
+    assert cases[7].grading_digest == Case(prompt="Hello", expected="x", graders=[judge]).grading_digest
 
 
 def test_cases_are_selected_by_id_and_tag():

@@ -113,7 +113,29 @@ def test_a_wrong_grader_is_named(choice, message):
 def test_mistakes_have_their_place_in_the_list():
     found = list(find_grader_mistakes(["contains", 3, {"name": "command", "command": "true"}], trusted=False))
     assert [place for place, _ in found] == [1, 2]
-    deep: object = "equals"
-    for _ in range(12):
-        deep = {"name": "any_of", "graders": [deep]}
-    assert "at most 8 deep" in next(find_grader_mistakes([deep], trusted=False))[1]
+
+
+@pytest.mark.parametrize(
+    ("choice", "mistake"),
+    [
+        ({"name": "matches"}, "the grader 'matches' needs pattern: write {name = \"matches\", pattern = …}"),
+        ({"name": "any_of"}, "the grader 'any_of' needs graders: write {name = \"any_of\", graders = …}"),
+        ({"name": "schema"}, "the grader 'schema' needs schema: write {name = \"schema\", schema = …}"),
+    ],
+)
+def test_a_parameter_that_is_missing_is_shown_where_it_belongs(choice, mistake):
+    assert list(find_grader_mistakes([choice], trusted=False)) == [(0, mistake)]
+
+
+def test_graders_are_nested_8_deep_and_no_deeper():
+    def nest(levels):
+        deep: object = "equals"
+        for _ in range(levels):
+            deep = {"name": "any_of", "graders": [deep]}
+        return deep
+
+    assert list(find_grader_mistakes([nest(8)], trusted=False)) == []
+    for levels in (9, 12):
+        assert list(find_grader_mistakes([nest(levels)], trusted=False)) == [
+            (0, "graders of 'any_of': give a list with at least one grader, nested at most 8 deep")
+        ]

@@ -9,8 +9,10 @@ from msgspec.structs import replace
 from perdure import ConfigError, Price, Usage, open_store
 from perdure.core.event import RunEnded, RunResumed
 from perdure.goals import Goal, pursue_goal, resume_goal
+from perdure.goals.goal_record import GoalRecord
+from perdure.goals.goal_spending import GoalSpending
 from perdure.grading import Grade
-from perdure.testing import Reply, call
+from perdure.testing import FakeClock, Reply, call
 from tests.goals.roles import ScriptedRoles, build_maker, verdict
 
 PRICED = {"price": Price(input_usd=1, output_usd=1)}
@@ -121,3 +123,67 @@ async def test_a_checker_whose_budget_leaves_it_no_turn_to_look_passes_nothing(l
     assert [each.done for each in record.items] == [looks, looks]
     if not looks:
         assert (await resume_goal("goal-b", maker, token_budget=10**6)).status == "achieved"
+
+
+async def spend(clock, *, grader=None, **limits):
+    """What a new process counts of a goal that was pursued for three replies of 15 tokens, and perhaps a grade."""
+    maker = build_maker(ScriptedRoles(checker=[verdict("1", "2")]), model_options=PRICED, clock=clock)
+    record = await pursue_goal("Do it.", maker, goal_id="goal-p", grader=grader)
+    spending = GoalSpending(Goal("Do it.", **limits), record, maker.store, clock)
+    await spending.count_past(maker)
+    return spending, maker
+
+
+async def test_a_budget_has_what_the_agents_and_graders_of_earlier_processes_left_of_it():
+    def judge(_evidence):
+        return Grade(passed=True, usage=Usage(3, 2), cost_usd=0.25)
+
+    spending, maker = await spend(FakeClock(), token_budget=100, max_cost_usd=1.0)
+    assert spending.budget is not None
+    assert spending.budget.remaining() == (55, pytest.approx(1 - 45e-6))
+    spending, maker = await spend(FakeClock(), grader=judge, token_budget=100, max_cost_usd=1.0)
+    assert spending.budget is not None
+    assert spending.budget.remaining() == (50, pytest.approx(0.75 - 45e-6))
+    assert (await spending.measure_usage(maker))[0].total_tokens == 50
+    spending.count_grade(Usage(), None)
+    spending.count_grade(Usage(4, 6), 0.5)
+    assert spending.budget.remaining() == (40, pytest.approx(0.25 - 45e-6))
+    usage, cost = await spending.measure_usage(maker)
+    assert (usage.total_tokens, cost) == (60, pytest.approx(0.75 + 45e-6))
+    spending.count_grade(Usage(1, 0), None)
+    assert (await spending.measure_usage(maker))[1] is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "reached"),
+    [
+        ({}, ""),
+        ({"token_budget": 45}, "token_budget"),
+        ({"token_budget": 46}, ""),
+        ({"max_cost_usd": 45e-6}, "max_cost_usd"),
+        ({"max_cost_usd": 46e-6}, ""),
+        ({"max_seconds": 10.0}, "max_seconds"),
+        ({"max_seconds": 10.5}, ""),
+        ({"token_budget": 45, "max_seconds": 5.0}, "max_seconds"),
+        ({"token_budget": 45, "max_cost_usd": 45e-6}, "token_budget"),
+    ],
+)
+async def test_the_limit_that_a_goal_has_reached_is_named(limits, reached):
+    clock = FakeClock()
+    spending, _ = await spend(clock, **limits)
+    await clock.advance(10)
+    assert spending.find_reached_limit() == reached
+
+
+async def test_the_time_that_is_left_is_without_that_of_earlier_pursuits_and_never_below_0():
+    clock = FakeClock()
+    spending = GoalSpending(
+        Goal("Do it.", max_seconds=100.0), GoalRecord(goal_id="goal-x", seconds=60.0), open_store("memory:"), clock
+    )
+    assert (spending.seconds, spending.find_remaining_seconds()) == (60.0, 40.0)
+    await clock.advance(15)
+    assert (spending.seconds, spending.find_remaining_seconds()) == (75.0, 25.0)
+    await clock.advance(50)
+    assert spending.find_remaining_seconds() == 0.0
+    free = GoalSpending(Goal("Do it."), GoalRecord(goal_id="goal-x"), open_store("memory:"), clock)
+    assert (free.find_remaining_seconds(), free.budget, free.find_reached_limit()) == (None, None, "")

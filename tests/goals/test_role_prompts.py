@@ -3,8 +3,10 @@
 from perdure import Agent, tool
 from perdure.core.provenance import PRIVATE_LABEL, UNTRUSTED_LABEL
 from perdure.goals import Goal, pursue_goal
-from perdure.goals.goal import build_checklist
-from perdure.goals.role_prompts import build_checker_prompt
+from perdure.goals.goal import ChecklistItem, build_checklist
+from perdure.goals.goal_events import VerdictGiven
+from perdure.goals.goal_record import GoalIteration
+from perdure.goals.role_prompts import MAKER_PROMPT, build_checker_prompt, build_maker_prompt, format_checklist
 from perdure.grading import Grade
 from perdure.testing import call
 from tests.goals.roles import ScriptedRoles, build_maker, verdict
@@ -20,6 +22,56 @@ def test_a_report_and_the_output_of_a_grader_cannot_look_like_another_section():
     assert headings == ["# Objective", "# Checklist", "# Result of pytest", "# Report of the agent that did the work"]
     assert text.count("> # Objective") == 2
     assert "not passed\n> Worked." in text
+
+
+def test_a_checklist_says_of_each_item_how_far_it_is_and_what_was_seen_of_it():
+    items = [
+        ChecklistItem("1", "The hull is tight.", done=True, evidence="dry", progress=100),
+        ChecklistItem("2", "The sail is up.", evidence="half way", progress=50),
+        ChecklistItem("3", "The flag is up."),
+    ]
+    assert format_checklist(items).splitlines() == [
+        "- [x] id 1 (done): The hull is tight.",
+        "      evidence: dry",
+        "- [ ] id 2 (open, 50 %): The sail is up.",
+        "      evidence: half way",
+        "- [ ] id 3 (open): The flag is up.",
+    ]
+
+
+def test_a_maker_is_told_the_findings_of_the_last_check_and_of_a_grader_that_was_not_content():
+    judged = VerdictGiven(1, "goal-b/checker-1", ITEMS, summary="It leaks.")
+    failed = Grade(passed=False, score=0.0, feedback="2 holes", grader="count")
+    found = "\n# Findings of the last check\nIt leaks.\n"
+    graded = "\n# Result of count\n2 holes\n"
+    for last, remarks in [
+        (None, ""),
+        (GoalIteration(number=1), ""),
+        (GoalIteration(number=1, verdict=VerdictGiven(1, "goal-b/checker-1", ITEMS)), ""),
+        (GoalIteration(number=1, verdict=judged), found),
+        (GoalIteration(number=1, verdict=judged, grade=Grade(passed=True, grader="count")), found),
+        (GoalIteration(number=1, grade=failed), graded),
+        (GoalIteration(number=1, verdict=judged, grade=failed), found + graded),
+    ]:
+        checklist = "- [ ] id 1 (open): The hull is tight."
+        text = MAKER_PROMPT.format(objective="Make it ready.", checklist=checklist, remarks=remarks)
+        assert build_maker_prompt("Make it ready.", ITEMS, last).text == text
+
+
+def test_a_checker_is_sent_the_objective_the_checklist_the_grade_and_the_report():
+    head = ["# Objective", "Make it ready.", "", "# Checklist", "- [ ] id 1 (open): The hull is tight.", ""]
+    claims = "# Report of the agent that did the work (claims, not facts; each of its lines begins with >)"
+    fact = "# Result of count (a fact; each line of its output begins with >)"
+    for report, grade, rest in [
+        ("", None, [claims, "> (none)"]),
+        ("Tarred.\nDry.", Grade(passed=True, grader="count"), [fact, "passed", "", claims, "> Tarred.", "> Dry."]),
+        (
+            "Tarred.",
+            Grade(passed=False, score=0.0, feedback="2 holes", grader="count"),
+            [fact, "not passed", "> 2 holes", "", claims, "> Tarred."],
+        ),
+    ]:
+        assert build_checker_prompt("Make it ready.", ITEMS, report, grade).text.splitlines() == [*head, *rest]
 
 
 @tool(labels=[UNTRUSTED_LABEL])

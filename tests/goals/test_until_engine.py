@@ -7,7 +7,9 @@ import pytest
 
 from perdure import Agent, ConfigError, Limits, Price, open_store, tool
 from perdure.core.error import StoreError
+from perdure.core.event import Custom, Entry
 from perdure.goals import read_grades, until
+from perdure.goals.until_engine import list_grades
 from perdure.grading import Grade, contains, model_grader
 from perdure.testing import ScriptedModel, call
 from tests.doubles import FailingStore
@@ -82,6 +84,36 @@ async def test_the_tokens_and_the_cost_of_a_model_that_grades_are_counted_and_li
     assert (outcome.status, outcome.reason) == ("limit", "token_budget")
     assert outcome.usage.total_tokens == 60  # two answers and two grades
     assert outcome.cost_usd == pytest.approx(60 / 1_000_000)
+
+
+async def test_a_limit_that_the_answers_and_grades_have_just_reached_ends_the_run():
+    price = Price(input_usd=1, output_usd=1)
+
+    async def run(price_of_judge=price, **limits):
+        judge = ScriptedModel('{"passed": false, "score": 0}', repeat_last=True, price=price_of_judge)
+        agent = Agent(ScriptedModel("no", repeat_last=True, price=price), limits=Limits(**limits))
+        outcome = await agent.run("Go.", engine=until(model_grader(judge), max_rounds=4))
+        return (outcome.status, outcome.reason, outcome.turns, outcome.usage.total_tokens), outcome.cost_usd
+
+    assert await run(token_budget=60) == (("limit", "token_budget", 2, 60), pytest.approx(60e-6))
+    assert (await run(token_budget=61))[0] == ("limit", "token_budget", 3, 90)
+    assert (await run(max_cost_usd=60e-6))[0] == ("limit", "max_cost", 2, 60)
+    assert (await run(max_cost_usd=61e-6))[0] == ("limit", "max_cost", 3, 90)
+    assert await run(price_of_judge=None) == (("stopped", "max_rounds", 4, 120), None)
+
+
+async def test_grades_are_read_with_their_times_and_other_events_of_that_name_are_not():
+    entries = [
+        Entry(1, 5.0, Custom("grade", {"round": 1, "grade": {"passed": True}}, run_id="r")),
+        Entry(2, 6.0, Custom("grade", {"mark": "A"}, run_id="r")),
+        Entry(3, 7.0, Custom("other", {"round": 1, "grade": {"passed": True}}, run_id="r")),
+        Entry(4, 8.0, Custom("grade", {"round": 1, "grade": {"passed": True}}, run_id="r", path="child")),
+        Entry(5, 9.0, Custom("grade", {"round": 2, "grade": {"passed": False}}, run_id="r")),
+    ]
+    assert [(each.round, each.grade.passed, each.run_id, each.at) for each in list_grades(entries)] == [
+        (1, True, "r", 5.0),
+        (2, False, "r", 9.0),
+    ]
 
 
 @dataclass

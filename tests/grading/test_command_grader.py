@@ -9,7 +9,8 @@ import pytest
 from perdure import ConfigError
 from perdure.grading import Evidence, command_grader, grade_evidence
 from perdure.hosts.local_shell import LocalShell
-from perdure.toolkits.shell_backend import ShellCommand
+from perdure.testing import ScriptedShell
+from perdure.toolkits.shell_backend import CapturedStream, ShellCommand, ShellResult
 from tests.doubles import until
 from tests.grading.failures import failure_of
 
@@ -109,6 +110,48 @@ def test_invalid_options_are_refused(tmp_path, options):
 def test_a_command_that_is_none_is_refused(tmp_path, command):
     with pytest.raises(ConfigError):
         grader(tmp_path, command)
+
+
+@pytest.mark.parametrize(
+    ("result", "kind", "feedback"),
+    [
+        (ShellResult(exit_code=0, stdout=CapturedStream("fine")), None, ""),
+        (ShellResult(exit_code=1), None, "make ended with exit code 1"),
+        (
+            ShellResult(exit_code=2, stdout=CapturedStream(" out\n"), stderr=CapturedStream("err\n")),
+            None,
+            "make ended with exit code 2\nout\nerr",
+        ),
+        (ShellResult(exit_code=0, ending="stopped"), None, "make ended with exit code 0"),
+        (
+            ShellResult(exit_code=137, ending="timeout"),
+            "timeout",
+            "the grader 'make' could not judge this: it took longer than 2.5 seconds, and was ended",
+        ),
+        (
+            ShellResult(exit_code=126, stderr=CapturedStream("no")),
+            "raised",
+            "the grader 'make' could not judge this: it cannot be run: no",
+        ),
+        (
+            ShellResult(exit_code=127, stderr=CapturedStream("none")),
+            "raised",
+            "the grader 'make' could not judge this: it cannot be run: none",
+        ),
+        (
+            ShellResult(exit_code=128, stderr=CapturedStream("x")),
+            None,
+            "make ended with exit code 128\nx",
+        ),
+    ],
+)
+async def test_the_end_of_a_program_is_a_grade_or_a_failure_of_the_grader(result, kind, feedback):
+    shell = ScriptedShell({"make": result})
+    grade = await grade_evidence(command_grader("make", shell=shell, timeout_seconds=2.5), Evidence(answer="Aye."))
+    assert (grade.feedback, grade.grader) == (feedback, "make")
+    assert (None if grade.failure is None else grade.failure.kind) == kind
+    assert grade.passed == (not feedback)
+    assert shell.commands == [ShellCommand(line="make", stdin="Aye.", timeout_seconds=2.5)]
 
 
 async def is_gone(file):

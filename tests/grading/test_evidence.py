@@ -1,6 +1,7 @@
 """What a grader sees of the tool calls of a run."""
 
 from perdure import Agent, tool
+from perdure.core.finished_run_steps import ToolCallRecord
 from perdure.grading import Evidence
 from perdure.grading.evidence import MOST_RESULT_CHARACTERS
 from perdure.testing import Reply, ScriptedModel, call
@@ -24,3 +25,26 @@ async def test_tool_calls_are_numbered_with_their_arguments_and_shortened_result
     assert third.startswith("look({}) -> error\ninvalid arguments")
     assert (evidence.answer, evidence.status, evidence.round, evidence.details) == ("done", "done", 2, {"case": 1})
     assert Evidence().describe_tool_calls() == ""
+
+
+async def test_the_evidence_of_a_run_is_its_answer_and_all_that_it_did():
+    outcome = await Agent(ScriptedModel(call("look", place="harbour"), "done"), tools=[look]).run("Look.")
+    assert Evidence.from_outcome(outcome, goal="Look.") == Evidence(
+        goal="Look.",
+        answer="done",
+        output=None,
+        expected=None,
+        status="done",
+        round=1,
+        messages=tuple(outcome.new_messages),
+        tool_calls=tuple(outcome.tool_calls),
+        details={},
+    )
+    assert Evidence.from_outcome(outcome, goal="", expected=3).expected == 3
+
+
+def test_a_call_without_a_result_says_so():
+    pending = ToolCallRecord(call_id="c", name="look", arguments="{}", result=None)
+    assert Evidence(tool_calls=[pending, pending]).describe_tool_calls() == (
+        "1. look({}) -> no result\n2. look({}) -> no result"
+    )

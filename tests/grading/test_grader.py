@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+from typing import Any
 
 import msgspec
 import pytest
@@ -30,6 +31,13 @@ async def test_a_plain_or_async_function_may_return_a_bool_a_score_or_a_grade(ju
     for function in (lambda _: judgement, later, functools.partial(lambda _a, _b: judgement, 1)):
         grade = await grade_evidence(function, EVIDENCE)
         assert (grade.passed, grade.score, grade.is_judged) == (passed, score, True)
+
+
+def test_a_name_that_is_no_text_is_refused():
+    name: Any = 5
+    with pytest.raises(ConfigError) as error:
+        function_grader(lambda _: True, name=name)
+    assert str(error.value) == "function_grader(name=5): give text"
 
 
 async def test_a_grade_has_the_name_of_its_function_unless_it_has_its_own():
@@ -211,3 +219,58 @@ def test_a_combination_of_no_graders_is_refused():
     for combine in (all_of, any_of):
         with pytest.raises(ConfigError, match="at least one grader"):
             combine()
+
+
+def grader_of(name, **fields):
+    return function_grader(lambda _: Grade(grader=name, **fields), name=name)
+
+
+async def test_a_combination_has_the_whole_grade_of_its_parts():
+    good = grader_of("good", passed=True, score=0.8)
+    poor = grader_of("poor", passed=False, score=0.2, feedback="too short")
+    bare = grader_of("bare", passed=False, score=0.5)
+    parts = tuple([await grade_evidence(each, EVIDENCE) for each in (good, poor, bare)])
+    assert await grade_evidence(all_of(good, poor, bare), EVIDENCE) == Grade(
+        passed=False,
+        score=0.5,
+        feedback="- poor: too short\n- bare: not passed",
+        grader="all_of(good, poor, bare)",
+        parts=parts,
+    )
+    assert await grade_evidence(any_of(good, poor, bare, name="one"), EVIDENCE) == Grade(
+        passed=True, score=0.8, grader="one", parts=parts
+    )
+    assert await grade_evidence(any_of(poor, bare, name="one"), EVIDENCE) == Grade(
+        passed=False,
+        score=0.5,
+        feedback="- poor: too short\n- bare: not passed",
+        grader="one",
+        parts=parts[1:],
+    )
+
+
+async def test_failures_of_several_parts_are_told_together():
+    def sink(_evidence):
+        raise RuntimeError("full of water")
+
+    def burn(_evidence):
+        raise ValueError("on fire")
+
+    grade = await grade_evidence(all_of(sink, burn, grader_of("good", passed=True)), EVIDENCE)
+    failure = failure_of(grade)
+    assert (failure.kind, failure.message, failure.error) == ("raised", "full of water; on fire", "RuntimeError")
+    assert grade.feedback.splitlines() == [
+        "- sink: the grader 'sink' could not judge this: full of water",
+        "- burn: the grader 'burn' could not judge this: on fire",
+    ]
+    assert (await grade_evidence(any_of(sink, grader_of("poor", passed=False)), EVIDENCE)).is_judged is False
+    assert (await grade_evidence(any_of(sink, grader_of("good", passed=True)), EVIDENCE)).is_judged is True
+
+
+@pytest.mark.parametrize("options", [{"name": 5}, {"timeout_seconds": -1}])
+def test_wrong_options_of_a_combination_are_named(options):
+    for combine in (all_of, any_of):
+        with pytest.raises(ConfigError) as error:
+            combine(lambda _: True, **options)
+        [(name, value)] = options.items()
+        assert str(error.value).startswith(f"{combine.__name__}({name}={value}): ")

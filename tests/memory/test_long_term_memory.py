@@ -336,6 +336,34 @@ async def test_memories_are_found_by_vectors_when_no_word_matches(path):
     assert 0 < hits[0].relevance < 1
 
 
+async def test_relevance_is_the_mean_of_words_and_vectors_and_what_has_no_vector_or_no_word_has_half(path, clock):
+    class Drinks(WordEmbedder):
+        def count(self, text):
+            return [-1.0, 0.0] if "bread" in text else [1.0, 0.0] if "wine" in text or "juice" in text else [0.0, 1.0]
+
+    async with LongTermMemory(path, clock=clock, embedder=Drinks()) as memory:
+        for text in ("juice", "bread", "stones"):
+            await memory.remember(text)
+        async with LongTermMemory(path, clock=clock) as plain:
+            await plain.remember("wine without a vector")
+        hits = await memory.recall("wine")
+        found = {hit.memory.text: hit.relevance for hit in hits}
+        assert found == {
+            "wine without a vector": pytest.approx(0.5),
+            "juice": pytest.approx(0.5),
+            "bread": 0.0,  # as far away as can be, and no further than nothing
+            "stones": 0.0,
+        }
+        assert await memory.embed_missing() == 1
+        assert (await memory.recall("wine", limit=1))[0].relevance == pytest.approx(1.0)
+    weight = 0.2
+    assert {hit.memory.text: hit.score for hit in hits} == {
+        text: pytest.approx((1 - weight) * relevance + weight) for text, relevance in (
+            ("wine without a vector", 0.5), ("juice", 0.5), ("bread", 0.0), ("stones", 0.0)
+        )
+    }  # fmt: skip
+
+
 async def test_a_memory_is_stored_although_the_embedder_fails_and_embedded_later(path, caplog):
     class Moody(WordEmbedder):
         down = True

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from perdure.memory import text_search
 from perdure.memory.memory_database import find_or_add_scope, open_memory_file
 from perdure.memory.memory_record import MemoryScope, build_record
 from perdure.memory.memory_table_operations import MemoryFilter, insert_memory
@@ -42,3 +43,63 @@ def test_words_are_unique_in_lower_case_and_few():
     assert split_query_words("Red RED, blue-green; red!") == ["red", "blue", "green"]
     assert len(split_query_words(" ".join(f"w{number}" for number in range(1000)))) == MAX_QUERY_WORDS
     assert split_query_words("\0\ud800 ?") == []
+
+
+@pytest.fixture
+def fruits(tmp_path, monkeypatch):
+    """Memories of which at most four matches of a word are ranked, and the function that finds their numbers."""
+    monkeypatch.setattr(text_search, "MAX_MATCHES", 4)
+    connection = open_memory_file(str(tmp_path / "memory.db"))
+    scope = find_or_add_scope(connection, MemoryScope())
+    texts = [
+        "apple pear",
+        "apple plum",
+        "apple pear plum",
+        "apple",
+        "apple pear",
+        "plum and nothing else",
+        "apple pear",
+    ]
+    for number, text in enumerate(texts, 1):
+        tags = ["green"] if number % 2 else []
+        record = build_record({"id": f"mem_{number}", "text": text, "created_at": number, "tags": tags})
+        insert_memory(connection, scope, record)
+
+    def find(query, **conditions):
+        return search_text(connection, scope, query, MemoryFilter(**conditions))
+
+    yield find
+    connection.close()
+
+
+def test_rare_words_are_ranked_and_too_common_ones_are_left_out(fruits):
+    found = fruits("plum apple")
+    assert set(found) == {2, 3, 6}
+    assert max(found.values()) == 1.0
+    assert set(fruits("plum")) == {2, 3, 6}
+    assert set(fruits("pear")) == {1, 3, 5, 7}  # as many as are ranked
+    assert set(fruits("plum pear")) == {2, 3, 6}  # together they would be more
+    assert fruits("banana") == {}
+    assert set(fruits("banana plum", tags=["green"])) == {3}
+
+
+def test_where_every_word_is_too_common_the_latest_with_all_of_them_are_found(fruits, monkeypatch):
+    assert fruits("apple") == dict.fromkeys([7, 5, 4, 3, 2, 1], 1.0)
+    assert list(fruits("apple")) == [7, 5, 4, 3, 2, 1]
+    assert list(fruits("apple", since=3, until=5)) == [5, 4, 3]
+    monkeypatch.setattr(text_search, "MAX_MATCHES", 2)
+    assert list(fruits("apple plum")) == [3, 2]
+    assert list(fruits("plum else pear")) == [6]  # one of them is rare
+    assert list(fruits("plum pear", tags=["none"])) == []
+    monkeypatch.setattr(text_search, "MAX_CANDIDATES", 2)
+    assert list(fruits("apple")) == [7, 5]
+
+
+def test_where_no_memory_has_all_of_the_common_words_those_with_the_rarest_are_found(fruits, monkeypatch):
+    monkeypatch.setattr(text_search, "MAX_MATCHES", 2)
+    assert list(fruits("plum pear", until=2)) == [2]  # the rarer of the two
+
+
+def test_as_many_matches_as_are_candidates_are_ranked(fruits, monkeypatch):
+    monkeypatch.setattr(text_search, "MAX_CANDIDATES", 2)
+    assert len(fruits("plum")) == 2

@@ -37,6 +37,14 @@ async def test_a_result_comes_with_its_call_and_its_question():
     assert texts(sent) == ["question 0", "<assistant>", "<tool>", "result call_1_1"]
 
 
+async def test_a_result_whose_call_is_not_in_the_conversation_is_sent_when_it_is_relevant():
+    lost = build(["calls"])[1:]
+    talk = [user("look"), *lost, assistant("well"), user("hm"), assistant("so"), user("result call_0_1")]
+    sent = await VectorMemory(WordEmbedder(), 1)(talk)
+    assert sent == [talk[0], talk[1], talk[-1]]
+    assert await VectorMemory(WordEmbedder(), 1)(talk[1:]) == [talk[1], talk[-1]]
+
+
 async def test_messages_below_the_least_similarity_are_left_out():
     assert texts(await VectorMemory(WordEmbedder(), 8, min_similarity=0.9)(TALK)) == ["which apples?"]
 

@@ -193,6 +193,41 @@ async def test_a_session_that_cannot_be_continued_does_not_stop_the_others_and_i
         await attending
 
 
+@pytest.mark.parametrize(
+    ("jitter", "waits", "gaps"),
+    [
+        (0.0, ["1.0", "2.0", "4.0", "8.0", "16.0", "30.0", "30.0"], [2, 3, 5, 9, 17, 31]),
+        (1.0, ["2.0", "4.0", "8.0", "16.0", "32.0", "60.0", "60.0"], [3, 5, 9, 17, 33, 61]),
+    ],
+)
+async def test_each_attempt_at_a_broken_session_waits_twice_as_long_up_to_a_minute(jitter, waits, gaps, caplog):
+    clock, store = FakeClock(auto=True), MemoryStore()
+    tried: list[float] = []
+
+    async def fail(_session_id: str) -> None:
+        tried.append(clock.monotonic())
+        raise StoreError("the disk is broken")
+
+    await crashed(store, "broken", *begun())
+    worker = ResumeWorker(store, fail, clock, seconds=1.0, jitter=lambda: jitter)
+    seen: list[Outcome[Any]] = []
+    with caplog.at_level(logging.WARNING, "perdure"):
+        async with asyncio.timeout(SECONDS):
+            async for outcome in worker.run():
+                seen.append(outcome)
+                if len(seen) == len(waits):
+                    break
+    assert caplog.messages == [
+        f"session broken cannot be continued, which will be tried again in {wait} s: StoreError: the disk is broken"
+        for wait in waits
+    ]
+    # It is looked for every second, and at the first look that is later.
+    assert [after - before for before, after in itertools.pairwise(tried)] == gaps
+    assert {(each.status, each.reason, each.session_id, str(each.error)) for each in seen} == {
+        ("failed", "StoreError", "broken", "the disk is broken")
+    }
+
+
 async def test_a_store_that_fails_is_asked_again(caplog):
     class Flaky(MemoryStore):
         failures = 3

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Budget, Extension, Limits, Model, ToolContext, ToolResult, allow, deny, tool
+from perdure import Agent, Budget, Compaction, Extension, Limits, Model, ToolContext, ToolResult, allow, deny, tool
 from perdure.core.model import Settings
 from perdure.core.stop_conditions import Guardrail, Step
 from perdure.runtime import run_builder
@@ -122,3 +122,15 @@ async def test_models_and_rules_of_extensions_are_made_for_each_run(builds: list
         await session.run("Hi")
     assert wrapped == [model, model]
     assert len(builds) == 4
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["its own model", "the agent's model"])
+async def test_a_budget_counts_what_a_summary_costs_whichever_model_writes_it(own: bool) -> None:
+    model, other = ScriptedModel("Hello.", repeat_last=True), ScriptedModel("A summary.", repeat_last=True)
+    budget = Budget(token_budget=1_000_000)
+    compaction = Compaction(at_turns=3, keep_recent_messages=1, model=other if own else None)
+    session = Agent(model, budget=budget, compaction=compaction).session("s")
+    for _ in range(4):
+        await session.run("words " * 400)
+    assert (len(model.requests), len(other.requests)) == ((4, 1) if own else (5, 0))
+    assert budget.spent_tokens == 5 * 15

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure import ConfigError
-from perdure.scheduling.cron_expression_parser import SHORT_FORMS, parse_cron_expression
+from perdure.scheduling.cron_expression_parser import SHORT_FORMS, CronExpression, parse_cron_expression
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,43 @@ def test_a_day_of_the_month_that_never_comes_is_no_mistake_beside_a_weekday():
     parsed = parse_cron_expression("0 0 31 2 mon")
     assert parsed.matches_date(2, 2, 1)
     assert not parsed.matches_date(2, 2, 2)
+
+
+def test_an_expression_is_parsed_whole():
+    assert parse_cron_expression("30,0 */12 1-2 2 0-1") == CronExpression(
+        (0, 30),
+        (0, 12),
+        frozenset({1, 2}),
+        frozenset({2}),
+        frozenset({0, 1}),
+        has_any_hour=True,
+        has_any_day=False,
+        has_any_weekday=False,
+    )
+    assert parse_cron_expression("0 9 * * *") == CronExpression(
+        (0,),
+        (9,),
+        frozenset(range(1, 32)),
+        frozenset(range(1, 13)),
+        frozenset(range(7)),
+        has_any_hour=False,
+        has_any_day=True,
+        has_any_weekday=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "fitting"),
+    [
+        ("0 0 13 * 5", [(1, 13, 2), (1, 12, 5), (1, 13, 5)]),  # either, as in other crons
+        ("0 0 13 * *", [(1, 13, 2), (1, 13, 5)]),
+        ("0 0 * * 5", [(1, 12, 5), (1, 13, 5)]),
+        ("0 0 */13 * 5", []),  # both, for the first begins with *
+        ("0 0 13 2 5", []),
+    ],
+)
+def test_a_date_fits_by_its_month_and_by_its_day_or_weekday(text, fitting):
+    parsed = parse_cron_expression(text)
+    dates = [(1, 13, 2), (1, 12, 5), (1, 13, 5), (1, 12, 2)]
+    assert [each for each in dates if parsed.matches_date(*each)] == fitting
+    assert parse_cron_expression("0 0 */13 * 5").matches_date(1, 14, 5)

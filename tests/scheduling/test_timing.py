@@ -26,6 +26,17 @@ def test_intervals_can_be_written_as_text(text, seconds, shown):
     assert parse_interval(text).describe() == f"every {shown}"
 
 
+def test_an_interval_is_a_second_at_least_and_ten_years_at_most():
+    assert every(seconds=1) == Every(1.0)
+    assert every(days=3660) == Every(3660 * 86_400.0)
+    for seconds in (0.999, 3661 * 86_400.0):
+        with pytest.raises(ConfigError) as error:
+            Every(seconds)
+        assert str(error.value) == (
+            f"an interval of {seconds!r} seconds is no schedule: give a second or more, and at most ten years"
+        )
+
+
 def test_fractions_of_seconds_are_shown():
     assert every(seconds=1.5).describe() == "every 1.5s"
 
@@ -84,6 +95,10 @@ def test_an_unknown_time_zone_is_refused(zone):
 def test_moments_are_shown_in_utc():
     assert format_moment(MOMENT) == "2026-11-18T09:00:00Z"
     assert format_moment(MOMENT + 0.25) == "2026-11-18T09:00:00.250Z"
+    assert format_moment(MOMENT + 0.001) == "2026-11-18T09:00:00.001Z"
+    assert format_moment(MOMENT + 0.0004) == "2026-11-18T09:00:00Z"
+    assert format_moment(-5.0) == "1970-01-01T00:00:00Z"
+    assert format_moment(1e18).startswith("9999-12-31T")
 
 
 # -- schedules ---------------------------------------------------------------------------------------------------------

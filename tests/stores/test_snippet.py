@@ -32,11 +32,18 @@ def test_of_a_long_text_the_words_around_are_shown():
 
 def test_the_place_is_shown_where_most_stands_together():
     text = f"one {numbered(1, 30)} two one {numbered(31, 60)} two {numbered(61, 90)}"
-    assert "«two» «one»" in shown(text, "one", "two")
+    assert shown(text, "one", "two") == f"…{numbered(24, 30)} «two» «one» {numbered(31, 37)}…"
 
 
 def test_words_may_be_wanted_by_their_beginning():
     assert shown("timeouts and time", beginnings=["timeo"]) == "«timeouts» and time"
+
+
+def test_at_the_ends_of_a_text_as_many_words_are_shown():
+    assert shown(numbered(1, 99), "w2") == f"w1 «w2» {numbered(3, 16)}…"
+    assert shown(numbered(1, 99), "w98") == f"…{numbered(84, 97)} «w98» w99"
+    assert shown(numbered(1, 16), "w16") == f"{numbered(1, 15)} «w16»"
+    assert shown(numbered(1, 17), "absent") == f"{numbered(1, 16)}…"
 
 
 def test_it_is_one_line_that_no_terminal_obeys():
@@ -49,14 +56,17 @@ def test_what_is_marked_is_cut_out_of_bytes_and_not_of_characters():
 
 def test_words_and_gaps_without_end_are_cut():
     found = shown("-" * 5000 + "x" * 5000 + " found " + "é" * 5000, "found")
-    assert "«found»" in found
-    assert len(found) < 300
+    assert found == f"{'-' * 80}…{'x' * 80}… «found» {'é' * 40}…"
+    edge = f"{'-' * 80}{'x' * 80} found {'y' * 240}"
+    assert shown(edge, "found") == f"{'-' * 80}{'x' * 80} «found» {'y' * 80}…"
+    assert shown(edge[7:], "found") == f"{'-' * 73}{'x' * 80} «found» {'y' * 240}"
 
 
 def test_in_a_very_long_text_the_first_good_place_is_found():
     text = numbered(1, 20_000)
-    assert "«w15000»" in shown(text, "w15000")
-    assert "«w15000»" in shown(text.replace(" ", "\n"), "w15000")
+    around = f"…{numbered(14_993, 14_999)} «w15000» {numbered(15_001, 15_008)}…"
+    assert shown(text, "w15000") == around
+    assert shown(text.replace(" ", "\n"), "w15000") == around
 
 
 def test_a_text_without_any_gap_is_still_read_to_its_end():

@@ -174,6 +174,32 @@ def test_attributes_are_those_of_the_conventions(export):
     assert not [name for name in root.attributes if name.startswith("gen_ai.usage.")]
 
 
+def test_metrics_tell_the_model_that_was_asked_for_and_the_one_that_has_replied(export, receiver):
+    script = Script("s")
+    script.begin("r", "Go.")
+    script.turn("r", 1, [Text("Aye.")], Usage(10, 5), model="m", took=1.5, wait=0.5)
+    export.send(script.live())
+    shared = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "anthropic",
+        "gen_ai.request.model": "m",
+    }
+    replied = {**shared, "gen_ai.response.model": "m"}
+    metrics = receiver.metrics()
+    found = {
+        name: [(point.count, point.sum, {each.key: plain(each.value) for each in point.attributes}) for point in points]
+        for name, metric in metrics.items()
+        if (points := metric.histogram.data_points)
+    }
+    tokens = found.pop("gen_ai.client.token.usage")
+    assert sorted(tokens, key=lambda each: each[1]) == [
+        (1, 5.0, {**replied, "gen_ai.token.type": "output"}),
+        (1, 10.0, {**replied, "gen_ai.token.type": "input"}),
+    ]
+    [(count, seconds, attributes)] = found["gen_ai.client.operation.duration"]
+    assert (count, seconds, attributes) == (1, pytest.approx(2.0), replied)
+
+
 def test_providers_have_the_names_of_the_conventions():
     from opentelemetry.semconv._incubating.attributes.gen_ai_attributes import GenAiProviderNameValues
     from opentelemetry.semconv.schemas import Schemas

@@ -119,10 +119,7 @@ class ReflectEngine:
             why = "it is not the JSON that was asked for" if answer.is_done else f"{answer.status} {answer.reason}"
             return AnswerReviewed(f"accepted without a review: {why.strip()}")
         is_poor = review.score is None or review.score < self._acceptance_score
-        needs_revision = is_poor and (review.needs_revision if review.needs_revision is not None else True)
-        if review.needs_revision is None and review.score is None:
-            needs_revision = False
-        return AnswerReviewed(review.assessment, needs_revision, review.score)
+        return AnswerReviewed(review.assessment, is_poor and review.needs_revision is not False, review.score)
 
 
 class NoTurnForReview(Exception):

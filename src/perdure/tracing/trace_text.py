@@ -140,10 +140,10 @@ def _draw(line: str, children: "list[_Node]", *, is_last: bool, prefix: str) -> 
 def _run_line(run: TracedRun) -> str:
     name = run.path or run.agent or "run"
     ended = run.status + (f" ({run.reason})" if run.reason and run.reason != run.status else "")
-    error = f" ✗ {run.error}" if run.error else ""
+    error = f" ✗ {cut_line(run.error, 200)}" if run.error else ""
     told = _join(ended, format_seconds(run.duration_seconds), format_usage(run.usage), format_usd(run.cost_usd))
     prompt = f' "{cut_line(run.prompt, 40)}"' if run.prompt else ""
-    return f"{cut_line(name, 30)}{prompt} · {told}{cut_line(error, 200)}"
+    return f"{cut_line(name, 30)}{prompt} · {told}{error}"
 
 
 def _run_children(run: TracedRun) -> "Iterator[_Node]":
@@ -177,10 +177,11 @@ def _turn_children(turn: TracedTurn) -> "Iterator[_Node]":
 
 def _call_line(call: TracedToolCall) -> str:
     mark = {"ok": "✓", "open": "…"}.get(call.status, "✗")
-    told = _join(format_seconds(call.duration_seconds) if call.finished_at else "", call.permission)
+    took = format_seconds(call.duration_seconds) if call.finished_at else ""
     result = f" → {cut_line(call.result, 60)}" if call.result else ""
     status = "" if call.status in {"ok", "open"} else f" {call.status}"
-    return f"{mark} {cut_line(call.name, 40)} {cut_line(call.arguments, 50)}{status} · {told}{result}"
+    called = f"{mark} {cut_line(call.name, 40)} {cut_line(call.arguments, 50)}{status}"
+    return f"{_join(called, took, call.permission)}{result}"
 
 
 def _notice_node(notice: TraceNotice) -> "_Node":

@@ -1,0 +1,26 @@
+"""A scripted web answers from its tables, and remembers what it was asked."""
+
+from perdure import UrlTarget
+from perdure.testing import ScriptedWeb
+from perdure.toolkits.web_backend import WebFetchRequest, WebFetchResult, WebSearchQuery, WebSearchResult
+
+
+async def test_a_page_is_fetched_by_its_url_and_another_is_not_found():
+    moved = WebFetchResult("https://example.org/new", 301, "text/plain", "moved")
+    web = ScriptedWeb({"https://example.org": "<p>Hello</p>", "https://example.org/old": moved})
+    urls = ["https://EXAMPLE.org/", "https://example.org/old", "https://example.org/none"]
+    found = [await web.fetch(WebFetchRequest(UrlTarget.of(each))) for each in urls]
+    assert found == [
+        WebFetchResult("https://example.org/", 200, "text/html", "<p>Hello</p>"),
+        moved,
+        WebFetchResult("https://example.org/none", 404, "text/plain", "not found"),
+    ]
+    assert web.urls == ["https://example.org/", "https://example.org/old", "https://example.org/none"]
+
+
+async def test_a_search_has_the_results_of_its_query_and_another_has_none():
+    hit = WebSearchResult("Sails", "https://example.org/sails", "All about sails.")
+    web = ScriptedWeb(results={"sails": [hit]})
+    queries = [WebSearchQuery("sails"), WebSearchQuery("hulls", 3)]
+    assert [list(await web.search(each)) for each in queries] == [[hit], []]
+    assert web.queries == queries
