@@ -1,4 +1,4 @@
-"""An MCP server in the process of its test, in the place of a program over pipes: no start, and every message is seen."""
+"""An MCP server in the process of its test, in the place of a program over pipes: every message is seen."""
 
 import asyncio
 import json
