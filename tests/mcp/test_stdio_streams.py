@@ -46,7 +46,7 @@ class Process:
 
 def read_from(process, most=1_000):
     """A stream from a process, and the list of what was told: the reasons of its end, and floods."""
-    told = []
+    told: list[str] = []
     return LineReadStream(process, FloodMeter(told.append, most=most, monotonic=lambda: 1.0), told.append), told
 
 
@@ -156,7 +156,8 @@ async def test_a_program_that_has_ended_breaks_the_stream():
 
 
 async def test_the_program_is_closed_with_the_streams_also_after_an_error():
-    process, told = Process(LINE), []
+    process = Process(LINE)
+    told: list[str] = []
 
     async def start():
         return process

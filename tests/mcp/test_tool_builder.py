@@ -1,6 +1,7 @@
 """Effects and permissions: hints of a server only make a tool stricter, unless its owner trusts them."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -132,6 +133,10 @@ class Context:
         self.emitted.append(value)
 
 
+def make_context() -> Any:
+    return Context()
+
+
 def get_from(client, asked):
     async def get_client(context, name):
         asked.append((context, name))
@@ -150,7 +155,8 @@ def get_from(client, asked):
 )
 async def test_a_call_tells_the_client_its_effect_and_only_an_idempotent_one_has_a_key(effect, options):
     result = SimpleNamespace(content=[SimpleNamespace(type="text", text="done")], structured_content=None, is_error=0)
-    client, context, asked, tool = Client(result), Context(), [], listed()
+    client, context, tool = Client(result), make_context(), listed()
+    asked: list[Any] = []
     built = build_tool(server(effects={"t": effect}), tool, get_from(client, asked))
     output = await built.call({"a": 1}, context)
     assert (output.content, output.is_error) == ([Text("done")], False)
@@ -171,12 +177,12 @@ async def test_a_call_of_unknown_fate_says_that_it_may_have_happened_and_a_read_
     problem, status
 ):
     built = build_tool(server(), listed(), get_from(Client(problem), []))
-    assert await built.call({}, Context()) == ToolResult(
+    assert await built.call({}, make_context()) == ToolResult(
         "c1", "s__t", (Text(f"it was lost. {MAY_HAVE_HAPPENED}"),), status
     )
     reading = build_tool(server(effects={"t": "read"}), listed(), get_from(Client(problem), []))
     with pytest.raises(ToolError) as caught:
-        await reading.call({}, Context())
+        await reading.call({}, make_context())
     assert (caught.type, str(caught.value)) == (ToolError, f"it was lost. {READ_IS_REPEATABLE}")
 
 
@@ -185,7 +191,8 @@ async def test_resources_are_listed_with_their_addresses_and_read_in_parts():
         SimpleNamespace(uri="note://one", name="one", description=None),
         SimpleNamespace(uri="note://two", name="two", description="The second."),
     ]
-    asked, context = [], Context()
+    asked: list[Any] = []
+    context = make_context()
     listing, _ = build_resource_tools(server(), get_from(Client(found), asked))
     assert await listing.call({}, context) == [
         {"uri": "note://one", "name": "one", "description": ""},

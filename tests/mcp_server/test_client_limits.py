@@ -1,5 +1,7 @@
 """How many calls a client may make within a minute, and at the same time."""
 
+from typing import Any
+
 import pytest
 
 from perdure import ConfigError
@@ -45,6 +47,7 @@ async def test_what_is_refused_is_not_counted_and_says_when_to_try_again():
 @pytest.mark.parametrize("name", ClientLimits.__struct_fields__)
 def test_every_limit_is_a_number_from_1(name):
     assert getattr(ClientLimits(**{name: 1}), name) == 1
-    for value in (0, -1, 1.5, True, None):
+    wrong: list[Any] = [0, -1, 1.5, True, None]
+    for value in wrong:
         with pytest.raises(ConfigError, match=name):
             ClientLimits(**{name: value})

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from base64 import b64encode
+from typing import Any
 
 import pytest
 
@@ -397,8 +398,8 @@ async def test_the_latest_denials_are_listed_first_and_only_those_since_a_count(
     ["connect_seconds", "idle_seconds", "max_seconds", "max_download_bytes", "max_upload_bytes", "max_connections"],
 )
 def test_every_limit_is_a_number(name):
-    with pytest.raises(ConfigError, match=name):
-        ProxyLimits(**{name: "many"})
-    with pytest.raises(ConfigError, match=name):
-        ProxyLimits(**{name: -1})
+    wrong: list[Any] = ["many", -1]
+    for each in wrong:
+        with pytest.raises(ConfigError, match=name):
+            ProxyLimits(**{name: each})
     assert getattr(ProxyLimits(**{name: 1}), name) == 1

@@ -1,6 +1,7 @@
 """Requests of a login: what is sent, what is taken as an answer, and which addresses are refused."""
 
 import json
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -18,7 +19,7 @@ class Endpoint:
 
     def __init__(self):
         self.base = ""
-        self.answer = {"status": 200, "body": b'{"a": 1}', "headers": {}}
+        self.answer: Any = {"status": 200, "body": b'{"a": 1}', "headers": {}}
         self.asked = []
 
     async def handle(self, request):
