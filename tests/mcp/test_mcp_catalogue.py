@@ -6,7 +6,7 @@ from perdure import Agent, ConfigError
 from perdure.mcp.server_settings import McpServer
 from perdure.mcp_catalogue import ACTIVE_SERVERS, REQUESTED_SERVERS, CatalogueEntry, McpCatalogue
 from perdure.testing import ScriptedModel, call, calls
-from tests.mcp.servers import read_lines, scripted
+from tests.mcp.servers import is_alive, read_lines, scripted
 
 pytestmark = pytest.mark.packages("mcp")
 
@@ -71,7 +71,12 @@ async def test_nothing_is_started_for_a_session_that_has_activated_nothing(tmp_p
     _, agent = agent_of(tmp_path, call("discover_tools", need="mail"), "ok", "hello", catalogue=catalogue)
     async with agent:
         await agent.session("one").run("x")
+        (pid,) = read_lines(tmp_path / "mail", "starts")
+        async with catalogue.extension.lifespan(agent):  # as for another agent with the same catalogue
+            pass
+        assert is_alive(int(pid))
         await agent.session("two").run("y")
+    assert not is_alive(int(pid))
     assert sent_tools(agent)[-1] == ["discover_tools"]
     assert not (tmp_path / "notes" / "calls").exists()
 
