@@ -234,6 +234,8 @@ async def test_what_is_not_there_is_explained(tmp_path):
         (lambda: McpCatalogue(policy="ask"), "policy"),  # type: ignore[arg-type]
         (lambda: McpCatalogue(3), "CatalogueEntry"),  # type: ignore[arg-type]
         (lambda: McpCatalogue(choose=print), "policy='defer' alone"),
+        (lambda: McpCatalogue(choose=3, policy="defer"), "choose"),  # type: ignore[arg-type]
+        (lambda: CatalogueEntry(server=scripted("kind"), description="x", tags=(3,)), "tags"),  # type: ignore[arg-type]
         (lambda: CatalogueEntry(server=3, description="x"), "McpServer"),  # type: ignore[arg-type]
         (lambda: CatalogueEntry(server=scripted("kind"), description=""), "description"),
         (lambda: CatalogueEntry(server=scripted("kind"), description="x", tags="y"), "tags"),  # type: ignore[arg-type]
