@@ -1,5 +1,7 @@
 """On-demand servers: what is found, who decides, what lasts, and that nothing starts before."""
 
+from typing import Any
+
 import pytest
 
 from perdure import Agent, ConfigError
@@ -72,7 +74,8 @@ async def test_nothing_is_started_for_a_session_that_has_activated_nothing(tmp_p
     async with agent:
         await agent.session("one").run("x")
         (pid,) = read_lines(tmp_path / "mail", "starts")
-        async with catalogue.extension.lifespan(agent):  # as for another agent with the same catalogue
+        lifespan: Any = catalogue.extension.lifespan
+        async with lifespan(agent):  # as for another agent with the same catalogue
             pass
         assert is_alive(int(pid))
         await agent.session("two").run("y")

@@ -1,5 +1,7 @@
 """A server of the Model Context Protocol, and what it cannot be."""
 
+from typing import Any
+
 import pytest
 
 from perdure.core.error import ConfigError
@@ -35,7 +37,7 @@ def test_what_is_no_server_is_refused(fields, complaint):
     assert complaint in str(caught.value)
 
 
-HTTP = {"name": "a", "transport": "http", "url": "https://host.example/mcp"}
+HTTP: dict[str, Any] = {"name": "a", "transport": "http", "url": "https://host.example/mcp"}
 
 
 @pytest.mark.parametrize(
@@ -75,16 +77,17 @@ def test_a_server_with_an_address_has_an_address_and_no_secret_is_shown(fields, 
 
 
 def test_a_server_may_be_anything_else():
-    far = McpServer(**HTTP, headers={"Authorization": "Bearer x\ty"}, include=["get_*"], effects={"t": "read"})
+    far = McpServer(**HTTP, headers={"Authorization": "Bearer x\ty"}, include=("get_*",), effects={"t": "read"})
     assert (far.url, far.headers) == ("https://host.example/mcp", {"Authorization": "Bearer x\ty"})
     assert McpServer(name="a" * 64, transport="sse", url="http://[::1]:80/a?b=c@d").transport == "sse"
-    near = McpServer(name="a.b_c-9", command="x", args=["", "two\nlines"], env={"A_B": "two\nlines"}, cwd="/w")
-    assert (near.args, near.env) == (["", "two\nlines"], {"A_B": "two\nlines"})
+    near = McpServer(name="a.b_c-9", command="x", args=("", "two\nlines"), env={"A_B": "two\nlines"}, cwd="/w")
+    assert (near.args, near.env) == (("", "two\nlines"), {"A_B": "two\nlines"})
     with pytest.raises(ConfigError, match="1 to 64 letters"):
         McpServer(name="a" * 65, command="x")
-    for name in ("url", "headers"):
+    unused: list[dict[str, Any]] = [{"url": "https://x"}, {"headers": {"A": "b"}}]
+    for each in unused:
         with pytest.raises(ConfigError, match="a server with transport 'stdio' has none: leave it out"):
-            McpServer(name="a", command="x", **{name: {"A": "b"} if name == "headers" else "https://x"})
+            McpServer(name="a", command="x", **each)
 
 
 def test_secrets_are_hidden_the_longest_first_and_also_without_their_scheme():

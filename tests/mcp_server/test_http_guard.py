@@ -368,8 +368,8 @@ async def test_headers_and_a_length_of_the_limit_are_answered():
     used = sum(len(name) + len(value) for name, value in GOOD.items())
     for length, status in ((32_768 - used - 1, 200), (32_768 - used, 431)):
         assert (await exchange(guarded(App()), x="y" * length))[0]["status"] == status
-    for length, status in (("4194304", 200), ("0", 200), ("1", 200)):
-        assert (await exchange(guarded(App()), **{"content-length": length}))[0]["status"] == status
+    for digits in ("4194304", "0", "1"):
+        assert (await exchange(guarded(App()), **{"content-length": digits}))[0]["status"] == 200
     twice = [*GOOD.items(), ("content-length", "1"), ("Content-Length", "1")]
     assert (await exchange(guarded(App()), twice))[0]["status"] == 400
 
