@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib.util
 import os
 import re
 import sys
@@ -343,6 +344,19 @@ async def test_an_address_that_is_in_use_is_reported():
         port = int(url.split(":")[2].partition("/")[0])
         with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1 port {port} .*: choose another, or 0 for"):
             await serve_http([shout], tokens=TOKENS, port=port)
+
+
+@pytest.mark.parametrize("missing", ["mcp", "mcp_types"])
+async def test_without_the_sdk_a_server_says_what_to_install(missing, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else find(name))
+    said = "an MCP server needs the MCP SDK, which is not installed: pip install 'perdure[mcp]'"
+    with pytest.raises(ConfigError) as caught:
+        build_app([shout], tokens=TOKENS)
+    assert str(caught.value) == said
+    with pytest.raises(ConfigError) as caught:
+        await serve_stdio([shout])
+    assert str(caught.value) == said
 
 
 async def test_stdio_serves_nothing_that_cannot_be_served():
