@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-from perdure.mcp.client import McpClient, McpClientCallbacks
+from perdure.mcp.client import McpClient, StartAndLoginCallbacks
 from perdure.mcp.server_settings import McpServer
 
 CAPABILITIES: Any = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
@@ -38,7 +38,7 @@ class LineServer:
     def connect(self, *, monotonic=None, **settings) -> McpClient:
         """A client of this server."""
         more = {} if monotonic is None else {"monotonic": monotonic}
-        return McpClient(McpServer(name="s", command="x", **settings), McpClientCallbacks(self.start), **more)
+        return McpClient(McpServer(name="s", command="x", **settings), StartAndLoginCallbacks(self.start), **more)
 
 
 class LineProcessDouble:

@@ -8,7 +8,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from perdure.mcp import stdio_streams
-from perdure.mcp.message_limits import FloodMeter
+from perdure.mcp.server_output_limits import FloodMeter
 from perdure.mcp.stdio_streams import LineReadStream, LineWriteStream, open_stdio_streams
 
 pytestmark = pytest.mark.packages("mcp")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from perdure.core.error import ToolError
-from perdure.core.log_repair import READ_IS_REPEATABLE
+from perdure.core.interrupted_run_repair import READ_IS_REPEATABLE
 from perdure.core.message import Status, Text, ToolResult
 from perdure.core.unsuccessful_results import MAY_HAVE_HAPPENED
 from perdure.mcp.client import CallTimedOut, FateUnknown
