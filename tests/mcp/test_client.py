@@ -18,8 +18,10 @@ from perdure.mcp.client import (
     StartAndLoginCallbacks,
     UnusableAnswer,
 )
+from perdure.mcp.listed_tool import CheckedToolList
 from perdure.mcp.server_settings import McpServer
 from perdure.mcp_extension import start_process
+from tests.mcp.line_server import Died, LineServer
 from tests.mcp.servers import connect, is_alive, read_lines, scripted, wait_until
 
 pytestmark = pytest.mark.packages("mcp")
@@ -282,3 +284,212 @@ async def test_an_unknown_server_is_refused():
             servers.pool.add_server(scripted("kind"))
         with pytest.raises(ConfigError, match="no McpServer"):
             servers.pool.add_server("s")  # type: ignore[arg-type]
+
+
+# -- a server in this process ------------------------------------------------------------------------------------------
+
+TOOL = {"name": "echo", "inputSchema": {"type": "object"}}
+READS = {
+    "tools/list": ({"tools": [TOOL]}, lambda client: client.list_tools()),
+    "resources/list": ({"resources": [{"uri": "n://1", "name": "1"}]}, lambda client: client.list_resources()),
+    "resources/read": ({"contents": [{"uri": "n://1", "text": "a"}]}, lambda client: client.read_resource("n://1")),
+    "prompts/list": ({"prompts": [{"name": "greet"}]}, lambda client: client.list_prompts()),
+    "prompts/get": (
+        {"messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}]},
+        lambda client: client.get_prompt("greet"),
+    ),
+}
+
+
+def dies(times, result):
+    """An answer before which the program ends so many times."""
+    left = [times]
+
+    def answer(_params):
+        left[0] -= 1
+        if left[0] >= 0:
+            raise Died
+        return result
+
+    return answer
+
+
+@pytest.mark.parametrize("method", READS)
+async def test_every_read_is_made_once_more_after_the_server_died_and_no_more_often(method):
+    result, read = READS[method]
+    server = LineServer({method: dies(1, result)}, error_text="no\u202e paper")
+    client = server.connect()
+    assert await read(client)
+    assert [each for each, _ in server.asked] == [method] * 2
+    assert [each.is_closed for each in server.processes] == [True, False]
+    await client.close()
+    assert server.processes[1].is_closed
+    server = LineServer({method: dies(2, result)}, error_text="no\u202e paper")
+    client = server.connect()
+    with pytest.raises(FateUnknown) as caught:
+        await read(client)
+    assert str(caught.value) == "MCP server 's': its process has ended; it wrote: no paper"
+    assert len(server.asked) == len(server.processes) == 2
+    await client.close()
+
+
+@pytest.mark.parametrize("method", READS)
+async def test_a_read_that_takes_too_long_is_not_made_again(method):
+    server = LineServer({method: lambda _: None})
+    client = server.connect(call_timeout_seconds=0.01)
+    with pytest.raises(CallTimedOut) as caught:
+        await READS[method][1](client)
+    assert str(caught.value) == "MCP server 's': it did not answer in time"
+    assert len(server.asked) == len(server.processes) == 1
+    await client.close()
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_an_answer_that_cannot_be_used_is_not_asked_for_again(is_read):
+    server = LineServer({"tools/call": {"content": "no list"}})
+    client = server.connect()
+    with pytest.raises(UnusableAnswer, match=r"^MCP server 's': its answer cannot be used: .{20,500}$"):
+        await client.call_tool("echo", {}, is_read=is_read)
+    assert server.asked == [("tools/call", {"name": "echo", "arguments": {}})]
+    await client.close()
+
+
+async def test_a_server_without_tools_resources_and_prompts_is_not_asked_for_them():
+    server = LineServer({method: result for method, (result, _) in READS.items()}, capabilities={})
+    client = server.connect()
+    assert await client.list_tools() == CheckedToolList()
+    assert await client.list_resources() == []
+    assert await client.list_prompts() == []
+    assert server.asked == []
+    await client.close()
+
+
+async def test_requests_have_the_arguments_of_their_caller():
+    server = LineServer({method: result for method, (result, _) in READS.items()})
+    client = server.connect()
+    await client.get_prompt("greet")
+    await client.get_prompt("greet", {"name": "Ann"})
+    await client.read_resource("n://2")
+    assert server.asked == [
+        ("prompts/get", {"name": "greet", "arguments": {}}),
+        ("prompts/get", {"name": "greet", "arguments": {"name": "Ann"}}),
+        ("resources/read", {"uri": "n://2"}),
+    ]
+    await client.close()
+
+
+async def test_instructions_are_cleaned_and_have_a_limit():
+    client = LineServer(instructions="a\u202eb\n" + "c" * 5_000).connect()
+    assert await client.get_instructions() == "ab\n" + "c" * 4_093
+    await client.close()
+
+
+async def test_tools_are_listed_again_only_after_a_change_or_a_new_connection():
+    server = LineServer({"tools/list": {"tools": [TOOL]}, "tools/call": dies(1, {"content": []})})
+    client = server.connect()
+    first = await client.list_tools()
+    assert await client.list_tools() is first
+    assert len(server.asked) == 1
+    server.processes[0].send({"method": "notifications/tools/list_changed"})
+    await wait_until(lambda: client.list_version == 2)
+    assert client.listed_version == 1
+    assert await client.list_tools() is not first
+    assert (len(server.asked), client.listed_version) == (2, 2)
+    with pytest.raises(FateUnknown):
+        await client.call_tool("echo", {})
+    await client.call_tool("echo", {})
+    await client.list_tools()
+    assert [each for each, _ in server.asked] == ["tools/list"] * 2 + ["tools/call"] * 2 + ["tools/list"]
+    await client.close()
+
+
+async def test_a_tool_that_is_gone_or_has_changed_is_not_called():
+    server = LineServer({"tools/list": {"tools": [TOOL]}, "tools/call": {"content": []}})
+    client = server.connect()
+    (expected,) = (await client.list_tools()).tools
+    await client.call_tool("echo", {"a": 1}, expected=expected)
+    server.answers["tools/list"] = {"tools": [{**TOOL, "inputSchema": {"type": "object", "title": "New"}}]}
+    for said in (
+        "its tool 'echo' has changed, and is switched off until a person approves the change",
+        "it has no tool 'echo' any more",
+    ):
+        version = client.list_version
+        server.processes[0].send({"method": "notifications/tools/list_changed"})
+        await wait_until(lambda before=version: client.list_version > before)
+        with pytest.raises(McpError) as caught:
+            await client.call_tool("echo", {}, expected=expected)
+        assert (caught.type, str(caught.value)) == (McpError, f"MCP server 's': {said}")
+        server.answers["tools/list"] = {"tools": []}
+    assert [params for method, params in server.asked if method == "tools/call"] == [
+        {"name": "echo", "arguments": {"a": 1}}
+    ]
+    await client.close()
+
+
+@pytest.mark.parametrize("code", [-32000, -32602, 7])
+async def test_an_error_of_the_server_is_told_in_short_without_its_secrets(code):
+    text = "key hunter2hunter2 is\n \u202ewrong " + "x" * 600
+    server = LineServer({"tools/call": {"error": {"code": code, "message": text}}})
+    client = server.connect(env={"KEY": "hunter2hunter2"})
+    with pytest.raises(McpError) as caught:
+        await client.call_tool("echo", {}, is_read=True)
+    said = str(caught.value)
+    assert caught.type is McpError
+    assert said.startswith(f"MCP server 's': error {code}: key ")
+    assert "hunter2" not in said
+    assert " is wrong xxx" in said
+    assert len(said) < 560
+    assert len(server.asked) == len(server.processes) == 1  # the connection is still good
+    await client.close()
+
+
+async def test_a_server_may_be_started_again_when_a_minute_has_passed():
+    server, now = LineServer({"tools/call": dies(99, {})}), [100.0]
+    client = server.connect(monotonic=lambda: now[0])
+    for _ in range(MOST_STARTS):
+        with pytest.raises(FateUnknown):
+            await client.call_tool("echo", {})
+        now[0] += 1.0
+    with pytest.raises(EffectNotStarted) as caught:
+        await client.call_tool("echo", {})
+    assert str(caught.value) == "MCP server 's': it was started 5 times in a minute: wait 55 seconds"
+    now[0] = 159.9
+    with pytest.raises(EffectNotStarted):
+        await client.call_tool("echo", {})
+    assert len(server.processes) == MOST_STARTS
+    now[0] = 160.0
+    with pytest.raises(FateUnknown):
+        await client.call_tool("echo", {})
+    with pytest.raises(EffectNotStarted, match="wait 1 seconds"):
+        await client.call_tool("echo", {})
+    assert len(server.processes) == MOST_STARTS + 1
+    await client.close()
+
+
+async def test_a_client_is_connected_from_its_first_request_until_it_is_closed():
+    server = LineServer({"tools/call": {"content": []}})
+    client = server.connect()
+    assert (client.is_connected, client.is_in_use) == (False, False)
+    await client.call_tool("echo", {})
+    assert (client.is_connected, client.is_in_use) == (True, True)
+    await client.close()
+    assert (client.is_connected, client.is_in_use) == (False, False)
+    await client.call_tool("echo", {})
+    assert [each.is_closed for each in server.processes] == [True, False]
+    await client.close()
+
+
+async def test_a_connection_is_idle_only_when_no_request_is_being_made():
+    server = LineServer({"tools/call": lambda params: None if params["arguments"] else {"content": []}})
+    client = server.connect(idle_seconds=0.0001)
+    long = asyncio.ensure_future(client.call_tool("echo", {"wait": True}))
+    await wait_until(lambda: len(server.asked) == 1)
+    for _ in range(9):
+        await client.call_tool("echo", {})
+    assert client.is_connected
+    long.cancel()
+    await asyncio.wait([long])
+    await wait_until(lambda: server.processes[0].is_closed)
+    assert not client.is_in_use
+    assert "notifications/cancelled" in server.notified
+    await client.close()

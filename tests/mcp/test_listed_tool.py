@@ -1,5 +1,7 @@
 """Listings within their limits: names, descriptions and schemas of a server are claims of somebody else."""
 
+import hashlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,9 +74,79 @@ def test_a_tool_that_cannot_be_used_is_left_out_alone(values, problem):
 
 
 def test_of_two_tools_with_one_name_the_first_is_used():
-    listing = check_tool_list("s", [listed(description="first"), listed(description="second")])
-    assert [each.description for each in listing.tools] == ["first"]
-    assert "another has the name 's__t'" in listing.problems[0]
+    tools = [listed(description="first"), listed(description="second"), listed(name="u", description="third")]
+    listing = check_tool_list("s", tools, is_cut=True)
+    assert [each.description for each in listing.tools] == ["first", "third"]
+    assert listing.problems == (
+        "it lists more pages than are read",
+        "tool 't' is left out: another has the name 's__t'",
+    )
+
+
+def test_a_tool_is_read_with_all_that_the_server_says_about_it():
+    hints = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": 1, "title": "T", "openWorldHint": None}
+    said = listed(title="Title", description="Text", outputSchema={"type": "object"}, annotations=hints)
+    (tool,) = check_tool_list("s", [said]).tools
+    assert (tool.server, tool.name, tool.offered_name, tool.title) == ("s", "t", "s__t", "Title")
+    assert (tool.shown_description, tool.input_schema, tool.output_schema) == ("Text", SCHEMA, {"type": "object"})
+    names = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint", "title", "other")
+    assert [tool.get_hint(each) for each in names] == [True, False, None, None, None, None]
+    assert tool.pinned_texts == {
+        "name": "t",
+        "title": "Title",
+        "description": "Text",
+        "input_schema": SCHEMA,
+        "output_schema": {"type": "object"},
+        "annotations": {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": 1, "openWorldHint": None},
+    }
+
+
+def test_what_a_server_leaves_out_is_empty():
+    bare, titled = check_tool_list("s", [listed(annotations="none"), listed(name="u", title="Only a title")]).tools
+    assert (bare.title, bare.description, bare.shown_description, bare.output_schema, bare.annotations) == (
+        "",
+        "",
+        "",
+        None,
+        {},
+    )
+    assert titled.shown_description == "Only a title"
+
+
+@pytest.mark.parametrize(
+    ("server", "tool", "name"),
+    [
+        ("a", "b", "a__b"),
+        ("a", "b__c", "a__b__c"),
+        ("a__b", "c", "a__b__c_#"),
+        ("a_", "b", "a___b_#"),
+        ("a.b", "c", "a_b__c_#"),
+        ("a", "b.c", "a__b_c_#"),
+        ("a", "_b_", "a__b_#"),
+        ("s", "x" * 61, "s__" + "x" * 61),
+        ("s", "x" * 62, "s__" + "x" * 52 + "_#"),
+    ],
+)
+def test_a_name_has_a_digest_only_where_it_could_be_that_of_another(server, tool, name):
+    digest = hashlib.sha256(f"{server}\0{tool}".encode()).hexdigest()[:8]
+    assert build_offered_name(server, tool) == name.replace("#", digest)
+
+
+@pytest.mark.parametrize(("count", "is_cut"), [(MAX_DESCRIPTION_BYTES, False), (MAX_DESCRIPTION_BYTES + 1, True)])
+def test_a_description_of_the_limit_is_shown_whole(count, is_cut):
+    (tool,) = check_tool_list("s", [listed(description="x" * count)]).tools
+    shown = "x" * (MAX_DESCRIPTION_BYTES - 6) + " […]" if is_cut else "x" * count
+    assert tool.shown_description == shown
+    assert len(shown.encode()) == MAX_DESCRIPTION_BYTES
+
+
+@pytest.mark.parametrize(("count", "is_used"), [(65_536, True), (65_537, False)])
+def test_texts_and_schemas_of_the_limit_are_used(count, is_used):
+    text = listed(description="x" * count)
+    schema = {"type": "object", "title": ""}
+    schema["title"] = "x" * (count - len('{"type":"object","title":""}'))
+    for each in (text, listed(inputSchema=schema), listed(outputSchema=schema)):
+        assert bool(check_tool_list("s", [each]).tools) is is_used
 
 
 @given(st.text())

@@ -1,11 +1,14 @@
 """On-demand servers: what is found, who decides, what lasts, and that nothing starts before."""
 
+from typing import Any
+
 import pytest
 
 from perdure import Agent, ConfigError
+from perdure.mcp.server_settings import McpServer
 from perdure.mcp_catalogue import ACTIVE_SERVERS, REQUESTED_SERVERS, CatalogueEntry, McpCatalogue
 from perdure.testing import ScriptedModel, call, calls
-from tests.mcp.servers import read_lines, scripted
+from tests.mcp.servers import is_alive, read_lines, scripted
 
 pytestmark = pytest.mark.packages("mcp")
 
@@ -43,7 +46,7 @@ async def test_the_best_match_is_activated_used_and_there_in_the_next_process(tm
     assert sent_tools(agent)[0] == ["discover_tools"]
     assert "mail__echo" in sent_tools(agent)[1]
     assert "notes__echo" not in sent_tools(agent)[1]
-    assert "mail__echo" in result_of(outcome)
+    assert result_of(outcome) == ("The server 'mail' is active. From now on you have its tools: mail__echo, mail__act.")
     assert read_lines(tmp_path / "mail", "calls") == ["echo hi"]
 
     catalogue, other = agent_of(tmp_path, call("mail__echo", text="again"), "done", policy="best")
@@ -70,7 +73,13 @@ async def test_nothing_is_started_for_a_session_that_has_activated_nothing(tmp_p
     _, agent = agent_of(tmp_path, call("discover_tools", need="mail"), "ok", "hello", catalogue=catalogue)
     async with agent:
         await agent.session("one").run("x")
+        (pid,) = read_lines(tmp_path / "mail", "starts")
+        lifespan: Any = catalogue.extension.lifespan
+        async with lifespan(agent):  # as for another agent with the same catalogue
+            pass
+        assert is_alive(int(pid))
         await agent.session("two").run("y")
+    assert not is_alive(int(pid))
     assert sent_tools(agent)[-1] == ["discover_tools"]
     assert not (tmp_path / "notes" / "calls").exists()
 
@@ -124,7 +133,7 @@ async def test_a_person_can_say_no(tmp_path):
         outcome = await session.run("note it")
         await session.answer(outcome.questions[0].ask_id, answer=False)
         outcome = await session.resume()
-        assert "said no" in result_of(outcome)
+        assert result_of(outcome) == "A person was asked, and said no."
         assert await catalogue.list_active(session) == []
 
 
@@ -134,9 +143,17 @@ async def test_a_person_chooses_among_several_or_none(tmp_path):
         async with agent:
             session = agent.session(f"s{number}")
             outcome = await session.run("read")
+            assert outcome.questions[0].text == "Activate an MCP server for 'read'?"
+            notes, mail = (" ".join([each.server.command, *each.server.args]) for each in catalogue.entries.values())
+            assert [each["label"] for each in outcome.questions[0].input["options"]] == [
+                f"notes: Write down and read notes ({notes})",
+                f"mail: Send and read mails ({mail})",
+                "none of them",
+            ]
             await session.answer(outcome.questions[0].ask_id, answer)
-            await session.resume()
+            outcome = await session.resume()
             assert await catalogue.list_active(session) == active
+            assert (result_of(outcome) == "A person was asked, and chose none.") is (active == [])
 
 
 async def test_interactive_without_a_person_activates_nothing(tmp_path):
@@ -149,7 +166,9 @@ async def test_interactive_without_a_person_activates_nothing(tmp_path):
     async with agent:
         session = agent.session("s")
         outcome = await session.run("note it")
-        assert "needs the consent of a person" in result_of(outcome)
+        assert result_of(outcome) == (
+            "Activating a server needs the consent of a person, and none answered. Go on without it."
+        )
         assert await catalogue.list_active(session) == []
 
 
@@ -158,14 +177,19 @@ async def test_the_host_decides_later_or_at_once(tmp_path):
     async with agent:
         session = agent.session("s")
         outcome = await session.run("note it")
-        assert "host program decides" in result_of(outcome)
-        assert (await session.kept(REQUESTED_SERVERS))["servers"] == ["notes"]
+        assert result_of(outcome) == (
+            "The host program decides about these servers; go on without them for now:\n"
+            "- notes: Write down and read notes"
+        )
+        assert await session.kept(REQUESTED_SERVERS) == {"need": "memo", "servers": ["notes"]}
         await catalogue.activate(session, "notes")
         await catalogue.activate(session, "notes")
+        assert await catalogue.list_active(session) == ["notes"]
         await session.run("again")
         assert "notes__echo" in sent_tools(agent)[-1]
         assert await catalogue.deactivate(session, "notes")
         assert not await catalogue.deactivate(session, "notes")
+        assert await catalogue.list_active(session) == []
 
     async def choose(need, found, _context):
         return found[0].name if "memo" in need else None
@@ -174,8 +198,8 @@ async def test_the_host_decides_later_or_at_once(tmp_path):
     _, agent = agent_of(tmp_path, *find, "done", policy="defer", choose=choose)
     async with agent:
         outcome = await agent.session("t").run("note it")
-    assert "is active" in result_of(outcome, 0)
-    assert "activates none" in result_of(outcome, 1)
+    assert "The server 'notes' is active." in result_of(outcome, 0)
+    assert result_of(outcome, 1) == "The host program activates none of them."
 
 
 async def test_a_server_that_cannot_be_reached_is_not_activated_and_stops_no_run(tmp_path):
@@ -199,8 +223,12 @@ async def test_what_is_not_there_is_explained(tmp_path):
         outcome = await session.run("x")
         with pytest.raises(ConfigError, match="no server 'moon' in the catalogue; there is notes, mail"):
             await catalogue.activate(session, "moon")
-    assert "- mail: Send and read mails" in result_of(outcome, 0)
-    assert "no server 'moon'" in result_of(outcome, 1)
+    assert result_of(outcome, 0) == (
+        "No server matches 'fly to the moon'. There are:\n"
+        "- notes: Write down and read notes\n"
+        "- mail: Send and read mails"
+    )
+    assert "there is no server 'moon'; there is notes, mail" in result_of(outcome, 1)
 
 
 @pytest.mark.parametrize(
@@ -209,6 +237,8 @@ async def test_what_is_not_there_is_explained(tmp_path):
         (lambda: McpCatalogue(policy="ask"), "policy"),  # type: ignore[arg-type]
         (lambda: McpCatalogue(3), "CatalogueEntry"),  # type: ignore[arg-type]
         (lambda: McpCatalogue(choose=print), "policy='defer' alone"),
+        (lambda: McpCatalogue(choose=3, policy="defer"), "choose"),  # type: ignore[arg-type]
+        (lambda: CatalogueEntry(server=scripted("kind"), description="x", tags=(3,)), "tags"),  # type: ignore[arg-type]
         (lambda: CatalogueEntry(server=3, description="x"), "McpServer"),  # type: ignore[arg-type]
         (lambda: CatalogueEntry(server=scripted("kind"), description=""), "description"),
         (lambda: CatalogueEntry(server=scripted("kind"), description="x", tags="y"), "tags"),  # type: ignore[arg-type]
@@ -217,3 +247,70 @@ async def test_what_is_not_there_is_explained(tmp_path):
 def test_bad_options_are_refused(build, said):
     with pytest.raises(ConfigError, match=said):
         build()
+
+
+def described(name, description="Something", tags=()):
+    return CatalogueEntry(
+        server=McpServer(name=name, command="run", args=("a", "b")), description=description, tags=tags
+    )
+
+
+@pytest.mark.parametrize(
+    ("need", "found"),
+    [
+        ("mails", ["post", "mail", "desk"]),
+        ("MAIL!", ["post", "mail", "desk"]),
+        ("send a mail and a letter", ["post", "mail", "desk"]),
+        ("letter stamp envelope read", ["desk", "post", "mail"]),
+        ("read", ["mail", "desk"]),
+        ("s", []),
+        ("ss", []),
+        ("a b c", []),
+        ("", []),
+        ("nothing of it", []),
+    ],
+)
+def test_names_and_tags_count_more_than_descriptions_and_the_best_is_first(need, found):
+    catalogue = McpCatalogue(
+        described("mail", "Read what has arrived"),
+        described("post", "Send a letter, or a mail", ("mail_box", "letters")),
+        described("desk", "Write mails, read, stamp an envelope", ("stamp", "Envelope s")),
+        described("calendar", "Plan days"),
+    )
+    assert [each.name for each in catalogue.search(need)] == found
+
+
+@pytest.mark.parametrize(("count", "more"), [(1, ""), (10, ""), (11, "; and 1 more"), (13, "; and 3 more")])
+def test_the_model_is_told_of_the_first_ten_servers(count, more):
+    catalogue = McpCatalogue(*[described(f"s{number}") for number in range(count)])
+    (tool,) = catalogue.extension.tools
+    known = "; ".join([f"s{number}: Something" for number in range(min(count, 10))])
+    assert tool.description == (
+        f"Find more tools for a task, and get them. There are servers with tools for: {known}{more}."
+    )
+    assert (tool.name, tool.effect, tool.asks_first) == ("discover_tools", "idempotent", True)
+
+
+async def test_no_more_than_ten_servers_are_proposed(tmp_path):
+    catalogue = McpCatalogue(*[described(f"s{number}") for number in range(12)], policy="defer")
+    _, agent = agent_of(tmp_path, call("discover_tools", need="something"), "ok", catalogue=catalogue)
+    async with agent:
+        session = agent.session("s")
+        await session.run("x")
+        kept = await session.kept(REQUESTED_SERVERS)
+    assert kept == {"need": "something", "servers": [f"s{number}" for number in range(10)]}
+
+
+@pytest.mark.parametrize(("length", "shown"), [(200, "n" * 200), (201, "n" * 200 + "…")])
+async def test_a_person_is_asked_in_one_line_that_shows_what_is_started(length, shown, tmp_path):
+    catalogue = McpCatalogue(described("notes"))
+    need = call("discover_tools", need="n" * length, server="notes")
+    _, agent = agent_of(tmp_path, need, "waited", catalogue=catalogue)
+    async with agent:
+        outcome = await agent.session("s").run("note it")
+    assert [each.text for each in outcome.questions] == [f"Activate the MCP server 'notes' (run a b) for {shown!r}?"]
+
+
+def test_a_server_with_a_url_is_shown_by_it():
+    server = McpServer(name="far", transport="http", url="https://example.org/mcp")
+    assert CatalogueEntry(server=server, description="x").how_reached == "https://example.org/mcp"

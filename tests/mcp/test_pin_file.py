@@ -1,5 +1,6 @@
 """Pins: what has changed since it was agreed to is off."""
 
+import hashlib
 import stat
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -67,6 +68,20 @@ def test_a_tool_that_is_new_is_off_until_it_is_approved(pins):
     both = (*tools(), *tools(name="more"))
     (change,) = pins.find_changes(SERVER, both)
     assert (change.tool, change.kind) == ("more", "new")
+    assert change.difference.splitlines() == [
+        "+{",
+        '+  "annotations": {',
+        '+    "readOnlyHint": true',
+        "+  },",
+        '+  "description": "Read a file.",',
+        '+  "input_schema": {',
+        '+    "type": "object"',
+        "+  },",
+        '+  "name": "more",',
+        '+  "output_schema": null,',
+        '+  "title": ""',
+        "+}",
+    ]
     pins.approve(SERVER, both, ["more"])
     assert pins.find_changes(SERVER, both) == []
 
@@ -113,6 +128,8 @@ def test_the_values_of_secrets_are_in_no_pin(pins):
 
 def test_the_file_is_for_its_owner_alone(pins):
     assert stat.S_IMODE(Path(pins.path).stat().st_mode) == 0o600
+    assert stat.S_IMODE(Path(pins.path).parent.stat().st_mode) == 0o700
+    assert [each.name for each in Path(pins.path).parent.iterdir()] == ["pins.json"]
     Path(pins.path).chmod(0o666)
     with pytest.raises(ConfigError, match="others can write"):
         pins.find_changes(SERVER, tools())
@@ -143,3 +160,57 @@ def test_a_folder_that_is_a_file_is_a_typed_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be"):
         PinFile(tmp_path / "file" / "pins.json").find_changes(SERVER, [])
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o622])
+def test_a_file_that_anybody_else_can_write_to_is_not_used(pins, mode):
+    Path(pins.path).chmod(mode)
+    with pytest.raises(ConfigError) as caught:
+        pins.load_pins()
+    assert str(caught.value) == f"others can write to {pins.path!r}, so it is not used: chmod 600 it, and check it"
+    Path(pins.path).chmod(0o644)
+    assert list(pins.load_pins()) == ["s"]
+
+
+def test_without_a_path_pins_last_as_long_as_the_process():
+    file = PinFile()
+    assert file.path is None
+    assert file.load_pins() == {}
+    assert file.find_changes(SERVER, tools()) == []
+    assert [each.kind for each in file.find_changes(SERVER, tools(title="x"))] == ["changed"]
+    file.approve(SERVER, tools(title="x"))
+    assert file.find_changes(SERVER, tools(title="x")) == []
+    assert PinFile().load_pins() == {}
+    assert file.forget("s")
+    assert file.load_pins() == {}
+
+
+def test_an_approval_of_a_server_that_is_reached_differently_begins_anew(pins):
+    other = replace(SERVER, args=("-c", "1"))
+    pins.approve(other, tools(name="u"))
+    assert list(pins.load_pins()["s"].tools) == ["u"]
+    pins.approve(other, [*tools(name="v"), *tools(name="w")], ["w"])
+    assert list(pins.load_pins()["s"].tools) == ["u", "w"]
+
+
+def test_an_identity_has_what_decides_which_code_runs(tmp_path):
+    program = tmp_path / "real"
+    program.write_bytes(b"code")
+    program.chmod(0o755)
+    (tmp_path / "named").symlink_to(program)
+    env = {"TOKEN": "hunter2", "pythonpath": "/x", "PATH": str(tmp_path), "NODE_OPTIONS": "-r y"}
+    assert build_server_identity(McpServer(name="s", command="named", args=("a",), env=env, cwd="/w")) == {
+        "transport": "stdio",
+        "command": "named",
+        "args": ["a"],
+        "cwd": "/w",
+        "env": ["NODE_OPTIONS", "PATH", "TOKEN", "pythonpath"],
+        "loaded": {"NODE_OPTIONS": "-r y", "PATH": str(tmp_path), "pythonpath": "/x"},
+        "program": str(program.resolve()),
+        "program_digest": hashlib.sha256(b"code").hexdigest(),
+    }
+    gone = build_server_identity(McpServer(name="s", command="/nonexistent/x"))
+    assert (gone["program"], gone["program_digest"]) == ("/nonexistent/x", "")
+    for transport in ("http", "sse"):
+        far = McpServer(name="s", transport=transport, url="https://a.example/mcp", headers={"x-key": "hunter2"})
+        assert build_server_identity(far) == {"transport": transport, "url": "https://a.example/mcp"}

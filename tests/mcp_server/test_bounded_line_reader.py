@@ -1,8 +1,11 @@
 """Lines of standard input: whole, too long, and after the end."""
 
 import io
+import os
 
-from perdure.mcp_server.bounded_line_reader import BoundedLineReader
+import pytest
+
+from perdure.mcp_server.bounded_line_reader import BoundedLineReader, reserve_standard_input
 
 
 async def read_all(data: bytes, max_bytes: int = 16) -> list[str]:
@@ -23,3 +26,41 @@ async def test_a_line_that_is_too_long_is_not_kept_and_the_next_is_read():
 
 async def test_more_lines_than_fit_are_read_when_there_is_room():
     assert len(await read_all(b"x\n" * 1_000)) == 1_000
+
+
+@pytest.mark.parametrize(
+    ("line", "is_kept"), [(b"x" * 16, True), (b"x" * 16 + b"\n", True), (b"x" * 17, False), (b"x" * 17 + b"\n", False)]
+)
+async def test_a_line_of_the_limit_is_read_with_or_without_its_end(line, is_kept):
+    assert await read_all(line) == [line.decode() if is_kept else '"the message is too long"\n']
+
+
+async def test_a_line_that_is_much_too_long_is_left_out_up_to_its_end():
+    data = b"x" * (17 + 65_536) + b"\n" + b"y" * (17 + 2 * 65_536 + 5) + b"\nnext"
+    assert await read_all(data) == ['"the message is too long"\n'] * 2 + ["next"]
+
+
+async def test_a_file_that_is_closed_has_ended():
+    file = io.BytesIO(b"one\n")
+    file.close()
+    assert [line async for line in BoundedLineReader(file, 16)] == []
+
+
+def test_standard_input_is_empty_for_others_and_is_restored():
+    reading, writing = os.pipe()
+    original = os.dup(0)
+    os.dup2(reading, 0)
+    try:
+        file, standard_input = reserve_standard_input()
+        os.write(writing, b"for the server\nfor others\n")
+        os.close(writing)
+        assert os.read(0, 100) == b""
+        assert file.readline() == b"for the server\n"
+        standard_input.restore()
+        assert os.path.sameopenfile(0, file.fileno())
+        assert file.readline() == b"for others\n"
+        os.close(file.fileno())
+    finally:
+        os.dup2(original, 0)
+        os.close(original)
+        os.close(reading)

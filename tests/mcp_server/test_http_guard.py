@@ -285,3 +285,113 @@ async def test_the_app_follows_the_lifespan_of_its_server():
     messages.put_nowait({"type": "lifespan.shutdown"})
     await task
     assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+FIXED = [
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+
+
+async def exchange(guard, headers=None, *, path="/mcp", method="POST", **changes):
+    """Send a request, and return all messages of the answer."""
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async def body():
+        return {"type": "http.request", "body": b"{}"}
+
+    given = headers if headers is not None else list({**GOOD, **changes}.items())
+    raw = [(name.encode(), value.encode()) for name, value in given if value is not None]
+    await guard({"type": "http", "path": path, "method": method, "headers": raw}, body, send)
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "said", "more"),
+    [
+        ({"host": "x"}, 421, "this server has another name", []),
+        ({"origin": "http://x"}, 403, "requests of this web page are not answered", []),
+        ({"sec-fetch-site": "cross-site"}, 403, "requests of other web pages are not answered", []),
+        (
+            {"authorization": None},
+            401,
+            "a valid token is needed: Authorization: Bearer …",
+            [(b"www-authenticate", b'Bearer realm="mcp"')],
+        ),
+        ({"path": "/"}, 404, "there is nothing here: use /mcp", []),
+        ({"content-type": None}, 415, "the body has to be application/json", []),
+        ({"content-length": "x"}, 400, "content-length is not a number", []),
+        ({"content-length": "4194305"}, 413, "the body has more than 4,194,304 bytes", []),
+        ({"x": "y" * 32_768}, 431, "the headers are too long", []),
+    ],
+)
+async def test_a_refusal_is_a_whole_answer_that_says_why(changes, status, said, more):
+    assert await exchange(guarded(App()), **changes) == refusal(status, said, more)
+
+
+def refusal(status, said, more=()):
+    body = said.encode()
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+        *more,
+        *FIXED,
+    ]
+    return [
+        {"type": "http.response.start", "status": status, "headers": headers},
+        {"type": "http.response.body", "body": body},
+    ]
+
+
+async def test_an_answer_of_the_app_gets_the_fixed_headers():
+    assert await exchange(guarded(App())) == [
+        {"type": "http.response.start", "status": 200, "headers": FIXED},
+        {"type": "http.response.body", "body": b"http.request"},
+    ]
+
+
+async def test_what_is_refused_for_a_limit_says_which_and_when_to_try_again():
+    guard = guarded(App(), limits=ClientLimits(requests_per_minute=1), clock=FakeClock())
+    assert (await exchange(guard))[0]["status"] == 200
+    said = "this client makes too many requests: try again in 60 s or later"
+    assert await exchange(guard) == refusal(429, said, [(b"retry-after", b"1")])
+    guard.close()
+    assert await exchange(guard) == refusal(503, "the server is shutting down")
+
+
+async def test_headers_and_a_length_of_the_limit_are_answered():
+    used = sum(len(name) + len(value) for name, value in GOOD.items())
+    for length, status in ((32_768 - used - 1, 200), (32_768 - used, 431)):
+        assert (await exchange(guarded(App()), x="y" * length))[0]["status"] == status
+    for digits in ("4194304", "0", "1"):
+        assert (await exchange(guarded(App()), **{"content-length": digits}))[0]["status"] == 200
+    twice = [*GOOD.items(), ("content-length", "1"), ("Content-Length", "1")]
+    assert (await exchange(guarded(App()), twice))[0]["status"] == 400
+
+
+async def test_only_a_post_needs_json_and_the_names_of_headers_have_any_case():
+    for method, status in (("GET", 200), ("DELETE", 200), ("POST", 415)):
+        assert (await exchange(guarded(App()), method=method, **{"content-type": None}))[0]["status"] == status
+    assert (await exchange(guarded(App()), [(name.title(), value) for name, value in GOOD.items()]))[0]["status"] == 200
+
+
+async def test_pages_of_other_sites_are_answered_where_an_origin_is_allowed():
+    guard = guarded(App(), origins=["HTTP://Localhost:6274"])
+    both = {"origin": "http://localhost:6274", "sec-fetch-site": "same-site"}
+    assert (await exchange(guard, **both))[0]["status"] == 200
+    assert (await exchange(guard, **{**both, "origin": "http://other"}))[0]["status"] == 403
+
+
+async def test_an_error_of_the_app_is_passed_on_and_leaves_nothing_in_progress():
+    async def fail(_scope, _receive, _send):
+        raise ZeroDivisionError
+
+    guard = guarded(fail, limits=ClientLimits(requests_at_once=1))
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            await exchange(guard)

@@ -1,5 +1,6 @@
 """Calls of clients without the protocol: sessions, limits, structured results."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -24,7 +25,7 @@ from perdure.mcp_server.mcp_sdk_server import build_call_result
 from perdure.mcp_server.served_agent import list_served_agents
 from perdure.mcp_server.served_tools import ServedTools
 from perdure.mcp_server.structured_results import derive_output_schema
-from perdure.testing import ScriptedModel, call
+from perdure.testing import FakeClock, ScriptedModel, call
 from tests.mcp_server.served_tools import Sum, add, helper, shout
 
 
@@ -223,3 +224,27 @@ def test_an_agent_cannot_be_served_in_other_ways(options, said):
 async def test_an_agent_without_a_model_cannot_be_asked():
     host = list_served_agents([add])[0].agent
     assert (await host.run("hello")).status == "failed"
+
+
+@pytest.mark.parametrize(("seconds", "more"), [(0.05, ['{"n":1}']), (0.04, [])])
+async def test_progress_is_reported_as_text_and_not_more_often_than_people_can_read(seconds, more):
+    clock, told = FakeClock(), []
+
+    @tool
+    async def work(context: ToolContext) -> str:
+        """Work."""
+        context.emit("half way")
+        context.emit("too soon")
+        for _ in range(20):
+            await asyncio.sleep(0)  # until both were seen
+        await clock.advance(seconds)
+        context.emit({"n": 1})
+        return "done"
+
+    async def report(text):
+        told.append(text)
+
+    server = ServedTools(list_served_agents([work]), clock=clock)
+    assert (await server.call("ann", "work", {}, report)).result.text == "done"
+    assert [each.replace(" ", "") for each in told if "started" not in each] == ["halfway", *more]
+    assert all(isinstance(each, str) for each in told)

@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
+import importlib.util
 import os
+import re
 import sys
 from pathlib import Path
 
+import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
@@ -313,6 +316,47 @@ def test_a_server_needs_something_to_serve():
 async def test_a_server_that_would_not_be_safe_does_not_start(options, said):
     with pytest.raises(ConfigError, match=said):
         await serve_http([shout], **{"tokens": TOKENS, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ({}, "http://127.0.0.1"),
+        ({"host": "localhost"}, "http://localhost"),
+        ({"host": "::1", "path": "/tools"}, "http://[::1]"),
+        ({"host": "127.0.0.9", "hosts": ["127.0.0.9"]}, "http://127.0.0.9"),
+        ({"host": "0.0.0.0", "allow_remote": True, "behind_proxy": True, "hosts": ["a.b"]}, "http://0.0.0.0"),
+    ],
+)
+async def test_a_server_of_this_machine_needs_no_more_than_tokens_and_reports_its_url(options, shown):
+    async with running([shout], **options) as url:
+        assert re.fullmatch(re.escape(shown) + ":[1-9][0-9]*" + options.get("path", "/mcp"), url), url
+
+
+async def test_a_server_answers_by_its_usual_names_and_those_that_it_is_given():
+    async with running([shout], hosts=["tools.example"]) as url, httpx2.AsyncClient(trust_env=False) as http:
+        for name, status in (("localhost", 401), ("[::1]:80", 401), ("tools.example", 401), ("example.org", 421)):
+            assert (await http.post(url, headers={"Host": name})).status_code == status
+
+
+async def test_an_address_that_is_in_use_is_reported():
+    async with running([shout]) as url:
+        port = int(url.split(":")[2].partition("/")[0])
+        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1 port {port} .*: choose another, or 0 for"):
+            await serve_http([shout], tokens=TOKENS, port=port)
+
+
+@pytest.mark.parametrize("missing", ["mcp", "mcp_types"])
+async def test_without_the_sdk_a_server_says_what_to_install(missing, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else find(name))
+    said = "an MCP server needs the MCP SDK, which is not installed: pip install 'perdure[mcp]'"
+    with pytest.raises(ConfigError) as caught:
+        build_app([shout], tokens=TOKENS)
+    assert str(caught.value) == said
+    with pytest.raises(ConfigError) as caught:
+        await serve_stdio([shout])
+    assert str(caught.value) == said
 
 
 async def test_stdio_serves_nothing_that_cannot_be_served():

@@ -6,6 +6,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from perdure.core.error import (
     AuthFailed,
@@ -19,7 +20,7 @@ from perdure.core.error import (
     ReplyCutOff,
 )
 from perdure.models.provider_errors import classify_error
-from perdure.models.provider_errors.error_response_fields import parse_error_body
+from perdure.models.provider_errors.error_response_fields import ParsedError, parse_error_body
 from tests.wire.recordings import Exchange, recordings
 
 
@@ -506,3 +507,75 @@ def test_the_words_of_a_provider_are_cut_beyond_so_many_characters(size, cut):
     message = str(classify_error(400, {}, json.dumps({"error": {"message": "x" * size}}), "acme"))
     assert ("…" in message) is cut
     assert message.count("x") == (1_999 if cut else 2_000)
+
+
+# -- all that is found in a body ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("", ParsedError()),
+        ("\ufeff plain\n words \0", ParsedError("plain words")),
+        (b"caf\xe9", ParsedError("caf\ufffd")),
+        ("7", ParsedError("7")),
+        ("{}", ParsedError("{}")),
+        ('{"a": 1}', ParsedError('{"a": 1}')),
+        (
+            {"error": {"message": "No.", "type": "a#Rate_Limit:x", "code": 429, "status": "BAD"}, "status": "503"},
+            ParsedError("No.", frozenset({"ratelimit", "bad", "503"}), 503),
+        ),
+        ({"status": 99, "code": "600", "http_code": 599}, ParsedError(codes=frozenset({"600"}), status=599)),
+        ({"code": 100, "message": "a"}, ParsedError("a", status=100)),
+        ({"code": 600, "message": "a"}, ParsedError("a")),
+        ({"message": "a", "retry_after_ms": 1500}, ParsedError("a", retry_after_seconds=1.5)),
+        ({"message": "a", "retryDelay": "2s"}, ParsedError("a", retry_after_seconds=2.0)),
+        ({"message": "a", "n_ctx": 4096}, ParsedError("a", window_tokens=4096)),
+        ({"message": "a", "n_ctx": 1}, ParsedError("a", window_tokens=1)),
+        ({"message": "a", "n_ctx": 0}, ParsedError("a")),
+        ({"message": "a", "n_ctx": "4096"}, ParsedError("a")),
+        ({"message": "a", "param": "tools[0].x"}, ParsedError("a (at tools[0].x)")),
+        ({"message": "a", "param": "tools"}, ParsedError("a")),
+        ({"message": "a tools[0]", "param": "tools[0]"}, ParsedError("a tools[0]")),
+        ({"message": "a;", "details": ["a", "b", {"title": "c"}]}, ParsedError("a; b; c")),
+        ({"metadata": "not text", "data": {"message": "a"}, "request": {"message": "b"}}, ParsedError("a")),
+        ({"throttlingException": {"message": "a"}}, ParsedError("a", frozenset({"throttlingexception"}))),
+        ({"throttlingException": "a", "message": "b"}, ParsedError("b")),
+        ('data: {"message":\ndata:  "a"}', ParsedError("a")),
+        ('event: error\ndata: {"message": "a"}\nid: 7', ParsedError("a")),
+        ({"message": '{"error": {"message": "a"}}'}, ParsedError("a")),
+        ({"message": "[no json"}, ParsedError("[no json")),
+        ({"detail": [{"loc": ["body", "tools", 0], "msg": "Required"}]}, ParsedError("body.tools.0: Required")),
+        ({"detail": [{"loc": [*range(40)], "msg": "a"}]}, ParsedError(".".join(map(str, range(30))) + ": a")),
+        ({"detail": {"field": "x", "description": "a"}}, ParsedError("x: a")),
+        ({"detail": {"description": "a"}, "message": "b"}, ParsedError("b")),
+        ({"detail": {"msg": "a", "description": "b"}}, ParsedError("a")),
+        ({"detail": {"msg": 3, "loc": ["x"]}, "message": "b"}, ParsedError("b")),
+        ("<html><head><title> Bad\n Gateway </title><body>x", ParsedError("Bad Gateway")),
+        ("<html><title> </title><style>a{}</style><p>It <b>is</b> down", ParsedError("It is down")),
+        ("<b>no page</b>", ParsedError("<b>no page</b>")),
+    ],
+)
+def test_all_that_a_body_says_is_found(body, found):
+    text = body if isinstance(body, (str, bytes)) else json.dumps(body)
+    expected = found if found.text else replace(found, text=text)
+    assert parse_error_body(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("sk-abcdef is no key", "sk-*** is no key"),
+        ("sk-abcde is no key", "sk-abcde is no key"),
+        ("AIzaSyA123456", "AIza***"),
+        ("Incorrect API key provided: my_secret1.", "Incorrect API key provided: ***"),
+        ("unexpected token: identifier", "unexpected token: identifier"),
+        ("token: abcdefg1", "token: ***"),
+        ("a" * 31 + "1", "***"),
+        ("a" * 30 + "1", "a" * 30 + "1"),
+        ("a" * 40, "a" * 40),
+        ("1" * 40, "1" * 40),
+    ],
+)
+def test_only_what_looks_like_a_key_is_masked(said, shown):
+    assert parse_error_body(said).text == shown

@@ -726,3 +726,42 @@ def test_objects_in_objects_are_told_to_a_depth_of_32(name):
 )
 def test_types_are_those_that_are_declared_or_else_those_of_the_values_or_keywords(schema, types):
     assert get_possible_types(schema) == types
+
+
+# -- items in an order -------------------------------------------------------------------------------------------------
+
+IN_ORDER = {"type": "array", "prefixItems": [TEXT, {"type": "integer"}]}
+ORDER_NOTE = 'tems in this order: [{"type":"string"},{"type":"integer"}]'
+SIMPLE = {"anyOf": [TEXT, {"type": "number"}, {"type": "boolean"}, {"type": "null"}]}
+BOTH = {"anyOf": [TEXT, {"type": "integer"}]}
+
+
+@pytest.mark.parametrize(
+    ("further", "compiled"),
+    [
+        ({}, {"items": SIMPLE, "description": f"I{ORDER_NOTE}"}),
+        ({"items": True}, {"items": SIMPLE, "description": f"I{ORDER_NOTE}"}),
+        ({"items": False}, {"maxItems": 2, "items": BOTH, "description": f"I{ORDER_NOTE}"}),
+        ({"items": False, "maxItems": 1}, {"maxItems": 1, "items": BOTH, "description": f"I{ORDER_NOTE}"}),
+        (
+            {"items": {"type": "boolean"}},
+            {"items": {"anyOf": [*BOTH["anyOf"], {"type": "boolean"}]}, "description": f"I{ORDER_NOTE}"},
+        ),
+    ],
+)
+def test_items_in_an_order_become_any_of_them_where_the_order_cannot_be_said(further, compiled):
+    assert only({**IN_ORDER, **further}, "openai_strict") == {"type": "array", **compiled}
+
+
+@pytest.mark.parametrize("name", ["gemini_json", "llamacpp"])
+@pytest.mark.parametrize(
+    ("further", "compiled"),
+    [
+        ({}, {}),
+        ({"items": True}, {}),
+        ({"items": False}, {"items": False}),
+        ({"items": {"type": "boolean"}}, {"items": {"type": "boolean"}}),
+    ],
+)
+def test_items_in_an_order_stay_so_where_the_order_can_be_said(name, further, compiled):
+    assert only({**IN_ORDER, **further}, name) == {**IN_ORDER, **compiled}

@@ -131,6 +131,32 @@ async def test_whoever_waits_for_more_than_a_moment_is_told_why(clock):
     throttle.leave_queue(behind)
 
 
+@pytest.mark.parametrize("limits", [{}, {"concurrency": 3}])
+async def test_one_that_has_left_the_line_is_not_in_anybodys_way(clock, limits):
+    throttle = exact(clock, **limits)
+    first, second = throttle.join_queue(), throttle.join_queue()
+    assert throttle.try_take_slot() is None
+    throttle.leave_queue(first)
+    throttle.leave_queue(first)
+    assert throttle.try_take_slot() is None
+    throttle.leave_queue(second)
+    assert throttle.try_take_slot() is not None
+
+
+async def test_one_that_waits_is_told_how_many_are_ahead(clock):
+    throttle = exact(clock, concurrency=1)
+    assert throttle.try_take_slot() is not None
+    places = [throttle.join_queue() for _ in range(3)]
+    waiting = [asyncio.create_task(throttle.wait_for_slot(each, 5.0)) for each in places]
+    await settle()
+    assert [(each.obstacle.seconds, each.obstacle.reason) for each in places[1:]] == [
+        (None, "1 requests with the same key are ahead of it"),
+        (None, "2 requests with the same key are ahead of it"),
+    ]
+    await clock.advance(5)
+    assert await asyncio.gather(*waiting) == [None] * 3
+
+
 async def test_a_place_that_nobody_waits_at_holds_nobody_up(clock):
     throttle = exact(clock, concurrency=1)
     slot = throttle.try_take_slot()

@@ -1,6 +1,7 @@
 """Logins: with the official SDK's authorization server and resource server, and with servers that mean harm."""
 
 import asyncio
+import base64
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from perdure.mcp.login.oauth_http import LoginFailed, OAuthHttp, build_login_pol
 from perdure.mcp.login.stored_login_auth import build_login_resolver
 from perdure.mcp.server_settings import McpServer
 from perdure.mcp_extension import start_process
+from perdure.testing import FakeClock
 from tests.mcp.login.protected_server import WAIT_SECONDS, running_protected_server
 
 SECONDS = 30
@@ -324,3 +326,89 @@ async def test_the_redirect_answers_only_what_it_waits_for():
         assert (await http.get(redirect.url + "?state=1&code=2")).status_code == 200
         assert await redirect.wait() == {"state": "1", "code": "2"}
         assert (await http.get(redirect.url + "?state=1&code=3")).status_code == 400
+
+
+class TokenEndpoint:
+    """A token endpoint that answers in one way, and notes what it was asked."""
+
+    def __init__(self, status, answer):
+        self.answer = status, answer
+        self.asked: list[Any] = []
+
+    async def post_form(self, url, fields, headers):
+        self.asked.append((url, dict(fields), dict(headers)))
+        return self.answer
+
+
+STORED = StoredLogin(
+    url="https://a.example/mcp",
+    resource="https://a.example",
+    issuer="https://b.example",
+    token_endpoint="https://b.example/token",
+    client_id="me:1",
+    access_token="old",
+    refresh_token="r1",
+    scope="use",
+)
+FIELDS = {"grant_type": "refresh_token", "refresh_token": "r1", "resource": "https://a.example", "client_id": "me:1"}
+
+
+async def refresh(logins, answer, status=200, login=STORED):
+    """Refresh a login; return the new one, what is stored, and what was asked."""
+    logins.store("s", login)
+    endpoint: Any = TokenEndpoint(status, answer)
+    fresh = await refresh_login("s", login, logins, endpoint, FakeClock(1_000.0))
+    return fresh, logins.get("s"), endpoint.asked
+
+
+@pytest.mark.parametrize(
+    ("answer", "changes"),
+    [
+        ({"refresh_token": "r2", "expires_in": 60}, {"refresh_token": "r2", "expires_at": 1_060.0}),
+        ({}, {}),
+        ({"refresh_token": 7, "expires_in": "60"}, {}),
+        ({"refresh_token": "", "expires_in": 0}, {}),
+        ({"expires_in": -5, "scope": "more"}, {}),
+    ],
+)
+async def test_a_refreshed_login_has_what_the_endpoint_says_and_keeps_the_rest(answer, changes, logins):
+    fresh, stored, asked = await refresh(logins, {"access_token": "new", "token_type": "Bearer", **answer})
+    assert fresh == stored == replace(STORED, access_token="new", **changes)
+    assert asked == [("https://b.example/token", FIELDS, {})]
+
+
+async def test_a_client_with_a_secret_shows_it_in_a_header_and_not_in_the_form(logins):
+    login = replace(STORED, client_secret="s/1")
+    _, _, asked = await refresh(logins, {"access_token": "new", "token_type": "bearer"}, login=login)
+    header = "Basic " + base64.b64encode(b"me%3A1:s%2F1").decode()
+    assert asked == [("https://b.example/token", FIELDS, {"authorization": header})]
+
+
+@pytest.mark.parametrize("error", ["invalid_grant", "invalid_client", "unauthorized_client"])
+async def test_a_refresh_token_that_is_refused_is_forgotten(error, logins):
+    assert (await refresh(logins, {"error": error}, status=400))[:2] == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "said"),
+    [
+        (400, {"error": "slow_down"}, "the token endpoint answers with HTTP status 400 'slow_down'"),
+        (400, {"error": "x" * 200}, f"the token endpoint answers with HTTP status 400 {'x' * 100!r}"),
+        (503, None, "the token endpoint answers with HTTP status 503 ''"),
+        (200, None, "the token endpoint answers with HTTP status 200 ''"),
+        (201, {"access_token": "new", "token_type": "bearer"}, "the token endpoint answers with HTTP status 201 ''"),
+        (200, {"access_token": 7, "token_type": "bearer"}, "the token endpoint did not return a bearer token"),
+        (200, {"access_token": "new", "token_type": "mac"}, "the token endpoint did not return a bearer token"),
+        (200, {"access_token": "new"}, "the token endpoint did not return a bearer token"),
+    ],
+)
+async def test_a_refresh_that_fails_says_why_and_changes_nothing(status, answer, said, logins):
+    with pytest.raises(LoginFailed) as caught:
+        await refresh(logins, answer, status=status)
+    assert (caught.type, str(caught.value)) == (LoginFailed, said)
+    assert logins.get("s") == STORED
+
+
+async def test_a_login_without_a_refresh_token_is_not_refreshed(logins):
+    login = replace(STORED, refresh_token="")
+    assert await refresh(logins, {}, login=login) == (None, login, [])

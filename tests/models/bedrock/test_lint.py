@@ -99,3 +99,27 @@ def test_a_model_that_thinks_has_rules_of_its_own() -> None:
 
 def test_calls_need_tools_beside_them() -> None:
     assert "no tools beside it" in lint(HELLO, call(), result("c1"))
+
+
+@pytest.mark.parametrize("kind", ["enabled", "adaptive"])
+def test_a_model_that_thinks_within_its_limit_breaks_no_rule(kind: str) -> None:
+    fields: Any = {"thinking": {"type": kind}}
+    assert lint(additionalModelRequestFields=fields, inferenceConfig={"maxTokens": 1}) == ""
+    fields["thinking"]["budget_tokens"] = 1024
+    assert lint(additionalModelRequestFields=fields, inferenceConfig={"maxTokens": 1025, "temperature": 1}) == ""
+    assert lint(additionalModelRequestFields=fields) == ""
+    assert lint(additionalModelRequestFields=fields, inferenceConfig={"maxTokens": 1024, "temperature": 0}) == (
+        "temperature=0 with thinking: leave it out | budget_tokens=1024 leaves no room in maxTokens=1024"
+    )
+    off: Any = {"thinking": {"type": "disabled", "budget_tokens": 9}}
+    assert lint(additionalModelRequestFields=off, inferenceConfig={"maxTokens": 1, "temperature": 0}) == ""
+
+
+@pytest.mark.parametrize(("field", "value"), [("maxTokens", 0), ("maxTokens", 1.5), ("maxTokens", True)])
+def test_a_limit_of_a_reply_is_a_number_of_tokens(field: str, value: Any) -> None:
+    assert lint(inferenceConfig={field: value}) == f"maxTokens={value!r}: give a number of tokens, at least 1"
+
+
+@pytest.mark.parametrize(("value", "is_sound"), [(0, True), (1, True), (-0.1, False), (1.1, False)])
+def test_a_temperature_is_from_0_to_1(value: float, is_sound: bool) -> None:
+    assert lint(inferenceConfig={"temperature": value}) == ("" if is_sound else f"temperature={value!r}: from 0 to 1")

@@ -187,6 +187,10 @@ def test_a_finding_of_a_filter_is_kept(found: bool, kept: bool) -> None:
     of_reply = {"choices": [{"index": 0, "delta": {"content": "a"}, "content_filter_results": results}]}
     metadata = message_of(stream(of_prompt, of_reply, chunk(finish="stop"))).metadata
     assert metadata == ({"guardrail_trace": [[{"content_filter_results": results}], results]} if kept else {})
+    choice = {"index": 0, "message": {"content": "a"}, "finish_reason": "stop", "content_filter_results": results}
+    answer = {"choices": [choice], "prompt_filter_results": [{"content_filter_results": results}]}
+    metadata = message_of(msgspec.json.encode(answer)).metadata
+    assert metadata == ({"guardrail_trace": [results, [{"content_filter_results": results}]]} if kept else {})
 
 
 # -- recordings --------------------------------------------------------------------------------------------------------

@@ -33,6 +33,11 @@ def problems(*items: Any, profile: Profile = PROFILE, **fields: Any) -> str:
         [HI, THOUGHT, THOUGHT, CALL, {**CALL, "call_id": "c2"}, RESULT, {**RESULT, "call_id": "c2"}, SAID],
         [HI, {"type": "web_search_call", "id": "ws_1", "status": "completed"}, SAID, HI],
         [HI, CALL, {**RESULT, "output": [{"type": "input_text", "text": "1"}]}],
+        *[[HI, {**CALL, "call_id": each}, {**RESULT, "call_id": each}] for each in ("c", "x" * 64)],
+        [HI, {**CALL, "arguments": ""}, {**RESULT, "output": ""}, HI],
+        [{"role": "developer", "content": [{"type": each} for each in ("input_text", "input_image", "input_file")]}],
+        [HI, {**SAID, "content": [{"type": "refusal", "refusal": "no"}]}, {"role": "system", "content": ""}],
+        [HI, CALL, SAID, RESULT],
     ],
 )
 def test_a_sound_conversation_breaks_no_rule(items: list[Any]) -> None:

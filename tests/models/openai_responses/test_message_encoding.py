@@ -279,3 +279,18 @@ def test_a_result_that_follows_the_first_message_of_all_finds_its_call_too() -> 
     said = own(call('{"type":"custom_tool_call"}', "x"))
     for answer in (ANSWER, tool_message([ToolResult("c1", "f", (Text("changed"),))])):
         assert items([said, answer], memo=memo, session_id="s")[1]["type"] == "custom_tool_call_output"
+
+
+def test_decisions_about_calls_of_the_provider_stand_among_the_results_in_their_order() -> None:
+    ask = '{"type":"mcp_approval_request","id":"%s","name":"look","server_label":"wiki"}'
+    calls = [ToolCall("a1", "look", "{}", ask % "r1"), ToolCall("a2", "look", "{}", ask % "r2"), call()]
+    results = [
+        ToolResult("a1", "look", (Text("yes"),)),
+        ToolResult("a2", "look", (Text("not now"),), Status.DENIED),
+        ToolResult("c1", "f", (Text("fine"),)),
+    ]
+    assert items([user("go"), own(*calls), tool_message(results)])[-3:] == [
+        {"type": "mcp_approval_response", "approval_request_id": "r1", "approve": True},
+        {"type": "mcp_approval_response", "approval_request_id": "r2", "approve": False, "reason": "not now"},
+        {"type": "function_call_output", "call_id": "c1", "output": "fine"},
+    ]

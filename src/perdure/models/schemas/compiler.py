@@ -284,7 +284,8 @@ class SchemaCompiler:
             part.notes.append(describe_keyword("prefixItems", prefix))
             if items is False and "maxItems" not in part.schema:
                 part.set_keyword("maxItems", len(prefix))
-            items = {"anyOf": [*prefix, *([items] if is_json_object(items) else [])]} if items is not None else None
+            is_open = items is None or items is True  # what follows the prefix may be anything
+            items = None if is_open else {"anyOf": [*prefix, *([items] if is_json_object(items) else [])]}
         if is_json_object(items):
             part.found["items"] = self.compile_node(items, depth + 1, inside)
         elif "prefixItems" not in part.found and (self.dialect.needs_items or self.dialect.must_be_closed):

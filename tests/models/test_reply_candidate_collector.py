@@ -1,0 +1,19 @@
+"""Replies beside the one that counts."""
+
+from perdure.core.event import TextDelta, ThinkingDelta
+from perdure.models.reply_candidate_collector import CandidateCollector
+
+
+def test_candidates_are_put_together_in_the_order_of_their_indexes():
+    found = CandidateCollector()
+    found.add(2, [TextDelta("la")])
+    found.add(1, [ThinkingDelta("hm"), TextDelta("fir")], None)
+    found.add(2, [TextDelta("st")], "length")
+    found.add(1, [TextDelta("st")])
+    found.add(3, [], 7)
+    assert found.build() == [
+        {"text": "first"},
+        {"text": "last", "finish_reason": "length"},
+        {"text": "", "finish_reason": "7"},
+    ]
+    assert CandidateCollector().build() == []
