@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Permissions, Skill, Skills, Verdict, allow, ask, tool
+from perdure import Agent, Command, Permissions, Skill, Skills, Verdict, allow, ask, tool
 from perdure.cli.chat import chat_commands
 from perdure.cli.chat.chat_commands import COMMANDS, ChatCommands
 from perdure.cli.run_options import AgentOptions
@@ -300,7 +300,11 @@ async def test_tools_and_skills_are_listed(chat):
     assert await chat.type("/skills") == ["| /knots: How to tie."]
     assert await chat.type("/tools") != ["| none: this agent has no tools"]
     assert await ChatCommands(chat).call("/knots now") is False
-    chat.agent = Agent(ScriptedModel())
+    chat.agent = Agent(ScriptedModel(), commands=[Command("deploy", lambda _: "Deploy.")])
+    assert await ChatCommands(chat).call("/deploy now") is False
+    assert await refuse(chat, "/other deploy") == (
+        "there is no command or skill /other; /help lists the commands. To send it as it is, begin with a blank"
+    )
     assert await chat.type("/tools") == ["| none: this agent has no tools"]
 
 
