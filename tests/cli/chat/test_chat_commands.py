@@ -300,7 +300,7 @@ async def test_tools_and_skills_are_listed(chat):
     assert await chat.type("/skills") == ["| /knots: How to tie."]
     assert await chat.type("/tools") != ["| none: this agent has no tools"]
     assert await ChatCommands(chat).call("/knots now") is False
-    chat.agent = Agent(ScriptedModel(), commands=[Command("deploy", lambda _: "Deploy.")])
+    chat.agent = Agent(ScriptedModel(), commands=[Command("deploy", lambda _: None)])
     assert await ChatCommands(chat).call("/deploy now") is False
     assert await refuse(chat, "/other deploy") == (
         "there is no command or skill /other; /help lists the commands. To send it as it is, begin with a blank"
