@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, redirect_stdout
 import pytest
 
 from tests.doubles import SECONDS, until
+from tests.security.emulator import draw_rows
 
 pytestmark = pytest.mark.packages("prompt_toolkit")
 
@@ -141,3 +142,27 @@ async def test_rows_are_printed_above_and_control_sequences_as_they_are(terminal
         assert terminal.getvalue()[before:].endswith("one\r\ntwo\r\n")
         shown.area.write_raw("\x1b]52;c;QQ==\x07")
         assert terminal.getvalue().endswith("\x1b]52;c;QQ==\x07")
+
+
+async def test_the_first_ctrl_c_does_not_leave(terminal):
+    async with opened(terminal) as shown:
+        shown.keyboard.send_text("\x03")
+        assert await shown.press("x\r") == ["x"]
+        assert not shown.running.done()
+
+
+async def test_the_screen_has_live_rows_the_input_wrapped_under_its_mark_and_the_status(terminal):
+    async with opened(terminal) as shown:
+        shown.area.print_rows(["printed"])
+        shown.area.show_live(["  live one", "  live two"])
+        shown.keyboard.send_text(f"{'x' * 79}\nsecond line")
+        await until(lambda: "second line" in terminal.getvalue())
+        assert draw_rows(terminal.getvalue(), 80) == [
+            "printed",
+            "  live one",
+            "  live two",
+            "> " + "x" * 78,
+            "  x",
+            "  second line",
+            "the status line",
+        ]
