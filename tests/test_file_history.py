@@ -11,7 +11,7 @@ from perdure.extensions import coding
 from perdure.file_history import FileHistory
 from perdure.hosts import SnapshotFolder
 from perdure.testing import ScriptedModel, call
-from perdure.toolkits.file_access_record import FileAccessRecord
+from perdure.toolkits.file_reads_and_changes import FileAccessRecord
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from perdure.store_maintenance import (
 )
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, ScriptedModel, call
-from perdure.toolkits.file_access_record import FileAccessRecord
+from perdure.toolkits.file_reads_and_changes import FileAccessRecord
 
 DAY = 86_400.0
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from perdure import ConfigError, Grants, Permissions, StoreError
-from perdure.core.permission import Grant, PermissionRequest
+from perdure.core.permissions import Grant, PermissionRequest
 from perdure.interaction import GrantFile
 
 FOR_EVER = Grant("forever", True, "shell", "run", "ls", "", "because")
@@ -18,7 +18,7 @@ REQUEST = PermissionRequest("c", "shell", "run", "ls", {}, "hash", required=True
 
 WRITER = """
 import sys
-from perdure.core.permission import Grant
+from perdure.core.permissions import Grant
 from perdure.interaction import GrantFile
 path, name, count = sys.argv[1:]
 grants = GrantFile(path)
