@@ -1,5 +1,8 @@
 """Changes of files in a session: shown, undone, redone, forked with, and never at the cost of later work."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from perdure import Agent, allow_all, orchestrator
@@ -8,6 +11,7 @@ from perdure.extensions import coding
 from perdure.file_history import FileHistory
 from perdure.hosts import SnapshotFolder
 from perdure.testing import ScriptedModel, call
+from perdure.toolkits.file_reads_and_changes import FileAccessRecord
 
 
 @pytest.fixture
@@ -257,3 +261,40 @@ async def test_snapshots_are_private_stored_once_and_can_be_pruned(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be stored"):
         SnapshotFolder(tmp_path / "file").save(b"x")
+
+
+def count_open_files() -> int:
+    return len([*Path("/dev/fd").iterdir()])
+
+
+async def test_a_file_that_was_deleted_since_comes_back_with_its_mode_and_no_folder_stays_open(history, place):
+    (place / "old.py").unlink()
+    opened = count_open_files()
+    (result,) = await history.undo(overwrite=True)
+    assert count_open_files() == opened
+    assert (result.status, result.path, result.reason) == ("restored", "old.py", "")
+    assert ((place / "old.py").read_text(), (place / "old.py").stat().st_mode & 0o777) == ("three\n", 0o755)
+    await history.fork(place.parent / "copy", at=(await history.changes())[0].seq)
+    assert count_open_files() == opened
+
+
+async def test_a_change_that_was_stored_again_after_a_crash_counts_once(history, session):
+    changes = await history.changes()
+    record = FileAccessRecord("d1", "d0", "call-9", changes[0].root)
+    for path in ("file:a.py", "file:b.py", "file:a.py"):
+        await session.keep(path, record)
+    later = (await history.changes())[len(changes) :]
+    assert [(each.path, each.call_id, each.before, each.after) for each in later] == [
+        ("b.py", "call-9", "d0", "d1"),
+        ("a.py", "call-9", "d0", "d1"),
+    ]
+    assert later[0].seq < later[1].seq
+
+
+async def test_a_folder_that_cannot_be_copied_leaves_no_part_of_a_copy_and_no_fork(history, session, place, tmp_path):
+    os.mkfifo(place / "pipe")
+    with pytest.raises(ConfigError) as raised:
+        await history.fork(tmp_path / "copy", session_id="fork")
+    assert str(raised.value).startswith(f"{str(place)!r} cannot be copied to {str(tmp_path / 'copy')!r}: ")
+    assert not (tmp_path / "copy").exists()
+    assert await session.store.info("fork") is None

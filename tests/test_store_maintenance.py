@@ -26,6 +26,7 @@ from perdure.hosts import SnapshotFolder
 from perdure.store_maintenance import (
     delete_sessions,
     list_expendable_sessions,
+    list_snapshot_digests,
     prune,
     prune_snapshots,
     require_maintainable_store,
@@ -33,6 +34,7 @@ from perdure.store_maintenance import (
 )
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, ScriptedModel, call
+from perdure.toolkits.file_reads_and_changes import FileAccessRecord
 
 DAY = 86_400.0
 
@@ -98,6 +100,7 @@ async def names(store) -> list[str]:
     ("criteria", "removed"),
     [
         ({"older_than_seconds": 2.5 * DAY}, ["4", "3"]),
+        ({"older_than_seconds": 2 * DAY}, ["4", "3"]),
         ({"older_than_seconds": 10 * DAY}, []),
         ({"keep": 4}, ["4"]),
         ({"keep": 0}, ["4", "3", "2", "1", "0"]),
@@ -270,6 +273,23 @@ async def test_what_no_session_needs_for_an_undo_is_removed_with_the_last_that_d
     assert [each.status for each in await history.undo()] == ["restored"]
     assert [each.status for each in await history.redo()] == ["restored"]
     assert (tmp_path / "root" / "c").read_text() == "one"
+
+
+async def test_the_digests_of_a_session_are_those_of_its_changes_and_not_of_what_was_read():
+    session = Agent(ScriptedModel(), store=MemoryStore()).session("s")
+    await session.keep("file:odd", 5)
+    await session.keep("file:read", FileAccessRecord("d0"))
+    await session.keep("file:changed", FileAccessRecord("d2", "d1", "call"))
+    await session.keep("file:new", FileAccessRecord("d3", "", "call"))
+    await session.keep("other", FileAccessRecord("d5", "d4", "call"))
+    assert await list_snapshot_digests(session.store, "s") == {"d1", "d2", "d3", ""}
+
+
+async def test_snapshots_are_not_pruned_without_a_store_or_with_a_time_that_is_no_number(snapshots):
+    with pytest.raises(ConfigError, match="would remove everything: give the stores that use the folder"):
+        await prune_snapshots(snapshots, now=time.time())
+    with pytest.raises(ConfigError, match="grace_seconds"):
+        await prune_snapshots(snapshots, MemoryStore(), now=time.time(), grace_seconds=-1)
 
 
 async def test_prune_removes_them_with_the_sessions_and_a_dry_run_does_not(change, snapshots):

@@ -20,6 +20,7 @@ from perdure.cli.untrusted_text_frame import (
     quote_text,
     quote_unless_plain,
     split_pages,
+    wrap_text,
     wrap_words,
 )
 from tests.security.emulator import draw_rows
@@ -109,6 +110,8 @@ def test_the_lines_of_a_text_stand_under_their_numbers_and_can_be_told(lines, wi
         ("cafe\u0301", '"cafe\u0301"'),
         ("\u0301x", '"\\{U+0301}x"'),
         ("x" + "\u0301" * 6, '"x' + "\u0301" * 4 + "\\{U+0301}\\{U+0301}" + '"'),
+        ("ye\u0301" + "x" + "\u0301" * 4, '"ye\u0301x' + "\u0301" * 4 + '"'),
+        ("\\{3 blanks}", '"\\\\{3 blanks}"'),
         ("日本", '"日本"'),
         ("", '""'),
     ],
@@ -117,10 +120,16 @@ def test_what_could_mislead_is_named(text, shown):
     assert quote_text(text) == shown
 
 
+@pytest.mark.parametrize(("most", "shown"), [(None, '"abc"'), (4, '"abc"'), (3, '"abc"'), (2, '"ab"…'), (0, '""…')])
+def test_a_quoted_text_that_is_cut_says_so(most, shown):
+    assert quote_text("abc", most) == shown
+
+
 def test_a_name_needs_no_quotes_unless_it_could_mislead():
     assert quote_unless_plain("openai:gpt-5.1/mini") == "openai:gpt-5.1/mini"
     assert quote_unless_plain("two words") == '"two words"'
     assert quote_unless_plain("") == '""'
+    assert quote_unless_plain("x" * 100) == "x" * 100
     assert quote_unless_plain("x" * 101) == f'"{"x" * 101}"'
 
 
@@ -134,6 +143,37 @@ def test_a_text_shows_its_lines_with_indentation_and_trailing_blanks():
         ": 3 \\{2 blanks}",
         ": 4 \\{tab}x\\{2 blanks}",
         ": 5 end",
+    ]
+
+
+def test_a_line_cannot_imitate_an_escape_and_has_its_indentation_up_to_16_blanks():
+    frame = UntrustedTextFrame(80)
+    frame.add_text("text", f"a\\{{3 blanks}}\n{' ' * 16}b{' ' * 8}c\n{' ' * 17}b{' ' * 9}c\n")
+    assert frame.rows == [
+        "| text: 3 lines, 69 characters",
+        ": 1 a\\{U+005C}{3 blanks}",
+        ": 2                 b        c",
+        ": 3 \\{17 blanks}b\\{9 blanks}c",
+    ]
+
+
+def test_a_single_line_is_one_line_and_the_numbers_of_many_stand_below_each_other():
+    frame = UntrustedTextFrame(25)
+    frame.add_text("a", "x\n")
+    frame.add_text("b", "1\n" * 9 + "y" * 20)
+    frame.add_label("label " + "z" * 20)
+    assert frame.rows == [
+        "| a: 1 line, 2 character",
+        "|+s",
+        ": 1 x",
+        "| b: 10 lines, 38 charac",
+        "|+ters, without a line b",
+        "|+reak at the end",
+        *[f":  {number} 1" for number in range(1, 10)],
+        ": 10 " + "y" * 19,
+        ":    y",
+        "| label " + "z" * 16,
+        "|+zzzz",
     ]
 
 
@@ -203,3 +243,45 @@ def test_words_of_ours_are_wrapped_at_blanks():
 
 def test_blanks_between_words_are_kept_within_a_row():
     assert wrap_words("restored  notes.txt", 40) == ["restored  notes.txt"]
+
+
+@pytest.mark.parametrize(
+    ("line", "width", "taken", "rows"),
+    [
+        ("abcdef", None, 0, ["abcdef"]),
+        ("日" * 9, None, 2, ["日" * 9]),
+        ("abcdef", 6, 0, ["abcdef"]),
+        ("abcdef", 5, 0, ["abcde", "f"]),
+        ("abcdef", 6, 1, ["abcde", "f"]),
+        ("abcdef", 1, 5, ["a", "b", "c", "d", "e", "f"]),
+        ("日本語", 4, 0, ["日本", "語"]),
+        ("日本語", 5, 0, ["日本", "語"]),
+        ("日本語", 6, 1, ["日本", "語"]),
+        ("日本", 1, 0, ["日", "本"]),
+        ("a\tb", 9, 0, ["a\t", "b"]),
+        ("a\tb", 10, 0, ["a\tb"]),
+        ("č" * 3, 3, 0, ["č" * 3]),
+        ("", 3, 0, [""]),
+    ],
+)
+def test_a_line_is_cut_where_the_terminal_would_begin_a_new_row(line, width, taken, rows):
+    assert wrap_text(line, width, taken) == rows
+    if not taken:
+        assert wrap_text(line, width) == rows
+
+
+@pytest.mark.parametrize(
+    ("line", "width", "taken", "rows"),
+    [
+        ("aa bb cc", 5, 0, ["aa bb", "cc"]),
+        ("aa bb cc", 5, 1, ["aa", "bb", "cc"]),
+        ("aaaaaaa b", 3, 0, ["aaa", "aaa", "a b"]),
+        ("a bbbbbbb c", 4, 1, ["a", "bbb", "bbb", "b c"]),
+        ("日 本", 5, 0, ["日 本"]),
+        ("日 本", 4, 0, ["日", "本"]),
+    ],
+)
+def test_words_are_wrapped_and_a_word_that_is_too_wide_is_cut(line, width, taken, rows):
+    assert wrap_words(line, width, taken) == rows
+    if not taken:
+        assert wrap_words(line, width) == rows

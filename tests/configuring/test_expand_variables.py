@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.configuring.expand_variables import VariableExpander
+from perdure.configuring.expand_variables import MAX_CHARACTERS, VariableExpander
 from perdure.core.error import ConfigError
 
 ENVIRONMENT = {"HOST": "example.org", "EMPTY": "", "LOOP": "${HOST}"}
@@ -38,3 +38,11 @@ def test_all_texts_together_are_bounded():
     expand("${BIG}")
     with pytest.raises(ConfigError, match="more than 1,048,576 characters"):
         expand("${BIG}")
+
+
+def test_as_many_characters_as_the_limit_are_taken_and_not_one_more():
+    expand = VariableExpander({})
+    assert expand("x" * MAX_CHARACTERS) == "x" * MAX_CHARACTERS
+    assert expand("") == ""
+    with pytest.raises(ConfigError, match="use fewer variables"):
+        expand("x")

@@ -16,6 +16,16 @@ def test_a_value_is_on_the_line_where_it_begins_the_first_time_and_an_unknown_on
     assert ("y", "z") not in lines
 
 
+def test_a_path_that_is_written_out_leads_to_the_nearest_parent_with_a_line():
+    builder = LineNumbersBuilder("a\nb\nc")
+    builder.add(("x",), 0)
+    builder.add(("x", 0), 2)
+    builder.add(("x", 0, "y"), 4)
+    lines = builder.build()
+    paths = ("x", "x[0]", "x[0].y", "x[0].y.z", "x[0].w", "x[1].y", "x.w", "w", "w.x[0]", "")
+    assert [lines.line_of(path) for path in paths] == [1, 2, 3, 3, 2, 1, 1, 0, 0, 0]
+
+
 @pytest.mark.parametrize(("place", "line"), [(0, 1), (1, 1), (2, 2), (3, 2), (4, 3)])
 def test_the_end_of_a_line_belongs_to_it(place, line):
     assert LineNumbersBuilder("a\nb\nc").line_at(place) == line

@@ -62,6 +62,19 @@ async def test_of_several_models_two_have_to_agree(repository):
     assert not left_out.is_changed_file
 
 
+async def test_of_two_models_both_have_to_agree_and_models_of_one_name_are_numbered(repository):
+    done = await review(repository, reviewer(answer({}), name="a"), reviewer(answer(), name="a"))
+    assert (done.findings, [each.models for each in done.left_out]) == ((), [("a",)])
+    three = [reviewer(answer({}), name="a") for _ in range(3)]
+    assert (await review(repository, *three)).models == ("a", "a #2", "a #3")
+
+
+@pytest.mark.parametrize(("line", "kept"), [(1, 1), (2, 2), (0, None), (-1, None), (999, None)])
+async def test_a_line_that_the_file_does_not_have_is_left_out(repository, line, kept):
+    (found,) = (await review(repository, reviewer(answer({"line": line})))).findings
+    assert found.finding.line == kept
+
+
 async def test_one_model_is_enough_if_the_caller_says_so(repository):
     done = await review(repository, reviewer(answer({}), name="a"), reviewer(answer(), name="b"), agree=1)
     assert [each.models for each in done.findings] == [("a",)]

@@ -26,3 +26,18 @@ def test_blank_text_is_no_block():
     splitter = MarkdownBlockSplitter()
     assert splitter.feed("\n\n \n") == []
     assert splitter.finish() == []
+    assert splitter.feed("\n\na\n \nb") == ["a\n "]
+    assert splitter.tail == "b"
+    assert splitter.finish() == ["b"]
+    assert splitter.finish() == []
+
+
+def test_a_fence_is_closed_by_one_of_its_kind_that_is_as_long_and_has_nothing_after_it():
+    splitter = MarkdownBlockSplitter()
+    assert splitter.feed("````\n```\n\n~~~~\n\n```` no\n\n`````  \n\nend\n\n") == [
+        "````\n```\n\n~~~~\n\n```` no\n\n`````  \n",
+        "end\n",
+    ]
+    assert splitter.feed("```\n\n") == []
+    assert splitter.finish() == ["```\n\n"]
+    assert splitter.feed("after\n\n") == ["after\n"]

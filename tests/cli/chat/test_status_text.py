@@ -2,7 +2,13 @@
 
 import pytest
 
-from perdure.cli.chat.status_text import format_status, format_usage, shorten_count
+from perdure.cli.chat.status_text import (
+    format_cost,
+    format_status,
+    format_usage,
+    format_usage_briefly,
+    shorten_count,
+)
 from perdure.core.message import Usage
 from perdure.runtime.session_report import SessionUsage
 
@@ -35,3 +41,33 @@ def test_counts_are_short():
     assert [shorten_count(each) for each in (0, 999, 1000, 999_949, 2_500_000)] == [
         "0", "999", "1.0k", "999.9k", "2.5M",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("usage", "turns", "cost", "whole", "brief"),
+    [
+        (Usage(1, 2, cache_read_tokens=1), 1, None, "1 in, 100% cached, 2 out", "1/2 100%"),
+        (Usage(0, 2, cache_read_tokens=1), 1, 0.0, "0 in, 100% cached, 2 out $0.00", "0/2 100% $0.00"),
+        (Usage(1000, 2), 1, 1.0, "1.0k in, 2 out $1.00", "1.0k/2 $1.00"),
+        (Usage(1000, 2), 0, 1.0, "", ""),
+    ],
+)
+def test_usage_is_said_in_full_and_briefly(usage, turns, cost, whole, brief):
+    used = SessionUsage(usage=usage, turns=turns, cost_usd=cost)
+    assert (format_usage(used), format_usage_briefly(used)) == (whole, brief)
+
+
+def test_of_nothing_nothing_is_said_briefly_either():
+    assert format_usage_briefly(None) == ""
+
+
+def test_a_cost_below_a_dollar_has_four_decimals():
+    assert [format_cost(each) for each in (0.0, 0.00004, 0.99994, 1.0, 12.345)] == [
+        "$0.00", "$0.0000", "$0.9999", "$1.00", "$12.35",
+    ]  # fmt: skip
+
+
+def test_a_line_has_to_be_narrower_than_the_terminal():
+    for columns, line in ((17, "ready | m:x | s1"), (16, "ready | m:x"), (12, "ready | m:x"), (11, "ready")):
+        assert format_status(state="ready", model="m:x", session="s1", usage=None, columns=columns) == line
+    assert format_status(state="a", model="b\n", session="c\t", usage=None, columns=80) == "a | b␊ | c␉"

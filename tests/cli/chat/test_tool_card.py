@@ -29,6 +29,21 @@ def test_a_hostile_name_is_quoted_and_a_heading_is_one_row():
     assert cut_row("日" * 30, 20) == "日" * 8 + "…"
 
 
+@pytest.mark.parametrize(
+    ("length", "columns", "row"),
+    [
+        (29, 30, "x" * 29),
+        (30, 30, "x" * 27 + "…"),
+        (19, 20, "x" * 19),
+        (20, 20, "x" * 17 + "…"),
+        (20, 5, "x" * 17 + "…"),
+        (0, 30, ""),
+    ],
+)
+def test_a_row_that_does_not_fit_without_the_last_column_is_cut(length, columns, row):
+    assert cut_row("x" * length, columns) == row
+
+
 @pytest.mark.parametrize("status", [Status.DENIED, Status.CANCELLED_BEFORE_START])
 @pytest.mark.parametrize("columns", [20, 40, 60])
 def test_a_long_call_does_not_hide_how_it_ended(status, columns):
