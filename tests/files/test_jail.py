@@ -68,6 +68,7 @@ def test_a_file_is_read_by_any_of_its_paths(jail, path):
         ("", "not a valid path"),
         ("  ", "not a valid path"),
         ("\ud800", "not a valid path"),
+        ("a\udcffb", "not a valid path"),
         ("x" * 5000, "cannot be read"),
         ("pipe", "no regular file"),
         ("socket", "no regular file"),
@@ -249,6 +250,24 @@ def test_a_link_to_configuration_that_does_not_exist_is_not_written_either(jail)
     os.symlink(".perdure", f"{jail.root}/folder")
     for path in ("notes.txt", "folder/trusted.json"):
         assert "never written" in refusal(write, jail, path)
+
+
+def test_the_runtimes_own_configuration_is_never_deleted(jail):
+    Path(f"{jail.root}/perdure.toml").write_text("x")
+    assert refusal(jail.delete, jail.resolve("perdure.toml"), expected=compute_digest(b"x")) == (
+        "files like 'perdure.toml' are never written by tools; do not try again"
+    )
+    assert sorted(os.listdir(jail.root)) == ["deep", "perdure.toml"]
+
+
+def test_a_folder_that_cannot_be_opened_is_refused_with_the_reason(jail):
+    for path, reason in (
+        ("missing", "there is no such folder"),
+        (".git", "files like '.git/' may contain secrets; do not try again"),
+    ):
+        with pytest.raises(FileRefused) as raised, jail.open_folder(jail.resolve(path)):
+            pass
+        assert str(raised.value) == reason
 
 
 def test_more_names_can_be_blocked_and_protected_and_none_unblocked(tmp_path):
