@@ -356,6 +356,7 @@ def test_an_error_without_words_of_the_system_is_told_as_it_is():
 def test_nothing_stays_open_whether_a_step_works_or_not(jail):
     os.mkfifo(f"{jail.root}/pipe")
     os.symlink("../outside", f"{jail.root}/late")
+    Path(f"{jail.root}/.env").touch()
     note, late = jail.resolve("deep/note.txt"), type(jail.resolve("x"))(f"{jail.root}/late/secret.txt", jail.root)
     before = len(os.listdir("/dev/fd"))
     jail.read(note)
@@ -410,6 +411,12 @@ def test_a_file_of_exactly_the_limit_is_read_and_written(jail):
     assert refusal(write, jail, "larger", b"x" * (MOST_WRITTEN_BYTES + 1)) == (
         f"it would have {MOST_WRITTEN_BYTES + 1:,} bytes, and the limit is {MOST_WRITTEN_BYTES:,}"
     )
+
+
+def test_a_file_of_exactly_the_limit_of_reading_is_replaced_and_a_larger_one_is_not(jail, monkeypatch):
+    monkeypatch.setattr("perdure.files.jail.MOST_READ_BYTES", 5)
+    assert write(jail, "deep/note.txt", b"six by").digest == compute_digest(b"six by")
+    assert refusal(write, jail, "deep/note.txt", b"new") == "it has 6 bytes, and the limit is 5"
 
 
 def test_what_was_read_and_written_is_returned_with_its_permissions(jail):
