@@ -109,18 +109,13 @@ def test_the_lines_of_a_key_are_secret_and_what_all_keys_have_is_not():
 
 def test_the_long_strings_in_json_are_secret_and_its_other_layouts():
     leaf, url = "0123456789abcdef", "https://example.org/0123456789abcdef"
-    document = {
-        "key": leaf,
-        "short": leaf[1:],
-        "url": url,
-        "more": [{"lines": f"ä{leaf}\nabcde\nabcdef\n"}],
-        "number": 5,
-    }
+    text = f"ä{leaf}\nabcde\nabcdef\n"
+    document = {"key": leaf, "short": leaf[1:], "url": url, "more": [{"lines": text}], "number": 5}
     value = json.dumps(document, indent=4)
     layouts = {
-        text
+        layout
         for ascii_only in (True, False)
-        for text in (
+        for layout in (
             json.dumps(document, ensure_ascii=ascii_only),
             json.dumps(document, ensure_ascii=ascii_only, separators=(",", ":")),
             json.dumps(document, ensure_ascii=ascii_only, indent=2),
