@@ -2,7 +2,15 @@
 
 import pytest
 
-from perdure.core.event import QuestionAnswered, QuestionAsked, SlotClosed, SlotOpened, SlotUpdated
+from perdure.core.event import (
+    QuestionAnswered,
+    QuestionAsked,
+    RunStarted,
+    RunWaiting,
+    SlotClosed,
+    SlotOpened,
+    SlotUpdated,
+)
 from perdure.core.fold import fold_events
 from perdure.core.run_mailbox import build_host_event_post, build_slot_closing_post
 from perdure.core.schema import check_value
@@ -96,3 +104,13 @@ def test_a_slot_that_the_program_has_posted_is_seen_and_one_that_it_changes_too(
     ]
     views = build_slot_views(fold_events([SHOWN]), posts, 0.0)
     assert [(each.slot_id, each.input) for each in views] == [("slot", {"text": "x"}), ("new", {"text": "newer"})]
+
+
+def test_a_question_of_a_run_that_is_to_be_cancelled_is_left_out():
+    state = fold_events([RunStarted(run_id="run-1"), ASKED, RunWaiting(("ask",), run_id="run-1")])
+    assert [each.slot_id for each in build_slot_views(state, [], 0.0)] == ["ask"]
+    assert build_slot_views(state, [Post("p", "cancel", {"run_id": "run-1"})], 0.0) == []
+    running = fold_events([RunStarted(run_id="run-1"), ASKED])
+    assert len(build_slot_views(running, [Post("p", "cancel", {"run_id": "run-1"})], 0.0)) == 1
+    for other in (Post("p", "cancel", {"run_id": "run-2"}), Post("p", "steer", {"run_id": "run-1"})):
+        assert len(build_slot_views(state, [other], 0.0)) == 1
