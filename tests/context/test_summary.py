@@ -3,8 +3,24 @@
 import pytest
 
 from perdure.context.history_tools import search_history
-from perdure.context.summary import SummaryCarryOver, build_summary_message, collect_skill_texts, read_summary_data
-from perdure.context.tokens import SUMMARY_ORIGIN, estimate_message_tokens, estimate_text_tokens
+from perdure.context.summary import (
+    CONTINUE_NOTE,
+    END_NOTE,
+    LEFT_OUT_NOTE,
+    SEARCHABLE_NOTE,
+    SUMMARIZED_NOTE,
+    SummaryCarryOver,
+    build_summary_message,
+    collect_skill_texts,
+    read_summary_data,
+)
+from perdure.context.tokens import (
+    SUMMARY_ORIGIN,
+    cut_middle_to_tokens,
+    estimate_message_tokens,
+    estimate_text_tokens,
+)
+from perdure.context.touched_files import TouchedFiles
 from perdure.core.event import InboxAdded, RunEnded, SkillLoaded, ValueKept
 from perdure.core.message import Status, Text, ToolResult, tool_message, user
 from tests.context.conversation import Conversation, long_talk
@@ -155,3 +171,80 @@ def test_the_words_of_a_summary_of_somebody_elses_making_are_its_snapshot(metada
 
 def test_a_conversation_without_a_summary_carries_nothing():
     assert read_summary_data([]) == read_summary_data([user("x")]) == SummaryCarryOver()
+
+
+def cut_to(text: str, room: int) -> str:
+    cut = cut_middle_to_tokens(text, room)
+    assert "" != cut != text
+    return cut
+
+
+async def test_every_section_stands_in_its_place_and_has_its_share_of_the_room():
+    room = 1200
+    talk = Conversation(tools=[search_history])
+    run = await talk.begin("moor " * 2000)
+    await talk.says("Tie a bowline.", origin="skill", skill="knots")
+    await talk.calls(("write_file", '{"path": "/boat/log.txt"}', "ok"), ("read_file", '{"path": "/boat/a.txt"}', "ok"))
+    tasks = [{"content": f"task {number} " * 30, "status": "pending"} for number in range(20)]
+    await run.emit(
+        ValueKept("tasks", tasks, run_id="r1"),
+        *[InboxAdded(f"i{number}", "mail", f"answer {number} " * 30, run_id="r1") for number in range(20)],
+    )
+    view = run.state.view[:]
+    message = build_summary_message(run, view, len(view), room, None)
+    listed = "\n".join([f"- [pending] {each['content']}" for each in tasks])
+    waiting = "\n".join([f"- [mail] {f'answer {number} ' * 30}" for number in range(20)])
+    opening = f"[{LEFT_OUT_NOTE} 4 of them are in no summary. {SEARCHABLE_NOTE} {CONTINUE_NOTE}]"
+    request = cut_to(("moor " * 2000).strip(), room // 5)
+    assert message.text == "\n\n".join([
+        opening,
+        f"## The request that is being worked on, word for word\n{request}",
+        f"## Open tasks\n{cut_to(listed, room // 12)}",
+        f"## Still waiting for\n{cut_to(waiting, room // 12)}",
+        "## Skills in use\n### knots\nTie a bowline.",
+        "## Files modified\n- /boat/log.txt",
+        "## Files read\n- /boat/a.txt",
+        END_NOTE,
+    ])  # fmt: skip
+    assert read_summary_data([message]) == SummaryCarryOver(
+        "", TouchedFiles(("/boat/log.txt",), ("/boat/a.txt",)), {"knots": "Tie a bowline."}, 4
+    )
+    short = build_summary_message(run, view, len(view), room, "Moor.")
+    opening = f"[{SUMMARIZED_NOTE} {SEARCHABLE_NOTE} {CONTINUE_NOTE}]"
+    assert short.text.startswith(
+        f"{opening}\n\n## The request that is being worked on, word for word\n{request}\n\nMoor."
+    )
+
+
+async def test_files_are_listed_from_the_last_on_as_long_as_there_is_room():
+    talk = Conversation()
+    run = await long_talk(talk, 30)
+    room = 1600
+    message = build_summary_message(run, run.state.view[:], 61, room, "Moor.")
+    lines = message.text.partition("## Files read\n")[2].partition("\n\n")[0].splitlines()
+    left, shown = room // 16, []
+    for number in range(29, -1, -1):
+        left -= estimate_text_tokens(f"/boat/{number}.txt") + 1
+        if left < 0:
+            break
+        shown.append(f"- /boat/{number}.txt")
+    assert lines == [*shown, f"(and {30 - len(shown)} that were touched earlier)"]
+
+
+@pytest.mark.parametrize(
+    ("task", "line"),
+    [
+        ({"title": "Sail", "status": "in_progress"}, "- [in_progress] Sail"),
+        ({"text": "Sail"}, "- Sail"),
+        ({"content": "", "task": "Sail"}, "- Sail"),
+        ({"other": "Sail"}, '- {"other":"Sail"}'),
+        ("Sail", "- Sail"),
+        (["Sail", "Moor"], "- Sail\n- Moor"),
+    ],
+)
+async def test_an_open_task_is_a_line_whatever_its_form(task, line):
+    talk = Conversation()
+    run = await talk.begin()
+    await run.emit(ValueKept("tasks", task, run_id="r1"))
+    text = build_summary_message(run, run.state.view[:], 1, ROOM, "Moor.").text
+    assert text.partition("## Open tasks\n")[2].partition("\n\n")[0] == line
