@@ -248,3 +248,38 @@ async def test_an_open_task_is_a_line_whatever_its_form(task, line):
     await run.emit(ValueKept("tasks", task, run_id="r1"))
     text = build_summary_message(run, run.state.view[:], 1, ROOM, "Moor.").text
     assert text.partition("## Open tasks\n")[2].partition("\n\n")[0] == line
+
+
+async def test_of_several_requests_the_first_has_half_of_the_share_and_the_latest_have_the_rest():
+    talk = Conversation()
+    run = await talk.begin("first " * 2000)
+    for text in ("second " * 2000, "The red one.", "last " * 40):
+        await talk.says(text, origin="steering")
+    room = 1200 // 5
+    message = build_summary_message(run, run.state.view[:], 4, 1200, "Moor.")
+    first = cut_to(("first " * 2000).strip(), room // 2)
+    left = room - estimate_text_tokens(first)
+    last = cut_middle_to_tokens(("last " * 40).strip(), left)
+    left -= estimate_text_tokens(last)
+    red = cut_middle_to_tokens("The red one.", left)
+    left -= estimate_text_tokens(red)
+    second = cut_to(("second " * 2000).strip(), left)
+    quoted = message.text.partition("word for word\n")[2].partition("\n\nMoor.")[0]
+    assert quoted == f"{first}\n\n{second}\n\n{red}\n\n{last}"
+
+
+async def test_skills_share_a_sixth_of_the_room_and_the_latest_come_first():
+    talk = Conversation()
+    run = await talk.begin()
+    for name in ("old", "middle", "new"):
+        await talk.says(f"{name} knots " * 40, origin="skill", skill=name)
+    one = estimate_text_tokens("middle knots " * 40) + estimate_text_tokens("middle")
+    message = build_summary_message(run, run.state.view[:], 4, one * 2 * 6, "Moor.")
+    again = "(Loaded earlier; load it again when you need its text.)"
+    skills = message.text.partition("## Skills in use\n")[2].partition("\n\n")[0]
+    assert skills == f"### old\n{again}\n### middle\n{'middle knots ' * 40}\n### new\n{'new knots ' * 40}"
+    assert {name: bool(text) for name, text in read_summary_data([message]).skills.items()} == {
+        "old": False,
+        "middle": True,
+        "new": True,
+    }
