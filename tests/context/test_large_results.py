@@ -191,3 +191,8 @@ def test_as_many_lines_as_are_shown_need_no_note_and_one_more_does():
     assert grep_result(Told("mast\n" * (MAX_LINES + 1)), "c1", "mast").content.splitlines()[50:] == [
         "(1 more lines; look for something rarer)"
     ]
+
+
+def test_the_smallest_limit_can_be_used():
+    assert large_results(200).tools
+    assert finished(previewed(shell, 200), ToolResult("c1", "shell", (Text(LOG),))).preview
