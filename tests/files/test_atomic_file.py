@@ -158,7 +158,8 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
 
 def test_a_file_that_another_process_removed_before_it_was_locked_is_made_again(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(atomic_file, "_UNNAMED", 0)
-    lock, removed = fcntl.flock, []
+    lock = fcntl.flock
+    removed: list[str] = []
 
     def remove_first(descriptor, operation):
         if not removed:

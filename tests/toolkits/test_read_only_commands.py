@@ -240,7 +240,10 @@ def test_diff_of_folders_with_a_link_is_not_silent(folder, tmp_path):
     assert explain(folder, "diff -r sub other", "diff sub other") == ["", ""]
 
 
-def find_silent_programs(folder, arguments, names=(*_PROGRAMS, *[f"git {each}" for each in _GIT])):
+EVERY_PROGRAM = [*_PROGRAMS, *[f"git {each}" for each in _GIT]]
+
+
+def find_silent_programs(folder, arguments, names=EVERY_PROGRAM):
     parts = find_parts(folder, *[f"{name} {arguments}" for name in names])
     return {name for name, part in zip(names, parts, strict=True) if part.reads_only}
 
@@ -255,7 +258,7 @@ WITH_NUMBER = {"egrep", "fgrep", "grep", "head", "tail", "git log", "git rev-lis
 def test_each_program_has_as_many_operands_as_it_only_reads(folder):
     silent = [find_silent_programs(folder, "a " * count) for count in range(4)]
     unread = {"git cat-file"}  # without an option, or the name of a file at a revision, it is not known what it shows
-    everything = {*_PROGRAMS, *[f"git {each}" for each in _GIT]}
+    everything = {*EVERY_PROGRAM}
     assert everything - silent[0] == unread
     assert everything - silent[1] == unread | WITHOUT_OPERANDS | {"date"}
     assert everything - silent[2] == unread | WITHOUT_OPERANDS | {"date", "uniq"}
@@ -270,7 +273,7 @@ def test_only_the_operands_of_some_programs_are_no_files(folder):
 
 
 def test_a_number_is_an_option_of_these_programs_alone(folder):
-    names = [each for each in (*_PROGRAMS, *[f"git {each}" for each in _GIT]) if each != "comm"]
+    names = [each for each in EVERY_PROGRAM if each != "comm"]
     assert find_silent_programs(folder, "-25 a", names) == WITH_NUMBER
 
 
