@@ -13,6 +13,7 @@ from perdure.context.text_file_reader import (
 )
 from perdure.files.confined_folder import ConfinedFolder
 from perdure.files.file_head import FileHead, UnreadableFile, is_path_below, read_file_head
+from tests.doubles import list_open_below
 
 
 def test_no_more_is_read_than_is_wanted(tmp_path):
@@ -88,7 +89,6 @@ def test_bytes_that_are_no_text_are_replaced_and_told(tmp_path):
 def test_folders_and_pipes_are_no_files_of_text(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     pipe, folder = str(tmp_path / "pipe"), str(tmp_path)
-    before = len(os.listdir("/dev/fd"))  # noqa: PTH208
     assert error_of(read_text_file, pipe, 10) == f"{pipe!r} is no regular file: name a file of text"
     assert error_of(read_text_file, folder, 10) == f"{folder!r} is a folder: name a file of text"
     assert error_of(read_text_file, "missing", 10) == "'missing' cannot be read: No such file or directory"
@@ -96,7 +96,7 @@ def test_folders_and_pipes_are_no_files_of_text(tmp_path):
     (tmp_path / "file").write_bytes(b"abc")
     assert read_file_head(str(tmp_path / "file"), 0) == FileHead(b"", 3)
     assert not read_file_head(str(tmp_path / "file"), 3).is_truncated
-    assert len(os.listdir("/dev/fd")) == before  # noqa: PTH208
+    assert list_open_below(tmp_path) == []
 
 
 def test_a_file_longer_than_one_read_is_read_whole(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 
 from perdure import ConfigError
 from perdure.credentials import FileVault
+from tests.doubles import list_open_below
 
 ODD = 'with "quotes", a \\ and\na line = # more'
 
@@ -191,7 +192,7 @@ def test_a_file_of_another_user_is_refused_and_one_of_root_is_not(tmp_path, monk
 
 
 def test_the_folder_is_locked_while_a_file_takes_its_place_and_nothing_stays_open(tmp_path, monkeypatch):
-    really, before = os.replace, len(os.listdir("/dev/fd"))  # noqa: PTH208
+    really = os.replace
     replaced = []
 
     def watch(old: str, new: str) -> None:
@@ -206,7 +207,7 @@ def test_the_folder_is_locked_while_a_file_takes_its_place_and_nothing_stays_ope
     vault = FileVault(tmp_path / "keys.json")
     vault.set("token", "abcd-1234")
     vault.remove("token")
-    assert (vault.names(), len(replaced), len(os.listdir("/dev/fd"))) == ([], 2, before)  # noqa: PTH208
+    assert (vault.names(), len(replaced), list_open_below(tmp_path)) == ([], 2, [])
 
 
 def test_a_file_of_exactly_the_limit_is_read_and_a_longer_one_is_not(tmp_path):

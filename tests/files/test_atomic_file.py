@@ -11,6 +11,7 @@ import pytest
 from perdure.files import atomic_file
 from perdure.files.atomic_file import open_atomic_file, remove_stale_files
 from perdure.files.jail import FileChanged, Jail
+from tests.doubles import list_open_below
 
 
 @pytest.fixture(params=["without a name", "with a name"])
@@ -138,14 +139,14 @@ jail.write(jail.resolve("a"), b"new")
 
 
 def test_nothing_stays_open_of_files_that_are_written_given_up_or_stale(folder, tmp_path):
-    before = names_in("/dev/fd")
+    before = list_open_below(tmp_path)
     for name, work in (("a", "take_name"), ("a", "replace"), ("b", "close")):
         with open_atomic_file(folder, name) as new:
             if work != "close":
                 getattr(new, work)()
     (tmp_path / ".perdure-0123456789abcdef.tmp").write_bytes(b"half")
     remove_stale_files(folder)
-    assert len(names_in("/dev/fd")) == len(before)
+    assert list_open_below(tmp_path) == before
     assert names_in(folder) == ["a"]
 
 
@@ -168,9 +169,9 @@ def test_a_file_that_another_process_removed_before_it_was_locked_is_made_again(
         lock(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", remove_first)
-    before = len(names_in("/dev/fd"))
+    before = len(list_open_below(tmp_path))
     with open_atomic_file(folder, "a") as new:
         os.write(new.descriptor, b"new")
-        assert len(names_in("/dev/fd")) == before + 1
+        assert len(list_open_below(tmp_path)) == before + 1
         new.replace()
     assert (names_in(folder), (tmp_path / "a").read_bytes()) == (["a"], b"new")

@@ -10,6 +10,7 @@ import pytest
 from perdure.core.error import ConfigError
 from perdure.files.file_snapshot_folder import RemovedSnapshots, SnapshotFolder
 from perdure.files.jail import compute_digest
+from tests.doubles import list_open_below
 
 ONE, TWO = compute_digest(b"one"), compute_digest(b"two")
 
@@ -26,10 +27,6 @@ def stored_in(snapshots: SnapshotFolder) -> dict[str, bytes]:
 
 def set_time(snapshots: SnapshotFolder, digest: str, seconds: float) -> None:
     os.utime(Path(snapshots.folder, digest[:2], digest[2:]), (seconds, seconds))
-
-
-def count_open_files() -> int:
-    return len(os.listdir("/dev/fd"))
 
 
 def test_a_content_is_stored_under_its_digest_for_the_owner_alone(snapshots):
@@ -106,11 +103,10 @@ def test_the_folder_is_locked_while_a_content_gets_its_name_and_while_one_is_rem
         really(*arguments)
 
     monkeypatch.setattr(os, step, watch)
-    before = count_open_files()
     snapshots.save(b"one")
     set_time(snapshots, ONE, 1_000)
     snapshots.prune(0, now=2_000)
-    assert (locked, stored_in(snapshots), count_open_files()) == ([ONE[2:]], {}, before)
+    assert (locked, stored_in(snapshots), list_open_below(snapshots.folder)) == ([ONE[2:]], {}, [])
 
 
 def test_a_content_that_cannot_be_stored_leaves_nothing_half_written(snapshots, monkeypatch):

@@ -14,6 +14,7 @@ from perdure.core.error import ConfigError
 from perdure.files import folder_handle, openat2
 from perdure.files.confined_folder import FileRefused
 from perdure.files.jail import MOST_WRITTEN_BYTES, FileChanged, Jail, compute_digest, describe_os_error
+from tests.doubles import list_open_below
 
 
 @pytest.fixture(params=["one step", "step by step"])
@@ -358,7 +359,7 @@ def test_nothing_stays_open_whether_a_step_works_or_not(jail):
     os.symlink("../outside", f"{jail.root}/late")
     Path(f"{jail.root}/.env").touch()
     note, late = jail.resolve("deep/note.txt"), type(jail.resolve("x"))(f"{jail.root}/late/secret.txt", jail.root)
-    before = len(os.listdir("/dev/fd"))
+    before = len(list_open_below(jail.root))
     jail.read(note)
     jail.list_folder(jail.resolve("deep"))
     assert [jail.is_regular(each) for each in (("deep", "note.txt"), ("deep",), ("missing",), (), (".env",))] == [
@@ -381,16 +382,15 @@ def test_nothing_stays_open_whether_a_step_works_or_not(jail):
         lambda: jail.delete(jail.resolve("missing"), expected=compute_digest(b"old")),
     ):
         refusal(work)
-    assert len(os.listdir("/dev/fd")) == before
+    assert len(list_open_below(jail.root)) == before
 
 
 def test_a_closed_jail_has_given_its_descriptor_back(tmp_path):
-    before = len(os.listdir("/dev/fd"))
     jail = Jail(tmp_path)
-    assert len(os.listdir("/dev/fd")) == before + 1
+    assert list_open_below(tmp_path) == [jail.root]
     jail.close()
     jail.close()
-    assert len(os.listdir("/dev/fd")) == before
+    assert list_open_below(tmp_path) == []
 
 
 def test_a_path_is_shown_from_the_folder_on_and_whole_if_it_is_outside(jail):

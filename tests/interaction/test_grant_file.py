@@ -12,6 +12,7 @@ import pytest
 from perdure import ConfigError, Grants, Permissions, StoreError
 from perdure.core.permission import Grant, PermissionRequest
 from perdure.interaction import GrantFile
+from tests.doubles import list_open_below
 
 FOR_EVER = Grant("forever", True, "shell", "run", "ls", "", "because")
 HERE = Grant("session", True, "shell", "run", "", "s1")
@@ -90,9 +91,8 @@ def test_the_folder_is_locked_while_the_file_is_replaced_and_nothing_stays_open(
         really(old, new)
 
     monkeypatch.setattr(os, "replace", watch)
-    before = len(os.listdir("/dev/fd"))  # noqa: PTH208
     GrantFile(path).remember(FOR_EVER)
-    assert (replaced, len(os.listdir("/dev/fd"))) == ([str(path)], before)  # noqa: PTH208
+    assert (replaced, list_open_below(path.parent)) == ([str(path)], [])
 
 
 def test_a_file_in_the_folder_of_the_process_needs_no_folder_in_its_path(tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ import pytest
 from perdure import Agent, Permissions, allow, allow_all, ask, deny, path
 from perdure.core.error import ToolError
 from perdure.testing import MemoryFiles, ScriptedModel
+from perdure.toolkits import git_tools
 from perdure.toolkits.git_tools import (
-    MOST_DENIED,
     GitOutput,
     build_commit_command,
     build_diff_command,
@@ -121,7 +121,8 @@ async def test_files_that_rules_deny_or_ask_about_are_left_out_of_what_is_shown(
     assert len(git.asked) == 1
 
 
-async def test_where_not_all_files_can_be_checked_or_left_out_nothing_is_shown():
+async def test_where_not_all_files_can_be_checked_or_left_out_nothing_is_shown(monkeypatch):
+    monkeypatch.setattr(git_tools, "MOST_DENIED", 3)
     rules = Permissions(allow("*"), deny(target=path("private/**")))
 
     async def find_error(listed: GitOutput, *more: GitOutput) -> str:
@@ -135,9 +136,9 @@ async def test_where_not_all_files_can_be_checked_or_left_out_nothing_is_shown()
         "there are too many files to check: ask for one file or folder"
     )
     assert await find_error(GitOutput("", 128, "fatal: bad revision")) == "git failed: fatal: bad revision"
-    names = [f"private/{number:04}\0" for number in range(MOST_DENIED + 1)]
+    names = [f"private/{number:04}\0" for number in range(4)]
     assert await find_error(GitOutput("".join(names))) == (
-        "more than 500 of these files are denied: ask for one file or folder"
+        "more than 3 of these files are denied: ask for one file or folder"
     )
     assert await find_error(GitOutput("".join(names[1:])), GitOutput("shown")) == "shown"
 
