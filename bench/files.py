@@ -15,8 +15,8 @@ from perdure import Agent, allow_all
 from perdure.hosts import LocalFiles, LocalSearch, SnapshotFolder
 from perdure.testing import ScriptedModel
 from perdure.toolkits.edit_tool import edit_tool
+from perdure.toolkits.file_search_backend import GlobQuery, SearchQuery
 from perdure.toolkits.file_tools import read_tool
-from perdure.toolkits.search_backend import GlobQuery, SearchQuery
 
 from .measure import QUICK, Effort, Figure
 

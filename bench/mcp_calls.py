@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from perdure.mcp.client import McpClient, McpClientCallbacks
+from perdure.mcp.client import McpClient, StartAndLoginCallbacks
 from perdure.mcp.server_settings import McpServer
 from perdure.mcp_extension import start_process
 
@@ -51,7 +51,9 @@ async def compare(effort: Effort, script: Path) -> tuple[float, float]:
 
     count, rounds = (20, 1) if effort == QUICK else (300, 9)
     words = ("-I", "-S", str(script))
-    client = McpClient(McpServer(name="bench", command=sys.executable, args=words), McpClientCallbacks(start_process))
+    client = McpClient(
+        McpServer(name="bench", command=sys.executable, args=words), StartAndLoginCallbacks(start_process)
+    )
     arguments = {"text": "hello"}
     ours: list[float] = []
     theirs: list[float] = []

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from perdure import Agent, StopReason, Usage, assistant, open_store, user
-from perdure.core.clock import SYSTEM_CLOCK
+from perdure.core.clock_and_ids import SYSTEM_CLOCK
 from perdure.core.event import Event, MessageAdded, ModelRequested, RunEnded, RunStarted
 from perdure.core.store import Log, MaintainableStore, SearchableStore, Store
 from perdure.testing import ScriptedModel

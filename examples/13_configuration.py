@@ -19,7 +19,7 @@ WHOLE = """\
 model = "demo"
 name = "clerk"
 instructions = "You order what is missing."
-tools = ["perdure.toolkits.inbox_tool:post_to_inbox"]
+tools = ["perdure.toolkits.post_to_inbox_tool:post_to_inbox"]
 
 [limits]
 max_turns = 5

@@ -253,12 +253,12 @@ OUTPUTS: Mapping[str, Output] = {
     "schedule history": Output("A line for each firing, the newest first.", [FIRING]),
     "schedule run-now": Output("One line: the firing.", [FIRING]),
     "schedule serve": Output(
-        "A line for each record, as it is stored.", [describe_class("perdure.scheduling.firing_record.FiringRecord")]
+        "A line for each record, as it is stored.", [describe_class("perdure.scheduling.firing_record.ScheduleJournalRecord")]
     ),
     "models": Output(
         "A line for each provider; with PROVIDER, for each of its models.",
         [
-            describe_class("perdure.models.provider_availability.ProviderStatus"),
+            describe_class("perdure.models.usable_providers.ProviderStatus"),
             describe_class("perdure.models.model_list.ListedModel"),
         ],
     ),

@@ -345,7 +345,7 @@ PROMISES: dict[str, str] = {
 _CODING = "tests/faults/test_coding_session.py::test_"
 _LOOP = "tests/core/test_loop.py::test_"
 _CALLS = "tests/core/test_loop_calls.py::test_"
-_EFFECT = "tests/core/test_tool_execution.py::test_"
+_EFFECT = "tests/core/test_tool_call_execution.py::test_"
 _STOP = "tests/core/test_loop_cancel.py::test_"
 _ANSWERABLE = "tests/runtime/test_lost_questions.py::test_"
 _FENCE = "tests/core/test_loop_fence.py::test_"
@@ -353,15 +353,15 @@ _LATE = "tests/faults/test_late_effects.py::test_"
 _CONTENDED = "tests/faults/test_contended_appends.py::test_"
 _LIMITS = "tests/core/test_loop_limits.py::test_"
 _RUN_MODEL = "tests/core/test_aside_model_requests.py::test_"
-_DIRECT = "tests/core/test_direct_tool_calls.py::test_"
+_DIRECT = "tests/core/test_engine_tool_calls.py::test_"
 _ENGINES = "tests/engines/test_engines.py::test_"
 _ADDED = "tests/core/test_added_tools.py::test_"
 _PERMIT = "tests/core/test_loop_permission.py::test_"
 _RUN = "tests/core/test_run.py::test_"
 _FOLD = "tests/core/test_fold.py::test_"
 _WRAP = "tests/core/test_model_and_tool_wrappers.py::test_"
-_FANOUT = "tests/core/test_fanout.py::test_"
-_GATE = "tests/core/test_permission.py::test_"
+_FANOUT = "tests/core/test_event_fanout.py::test_"
+_GATE = "tests/core/test_permissions.py::test_"
 _BOUND = "tests/runtime/test_bound_approvals.py::test_"
 _DENIED = "tests/security/test_denied_files.py::test_"
 _NAMESPACED = "tests/runtime/test_namespaced_sessions.py::test_"
@@ -374,7 +374,7 @@ _FAULTS = "tests/stores/test_sqlite_faults.py::test_"
 _FILE = "tests/stores/test_sqlite_file.py::test_"
 _CANCEL = "tests/faults/test_cancellation.py::test_"
 _KILL = "tests/faults/test_kill.py::test_"
-_RESUME = "tests/cli/test_run.py::test_"
+_RESUME = "tests/cli/test_run_and_resume.py::test_"
 _EVENTS = "tests/docs/test_events.py::test_"
 _DRIVER = "tests/runtime/test_driver.py::test_"
 _SCHEDULED = "tests/scheduling/test_processes.py::test_"
@@ -419,7 +419,7 @@ _QUARANTINE = "tests/models/test_rejected_tools.py::test_"
 _OPENING = "tests/models/test_model_builder.py::test_"
 _JSON_REPLY = "tests/models/test_json_reply.py::test_"
 _PROBE = "tests/models/probe/"
-_HTTP = "tests/net/test_http_transport.py::test_"
+_HTTP = "tests/net/test_pooled_http_transport.py::test_"
 _POOL = "tests/net/test_connection_pool.py::test_"
 _TAP = "tests/net/test_tap.py::test_"
 _OUTPUT = "tests/runtime/test_output.py::test_"
@@ -437,7 +437,7 @@ _OUTSIDE = "tests/faults/test_outside.py::test_"
 _ASKED = "tests/faults/test_questions.py::test_"
 _PLANTED = "tests/credentials/test_planted_secrets.py::test_"
 _SCATTERED = "tests/credentials/test_obfuscated_secret_finder.py::test_"
-_REDACTION = "tests/runtime/test_session_redaction.py::test_"
+_REDACTION = "tests/runtime/test_redaction_across_agents.py::test_"
 _SKILL = "tests/context/skills/test_broken.py::test_"
 _TRUST = "tests/context/skills/test_trust.py::test_"
 _FRONT_MATTER = "tests/context/test_front_matter.py::test_"
@@ -447,9 +447,9 @@ _MARATHON = "tests/faults/test_long_session.py::test_"
 
 KEPT_BY: dict[str, tuple[str, ...]] = {
     "calls:isolated": (
-        "tests/core/test_worker_process.py::test_a_tool_that_computes_is_gone_within_a_fifth_of_a_second_of_a_cancel",
-        "tests/core/test_worker_process.py::test_a_tool_is_killed_at_its_deadline",
-        "tests/core/test_worker_process.py::test_a_host_that_is_killed_leaves_no_worker",
+        "tests/core/test_tool_worker_process.py::test_a_tool_that_computes_is_gone_within_a_fifth_of_a_second_of_a_cancel",
+        "tests/core/test_tool_worker_process.py::test_a_tool_is_killed_at_its_deadline",
+        "tests/core/test_tool_worker_process.py::test_a_host_that_is_killed_leaves_no_worker",
     ),
     "calls:commands-end": (
         "tests/hosts/test_local_shell.py::test_a_command_is_ended_at_its_deadline_with_all_that_it_started",
@@ -527,7 +527,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     ),
     "calls:schemas": (
         "tests/core/test_tool.py::test_a_tool_whose_schema_could_take_too_long_to_check_is_refused_with_the_reason",
-        "tests/core/test_validation_cost.py::test_no_value_takes_more_checks_or_has_more_errors_than_estimated",
+        "tests/core/test_validation_work_bound.py::test_no_value_takes_more_checks_or_has_more_errors_than_estimated",
         "tests/core/test_schema_checker.py::test_a_value_with_too_many_parts_for_its_schema_is_refused",
     ),
     "model:failure-is-an-outcome": (

@@ -9,16 +9,16 @@ from perdure import Agent, Limits, Permissions, later
 from perdure.config import BadConfig, TrustedFiles, load_config
 from perdure.context.agent_role import Role
 from perdure.core.error import ConfigError
-from perdure.core.run_callbacks import get_engine_name
+from perdure.core.run_function_types import get_engine_name
 from perdure.testing import ScriptedModel
-from perdure.toolkits.inbox_tool import post_to_inbox
+from perdure.toolkits.post_to_inbox_tool import post_to_inbox
 
 WHOLE = """\
 model = "demo"
 name = "mate"
 description = "Helps on deck."
 instructions_file = "instructions.md"
-tools = ["perdure.toolkits.inbox_tool:post_to_inbox"]
+tools = ["perdure.toolkits.post_to_inbox_tool:post_to_inbox"]
 store = "sqlite:kept/sessions.db"
 workdir = "deck"
 project = true
@@ -187,7 +187,10 @@ def test_skills_of_the_project_stay_inert_until_they_are_trusted(write, folder):
 def test_what_goes_wrong_when_the_agent_is_made_has_its_line_too(write):
     for text, line in (
         ('\nmodel = "no such provider"\n', 2),
-        ('model = "demo"\ntools = [\n "perdure.toolkits.inbox_tool:post_to_inbox",\n "no_such_module:x",\n]\n', 4),
+        (
+            'model = "demo"\ntools = [\n "perdure.toolkits.post_to_inbox_tool:post_to_inbox",\n "no_such_module:x",\n]\n',
+            4,
+        ),
         ('model = "demo"\n[compaction]\n\nmodel = "no such provider"\n', 4),
     ):
         with pytest.raises(BadConfig) as caught:

@@ -55,7 +55,7 @@ from perdure.core.event import (
 from perdure.core.loop import react, run_turn
 from perdure.core.message import Image, Status, Text, Thinking, assistant
 from perdure.core.outcome import Outcome
-from perdure.core.permission import Grants, later
+from perdure.core.permissions import Grants, later
 from perdure.core.stop_conditions import max_turns
 from perdure.replaying.difference_text import describe_event
 from perdure.replaying.replay import Divergence, Source, replay

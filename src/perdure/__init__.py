@@ -112,7 +112,7 @@ _NAMES_BY_MODULE = {
         "Settings",
     ),
     ".core.outcome": ("Outcome",),
-    ".core.permission": (
+    ".core.permissions": (
         "Explanation",
         "Grant",
         "Grants",

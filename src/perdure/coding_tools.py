@@ -18,7 +18,7 @@ from .hosts.local_git import LocalGit
 from .hosts.local_search import LocalSearch
 from .toolkits.command_line import has_parser
 from .toolkits.edit_tool import edit_tool
-from .toolkits.file_access_record import SnapshotBackend
+from .toolkits.file_reads_and_changes import FileSnapshotBackend
 from .toolkits.file_tools import list_tool, read_tool, write_tool
 from .toolkits.git_tools import git_commit_tool, git_read_tools
 from .toolkits.people_tools import people_tools
@@ -46,7 +46,7 @@ class CodingTools(Struct, frozen=True):
 def build_coding_tools(
     workdir: str | os.PathLike[str],
     *,
-    snapshots: SnapshotBackend | None = None,
+    snapshots: FileSnapshotBackend | None = None,
     blocked: Sequence[str] = (),
     protected: Sequence[str] = (),
     git: bool = True,
@@ -109,7 +109,7 @@ def _open_shell(root: str, *, is_required: bool, has_own_names: bool) -> "LocalS
     return None
 
 
-class ShellLifespan:
+class ShellClosingLifespan:
     """Lifespan function of an extension: closes a shell when the last agent or run that uses it ends.
 
     The shell opens itself.

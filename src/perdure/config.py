@@ -23,17 +23,17 @@ from .configuring.mcp_servers import (
     read_unexpanded_servers,
 )
 from .configuring.named_imports import get_file_name, import_extension, import_tools
-from .configuring.python_file import PythonFile
+from .configuring.python_file import PythonFileContent
 from .configuring.read_config_file import MAX_BYTES, ParsedConfigFile, read_toml
-from .configuring.referenced_files import UNREADABLE, ReferencedFiles, compute_trust_digest, hash_skills
-from .configuring.restricted_settings import (
+from .configuring.referenced_file_digests import UNREADABLE, ReferencedFiles, compute_trust_digest, hash_skills
+from .configuring.schedules import build_schedule
+from .configuring.schema import config_schema
+from .configuring.settings_requiring_trust import (
     list_raised_limits,
     list_restricted_settings,
     list_roles_that_need_trust,
     tighten_limits,
 )
-from .configuring.schedules import build_schedule
-from .configuring.schema import config_schema
 from .configuring.table_classes import CompactionTable, ConfigFile
 from .configuring.trusted_files import TrustedFiles, is_digest_trusted
 from .configuring.validation import convert_config
@@ -48,7 +48,7 @@ from .context.skills import Skills, Trust, load_skills, load_skills_from
 from .context.text_file_reader import decode_strictly
 from .core.error import ConfigError
 from .core.model import Model
-from .core.permission import Permissions, later
+from .core.permissions import Permissions, later
 from .core.stop_conditions import Limits
 from .core.tool import Tool
 from .credentials import EnvironmentVault, FileVault, KeyringVault, Vault, first_of
@@ -187,13 +187,13 @@ class Config(Struct, frozen=True, kw_only=True, eq=False):
                 found += import_tools(name, self._read_source)
         return found
 
-    def _read_source(self, named: str) -> PythonFile:
+    def _read_source(self, named: str) -> PythonFileContent:
         """Read a file of Python that the configuration names, if it is still the one that was trusted with it."""
         files = ReferencedFiles(self.folder, is_trusted=True)
         path, data = files.resolve(named), files.read_file(named, MAX_BYTES)
         if files.digests[path] != self.files.get(path, UNREADABLE):
             raise ConfigError(f"{path!r} has changed since the file was read: read it again")
-        return PythonFile(path, data)
+        return PythonFileContent(path, data)
 
     def _permission(self) -> Permissions | None:
         table = self.tables.permissions

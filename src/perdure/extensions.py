@@ -10,9 +10,9 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 from .context.history_tools import history_tools
-from .context.large_results import MAX_CHARACTERS
-from .context.large_results import large_results as _large_results
-from .context.result_summaries import summarize_old_results
+from .context.large_result_previews import MAX_CHARACTERS
+from .context.large_result_previews import large_results as _large_results
+from .context.tool_provided_summaries import summarize_old_results
 from .core import argument_checks
 from .runtime.extension import Extension, check_list_option
 from .toolkits.list_storage import Values
@@ -24,7 +24,7 @@ from .tracing.loop_watchdog import THRESHOLD_SECONDS, LoopWatchdog, Report
 if TYPE_CHECKING:
     from .coding_tools import ShellChoice
     from .memory.long_term_memory import LongTermMemory
-    from .toolkits.file_access_record import SnapshotBackend
+    from .toolkits.file_reads_and_changes import FileSnapshotBackend
     from .tracing.tracer import Tracer
 
 __all__ = [
@@ -141,7 +141,7 @@ def coding(
     workdir: str | os.PathLike[str] = ".",
     *,
     shell: "ShellChoice" = None,
-    snapshots: "SnapshotBackend | None" = None,
+    snapshots: "FileSnapshotBackend | None" = None,
     blocked: Sequence[str] = (),
     protected: Sequence[str] = (),
     git: bool = True,
@@ -164,7 +164,7 @@ def coding(
         git: False to leave out the tools for git; they are left out too if there is no git on this machine.
         people: False to leave out `ask_user` and `plan`.
     """
-    from .coding_tools import ShellLifespan, build_coding_tools, list_always_ask_rules
+    from .coding_tools import ShellClosingLifespan, build_coding_tools, list_always_ask_rules
 
     made = build_coding_tools(
         workdir, snapshots=snapshots, blocked=blocked, protected=protected, git=git, people=people, shell=shell
@@ -175,7 +175,7 @@ def coding(
         instructions=_CODING.format(root=made.root) + (_COMMANDS if has_commands else ""),
         tools=made.tools,
         rules=list_always_ask_rules(),
-        lifespan=None if made.shell is None else ShellLifespan(made.shell),
+        lifespan=None if made.shell is None else ShellClosingLifespan(made.shell),
     )
 
 

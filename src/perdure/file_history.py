@@ -1,6 +1,6 @@
 """Changes that tools have made to files in a session: show them, undo and redo them, fork with the files.
 
-The log has the digests of each file before and after each change (see `perdure.toolkits.file_access_record`), and a
+The log has the digests of each file before and after each change (see `perdure.toolkits.file_reads_and_changes`), and a
 snapshot backend has the contents. A file is restored only if it is as the change left it, so that no later work is
 lost. Changes that commands of a shell have made are not known, and not undone: `FileHistory.commands` lists the
 commands. The changes of background agents are in the histories of their own sessions.
@@ -20,10 +20,10 @@ from .core.error import ConfigError
 from .core.event import ValueKept
 from .files.confined_folder import FileRefused
 from .files.jail import FileContent, Jail
-from .runtime.background_job_record import list_background_jobs
+from .runtime.background_agent_task import list_background_jobs
 from .runtime.session import Session
-from .toolkits.file_access_record import FILE_PREFIX, NO_FILE, FileAccessRecord, SnapshotBackend, parse_record
-from .toolkits.file_changing_commands import COMMAND_NAME, parse_command_record
+from .toolkits.file_changing_command_records import COMMAND_NAME, parse_command_record
+from .toolkits.file_reads_and_changes import FILE_PREFIX, NO_FILE, FileAccessRecord, FileSnapshotBackend, parse_record
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class FileHistory:
     """
 
     def __init__(
-        self, session: Session[Any], snapshots: SnapshotBackend, *, workdir: str | os.PathLike[str] | None = None
+        self, session: Session[Any], snapshots: FileSnapshotBackend, *, workdir: str | os.PathLike[str] | None = None
     ) -> None:
         """Look at a session.
 

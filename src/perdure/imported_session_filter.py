@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
-from .core.clock import new_id
+from .core.clock_and_ids import new_id
 from .core.error import ConfigError
 from .core.event import (
     AutoContinued,
@@ -40,7 +40,7 @@ from .core.event import (
     ViewChanged,
 )
 from .core.fold import State
-from .core.log_repair import build_repair_events
+from .core.interrupted_run_repair import build_repair_events
 from .core.message import NO_USAGE, Message, ToolResult, Usage, merge_labels
 from .core.provenance import IMPORTED_LABEL
 

@@ -13,15 +13,15 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from .core import argument_checks
-from .core.clock import SYSTEM_CLOCK
+from .core.clock_and_ids import SYSTEM_CLOCK
 from .core.error import ConfigError, ToolError
 from .core.run import Run
 from .core.tool import Tool, ToolContext
-from .mcp.client import McpClient, McpClientCallbacks, require_sdk
+from .mcp.client import McpClient, StartAndLoginCallbacks, require_sdk
 from .mcp.client_pool import McpClientPool
 from .mcp.listed_tool import ListedTool
-from .mcp.message_limits import MAX_MESSAGE_BYTES
 from .mcp.pin_file import PinFile, ToolChange
+from .mcp.server_output_limits import MAX_MESSAGE_BYTES
 from .mcp.server_settings import McpServer
 from .mcp.tool_builder import build_resource_tools, build_tool, is_offered
 from .runtime.extension import Extension
@@ -66,7 +66,7 @@ class McpServers:
             argument_checks.require_callable("McpServers", "headers", headers)
         self.pins = pins if isinstance(pins, PinFile) else PinFile(pins)
         """What was agreed to of each server."""
-        self.pool = McpClientPool(servers, McpClientCallbacks(start_process, login))
+        self.pool = McpClientPool(servers, StartAndLoginCallbacks(start_process, login))
         """The connections."""
         require_sdk()
         self._resolve_headers = headers

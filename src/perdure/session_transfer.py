@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .core.clock import SYSTEM_CLOCK, Clock, new_id
+from .core.clock_and_ids import SYSTEM_CLOCK, Clock, new_id
 from .core.error import ConfigError, Conflict, EntryTooNew, SessionExists, SessionNotFound
 from .core.event import Entry, SessionImported
 from .core.log_codec import decode_entry, encode_entry

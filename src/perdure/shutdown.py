@@ -23,7 +23,7 @@ import msgspec
 from .core.error import UsageError
 from .core.outcome import Outcome
 from .core.run import Engine, Run
-from .core.run_callbacks import PROCESS_END_ATTRIBUTE, SHUTDOWN_REASON, call_engine, get_engine_name
+from .core.run_function_types import PROCESS_END_ATTRIBUTE, SHUTDOWN_REASON, call_engine, get_engine_name
 
 if TYPE_CHECKING:
     from .runtime.agent import Agent

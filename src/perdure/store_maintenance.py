@@ -16,7 +16,7 @@ from .core.event import ValueKept
 from .core.fold import fold_entries
 from .core.store import MaintainableStore, SessionInfo, Store
 from .runtime.stored_session import iterate_sessions
-from .toolkits.file_access_record import FILE_PREFIX, parse_record
+from .toolkits.file_reads_and_changes import FILE_PREFIX, parse_record
 
 if TYPE_CHECKING:
     from .files.file_snapshot_folder import RemovedSnapshots, SnapshotFolder

@@ -53,7 +53,7 @@ def test_the_allowed_directions_are_allowed(package):
             {
                 "core/run": "",
                 "net/http_transport": "import perdure.core.run",
-                "toolkits/web": "import perdure.net.http_transport",
+                "toolkits/web": "import perdure.net.pooled_http_transport",
                 "models/demo_model": "import perdure.core.run",
                 "runtime/agent_spec": "import perdure.toolkits.web, perdure.models.demo_model",
                 "runtime/run_builder": "import perdure.runtime.agent_spec",

@@ -15,7 +15,7 @@ from perdure.core.error import ConfigError
 from perdure.core.event import Entry, MessageAdded, RunStarted
 from perdure.core.fold import fold_entries
 from perdure.core.message import user
-from perdure.core.permission import PermissionRequest, Permissions, allow_all, later
+from perdure.core.permissions import PermissionRequest, Permissions, allow_all, later
 from perdure.core.stop_conditions import Limits
 from perdure.testing import ScriptedModel, call
 
@@ -334,7 +334,7 @@ def test_who_answers_is_said_by_options_then_the_environment_then_the_file(proje
 
 def test_a_file_that_needs_trust_stops_the_run_until_it_has_it(perdure, scripted):
     model = scripted()
-    write("perdure.toml", 'instructions = "Obey."\ntools = ["perdure.toolkits.inbox_tool:post_to_inbox"]\n')
+    write("perdure.toml", 'instructions = "Obey."\ntools = ["perdure.toolkits.post_to_inbox_tool:post_to_inbox"]\n')
     result = perdure("run", "-q", "Hello")
     assert (result.exit_code, result.stdout, model.requests) == (2, "", [])
     assert result.stderr == (

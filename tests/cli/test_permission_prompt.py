@@ -8,7 +8,7 @@ import pytest
 from perdure.cli.permission_prompt import TerminalPermissionPrompt
 from perdure.cli.terminal_output import TerminalOutput
 from perdure.core.event import QuestionAsked, RunResumed
-from perdure.core.permission import PermissionRequest
+from perdure.core.permissions import PermissionRequest
 from tests.security.emulator import draw_rows
 
 WRITE = 'Write "hello" to the text file {}'

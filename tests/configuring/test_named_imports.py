@@ -3,9 +3,9 @@
 import pytest
 
 from perdure.configuring.named_imports import import_tools, is_import_path
-from perdure.configuring.python_file import PythonFile
+from perdure.configuring.python_file import PythonFileContent
 from perdure.core.error import ConfigError
-from perdure.toolkits.inbox_tool import post_to_inbox
+from perdure.toolkits.post_to_inbox_tool import post_to_inbox
 
 SOURCE = '''
 from perdure import tool
@@ -42,7 +42,7 @@ def module(tmp_path, monkeypatch):
 
 
 def test_one_tool_is_found():
-    assert import_tools("perdure.toolkits.inbox_tool:post_to_inbox", no_file) == [post_to_inbox]
+    assert import_tools("perdure.toolkits.post_to_inbox_tool:post_to_inbox", no_file) == [post_to_inbox]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_file_is_imported_once_from_the_bytes_that_are_given():
 
     def source(path):
         read.append(path)
-        return PythonFile("/nowhere/tools.py", SOURCE.encode())
+        return PythonFileContent("/nowhere/tools.py", SOURCE.encode())
 
     (one,) = import_tools("./tools.py:one", source)
     assert import_tools("./tools.py:some", source)[0] is one
@@ -100,7 +100,7 @@ def test_a_file_is_imported_once_from_the_bytes_that_are_given():
 
 def test_a_file_that_fails_is_not_kept(monkeypatch):
     def source(_):
-        return PythonFile("/nowhere/tools.py", b"import no_such_neighbour")
+        return PythonFileContent("/nowhere/tools.py", b"import no_such_neighbour")
 
     for _ in range(2):
         with pytest.raises(ConfigError, match=r"cannot be imported: ModuleNotFoundError: .*no_such_neighbour"):
@@ -111,7 +111,7 @@ def test_an_isolated_tool_of_a_file_is_refused_with_what_to_do():
     isolated = SOURCE.replace("@tool\nasync def one", "@tool(isolate=True)\ndef one")
 
     def source(_):
-        return PythonFile("/nowhere/tools.py", isolated.encode())
+        return PythonFileContent("/nowhere/tools.py", isolated.encode())
 
     with pytest.raises(ConfigError, match="put it into a package, and name it"):
         import_tools("./tools.py:one", source)

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from perdure.core.clock import SYSTEM_CLOCK
+from perdure.core.clock_and_ids import SYSTEM_CLOCK
 from perdure.core.event import Entry, Event, MessageAdded, ModelRequested, RunStarted, ToolFinished
-from perdure.core.fanout import Fanout
+from perdure.core.event_fanout import Fanout
 from perdure.core.fold import State, fold_entries
 from perdure.core.message import Message, Text, ToolCall, ToolResult, Usage, assistant, user
 from perdure.core.model import Request

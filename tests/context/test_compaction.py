@@ -7,7 +7,7 @@ import pytest
 
 from perdure.context.compaction import Compaction
 from perdure.context.compaction_strategies import MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS, keep_recent
-from perdure.context.summary import read_summary_data
+from perdure.context.summary_message import read_summary_data
 from perdure.context.tokens import (
     count_context_tokens,
     estimate_message_tokens,

@@ -7,9 +7,9 @@ import pytest
 from perdure import Agent, Budget, tool
 from perdure.context.compaction import Compaction
 from perdure.context.history_tools import history_tools
-from perdure.context.large_results import large_results
-from perdure.context.result_summaries import summarize_old_results
+from perdure.context.large_result_previews import large_results
 from perdure.context.tokens import estimate_messages_tokens, estimate_text_tokens
+from perdure.context.tool_provided_summaries import summarize_old_results
 from perdure.core.error import ContextOverflow, ProviderDown, UsageError
 from perdure.core.event import Compacted, CompactionStarted, ModelRequested, ReplyDiscarded, ViewChanged
 from perdure.core.message import Usage

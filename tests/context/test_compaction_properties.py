@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.compaction import Compaction
-from perdure.context.summary import read_summary_data
+from perdure.context.summary_message import read_summary_data
 from perdure.context.tokens import (
     count_context_tokens,
     estimate_message_tokens,

@@ -19,7 +19,7 @@ from perdure.core.event import (
     ToolCallDelta,
     ToolFinished,
 )
-from perdure.core.event_class import check_event_class
+from perdure.core.event_base_class import check_event_class
 from perdure.core.event_erasure import erase_event_content
 from perdure.core.message import Message, Text, ToolResult, assistant, user
 from tests.core.material import events

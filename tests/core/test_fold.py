@@ -38,7 +38,7 @@ from perdure.core.event import (
     ViewChanged,
 )
 from perdure.core.fold import State, fold_entries, fold_events
-from perdure.core.log_repair import INTERRUPTED_CALL_TEXT, NOT_STARTED_CALL_TEXT, build_repair_events
+from perdure.core.interrupted_run_repair import INTERRUPTED_CALL_TEXT, NOT_STARTED_CALL_TEXT, build_repair_events
 from perdure.core.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
 from tests.transcript import assert_valid
 

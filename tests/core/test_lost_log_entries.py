@@ -14,7 +14,7 @@ from perdure.core.event import (
     ToolStarted,
 )
 from perdure.core.fold import fold_entries, fold_events
-from perdure.core.log_repair import ENDING_LOG_DAMAGED, INTERRUPTED_CALL_TEXT, build_repair_events
+from perdure.core.interrupted_run_repair import ENDING_LOG_DAMAGED, INTERRUPTED_CALL_TEXT, build_repair_events
 from perdure.core.lost_log_entries import build_lost_entries_error, build_lost_input_error, mark_lost_entries
 from perdure.core.message import Message, Status, Text, ToolCall, user
 from perdure.core.store import read_events

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from perdure.core.approval_binding import ApprovalBinding
 from perdure.core.error import ConfigError
 from perdure.core.event import GrantRevoked, PermissionDecided
-from perdure.core.permission import Permissions, allow, deny, later
 from perdure.core.permission_grants import Grant, Grants, check_grant_pattern, grants_from_log, list_offers, make_grant
 from perdure.core.permission_request import PermissionRequest, Verdict, build_permission_decided_event
 from perdure.core.permission_target import (
@@ -20,6 +19,7 @@ from perdure.core.permission_target import (
     command,
     path,
 )
+from perdure.core.permissions import Permissions, allow, deny, later
 from tests.coming_from.shows import shows
 
 HERE = ApprovalBinding("tool", "boss", "store", "/project", "s@1")

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from perdure.core.regex_search import search_within_time
-from perdure.core.worker_process import WORKERS, WorkerProcess
+from perdure.core.tool_worker_process import WORKERS, ToolWorkerProcess
 
 HOSTILE = "a" * 60 + "!"
 """A text on which `(a+)+$` takes longer than anybody lives."""
@@ -24,7 +24,7 @@ def search(pattern, text, seconds=60.0) -> bool:
 
 def test_a_pattern_is_found_or_not_in_another_process_that_is_used_again(monkeypatch):
     assert search(r"\d+ days", "in 12 days")
-    monkeypatch.setattr(WorkerProcess, "_spawn", None)  # no other process is started
+    monkeypatch.setattr(ToolWorkerProcess, "_spawn", None)  # no other process is started
     assert not search(r"^\d+", "in 12 days")
     assert search(re.compile("DAYS|weeks", re.IGNORECASE), "in 12 days")
 
@@ -50,7 +50,7 @@ def test_a_system_without_process_groups_searches_here(monkeypatch):
 def test_errors_of_the_other_process_are_raised(monkeypatch):
     with pytest.raises(TypeError, match="expected string or bytes-like object"):
         search("a+", None)
-    dead = WorkerProcess()
+    dead = ToolWorkerProcess()
     dead.kill()
     monkeypatch.setattr(WORKERS, "take", lambda: dead)
     with pytest.raises(EOFError):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.clock import SYSTEM_CLOCK
+from perdure.core.clock_and_ids import SYSTEM_CLOCK
 from perdure.core.error import Conflict, Fenced, StoreError
 from perdure.core.event import Custom, Entry, Event
 from perdure.core.store import (

@@ -22,7 +22,7 @@ from perdure import (
     tool,
 )
 from perdure.core.event import Custom, ToolProgress, ToolStarted, ValueKept
-from perdure.core.permission_gate_chain import restrict_gate
+from perdure.core.inherited_permission_gates import restrict_gate
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Recorder, ScriptedModel, call
 from tests.doubles import log_of, of

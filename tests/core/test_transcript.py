@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from perdure.core.message import Message, Text, ToolCall, ToolResult, assistant, tool_message, user
-from perdure.core.transcript import MessagesSnapshot, Transcript, build_sent_message
+from perdure.core.transcript import MessagesSnapshot, Transcript, shorten_message_for_model
 
 
 def words(messages: Iterable[Message]) -> list[str]:
@@ -123,5 +123,5 @@ def test_older_results_are_sent_in_their_short_form_where_they_have_one():
 
 def test_what_needs_no_change_is_the_same_message():
     for message in (user("one"), CALL, results("whole", summary="short"), Message("tool", (Text("odd"),))):
-        assert build_sent_message(message) is message
-    assert build_sent_message(results("whole", summary="short"), short=True).tool_results[0].text == "short"
+        assert shorten_message_for_model(message) is message
+    assert shorten_message_for_model(results("whole", summary="short"), short=True).tool_results[0].text == "short"

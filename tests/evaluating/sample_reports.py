@@ -1,7 +1,12 @@
 """Reports for the tests of tables and pages."""
 
 from perdure.evaluating import CaseResult, EvaluationReport
-from perdure.evaluating.evaluation_report import PastEvaluation, ReportedCase, compare_results, summarize_agents
+from perdure.evaluating.evaluation_report import (
+    PastEvaluation,
+    ReportedCaseDefinition,
+    compare_results,
+    summarize_agents,
+)
 from perdure.grading import Grade
 
 AT = 1_700_000_000.0
@@ -27,7 +32,8 @@ def report(*results, before=None, past=(), name="sample", prompts=None, tags=("t
     ids = list(dict.fromkeys([each.case_id for each in results]))
     shown = prompts or {}
     cases = [
-        ReportedCase(id=each, prompt=shown.get(each, f"prompt of {each}"), expected="x", tags=tags) for each in ids
+        ReportedCaseDefinition(id=each, prompt=shown.get(each, f"prompt of {each}"), expected="x", tags=tags)
+        for each in ids
     ]
     return EvaluationReport(
         evaluation_id="e2",

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from perdure import Agent, ConfigError, Limits, ShuttingDown, ToolContext, Usage, tool
 from perdure.evaluating import Case, Dataset, Evaluation, EvaluationProgress
-from perdure.evaluating.stored_evaluations import EvaluationStore
+from perdure.evaluating.evaluation_sessions import EvaluationStore
 from perdure.grading import Grade, all_of
 from perdure.shutdown import Shutdown
 from perdure.stores import open_store
@@ -169,7 +169,7 @@ async def test_a_grader_that_fails_is_an_error_of_the_case():
 
 async def test_a_run_that_waits_for_a_person_is_an_error():
     from perdure import Permissions, ask
-    from perdure.core.permission import later
+    from perdure.core.permissions import later
 
     @tool(permission=True)
     def pay() -> str:

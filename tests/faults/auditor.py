@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from perdure.core.event import RunEnded
 from perdure.core.fold import fold_entries
-from perdure.core.log_repair import ENDING_CRASH_LOOP, ENDING_PROCESS_DIED
+from perdure.core.interrupted_run_repair import ENDING_CRASH_LOOP, ENDING_PROCESS_DIED
 from tests.faults.auditor_calls import OF_CALLS
 from tests.faults.children import checksum
 from tests.faults.evidence import Evidence, writer_of

@@ -18,12 +18,12 @@ import msgspec
 
 from perdure import Agent, Permissions, Request, Verdict, open_store
 from perdure.core import fault_injection as faults
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.error import Fenced, SessionBusy, UsageError
 from perdure.core.event import Entry, RunStarted, SessionOpened, ToolFinished
 from perdure.core.fold import fold_entries
 from perdure.core.message import Message, user
-from perdure.core.permission import PermissionRequest
+from perdure.core.permissions import PermissionRequest
 from perdure.core.run_mailbox import STEER_POST, build_message_post
 from perdure.core.store import Store
 from perdure.runtime.session import Session

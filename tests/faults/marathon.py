@@ -20,9 +20,9 @@ import msgspec
 
 from perdure import Agent, ContextOverflow, Limits, Request, open_store, tool
 from perdure.context.compaction import Compaction
-from perdure.context.large_results import large_results
-from perdure.context.result_summaries import summarize_old_results
+from perdure.context.large_result_previews import large_results
 from perdure.context.skills import Skill, Skills
+from perdure.context.tool_provided_summaries import summarize_old_results
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta
 from perdure.core.fold import fold_entries
 from perdure.core.message import PASSING_ORIGINS, Message, ToolCall, Usage

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.error import (
     Fenced,
     SessionBusy,

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from perdure import Agent, Permissions, Request, ToolContext, later, tool
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.error import EffectNotStarted, PerdureError
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ToolCallDelta
 from perdure.core.message import StopReason, Usage

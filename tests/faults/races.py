@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.error import Fenced, SessionBusy
 from perdure.core.event import Custom, Entry
 from perdure.core.store import Store

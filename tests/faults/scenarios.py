@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from perdure import Agent, EffectNotStarted, Limits, Permissions, Session, Skip, ToolContext, Verdict, tool
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.error import ProviderDown, RateLimited
 from perdure.core.event import (
     Entry,

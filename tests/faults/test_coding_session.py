@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.clock import SYSTEM_CLOCK
+from perdure.core.clock_and_ids import SYSTEM_CLOCK
 from perdure.file_history import FileHistory
 from perdure.hosts import LocalShell, SnapshotFolder
 from perdure.toolkits.shell_backend import ShellCommand

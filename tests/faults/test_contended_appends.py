@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from perdure import Agent, ToolContext, tool
-from perdure.core.clock import SYSTEM_CLOCK, new_id
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, new_id
 from perdure.core.event import Custom, Entry, ToolFinished
 from perdure.core.message import Status
 from perdure.core.store import Log, Post, Store

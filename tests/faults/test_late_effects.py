@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.error import SessionBusy, UnsupportedByStore
 from perdure.core.event import ToolFinished
 from perdure.core.message import Status

@@ -14,7 +14,7 @@ import pytest
 from perdure import Agent
 from perdure.core.error import PerdureError
 from perdure.core.message import Status
-from perdure.mcp.client import McpClient, McpClientCallbacks
+from perdure.mcp.client import McpClient, StartAndLoginCallbacks
 from perdure.mcp_extension import McpServers, start_process
 from perdure.testing import ScriptedModel
 
@@ -88,7 +88,7 @@ async def test_no_call_to_a_hostile_server_hangs_or_leaves_anything(behaviour, t
     start_seconds = seconds if behaviour == "initialize_hangs" else 60
     server = scripted(behaviour, tmp_path, call_timeout_seconds=seconds, start_timeout_seconds=start_seconds)
     before = take_stock()
-    client = McpClient(server, McpClientCallbacks(start_process))
+    client = McpClient(server, StartAndLoginCallbacks(start_process))
     count = CALLS // 8 if behaviour in FLOODS else CALLS
     async with asyncio.timeout(600 if LONG else 120):
         outcomes = await call_many(client, count)
@@ -101,7 +101,7 @@ async def test_no_call_to_a_hostile_server_hangs_or_leaves_anything(behaviour, t
 async def test_no_call_to_a_hostile_server_over_http_hangs_or_leaves_anything(behaviour):
     async with serve_http(behaviour) as server:
         before = take_stock()
-        client = McpClient(reach(server), McpClientCallbacks(start_process))
+        client = McpClient(reach(server), StartAndLoginCallbacks(start_process))
         async with asyncio.timeout(600 if LONG else 120):
             outcomes = await call_many(client, CALLS)
             await client.close()
@@ -112,7 +112,7 @@ async def test_no_call_to_a_hostile_server_over_http_hangs_or_leaves_anything(be
 async def test_connections_that_come_and_are_cancelled_leave_nothing(tmp_path):
     before = take_stock()
     for cycle in range(CYCLES):
-        client = McpClient(scripted("kind", tmp_path), McpClientCallbacks(start_process))
+        client = McpClient(scripted("kind", tmp_path), StartAndLoginCallbacks(start_process))
         task = asyncio.ensure_future(client.list_tools())
         for _ in range(cycle % 25):
             await asyncio.sleep(0.002)

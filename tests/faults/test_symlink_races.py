@@ -14,7 +14,7 @@ import pytest
 from perdure.files.confined_folder import FileRefused
 from perdure.files.jail import Jail
 from perdure.hosts import LocalFiles, LocalSearch
-from perdure.toolkits.search_backend import GlobQuery, SearchQuery
+from perdure.toolkits.file_search_backend import GlobQuery, SearchQuery
 
 LONG = os.environ.get("PERDURE_SEARCH") == "long"
 SECONDS = 30.0 if LONG else 0.4

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError
-from perdure.core.worker_process import WORKERS
+from perdure.core.tool_worker_process import WORKERS
 from perdure.grading import Evidence, contains, equals, grade_evidence, matches, schema_grader
 from tests.grading.failures import failure_of
 

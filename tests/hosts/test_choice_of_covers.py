@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure.hosts.bubblewrap import SandboxCovers
+from perdure.hosts.bubblewrap import CoverMountSources
 from perdure.hosts.secret_covers import GitIndex, choose_covers, cover_secrets
 
-COVERS = SandboxCovers("/covers/folder", "/covers/file", "/covers/closed")
+COVERS = CoverMountSources("/covers/folder", "/covers/file", "/covers/closed")
 
 
 def build_index(*entries: tuple[bytes, bytes], version: int = 2, mode: int = 0o100644, flags: int = 0) -> bytes:

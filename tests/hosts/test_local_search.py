@@ -14,8 +14,8 @@ from perdure import Agent
 from perdure.core.error import ConfigError, ToolError
 from perdure.hosts import LocalFiles, LocalSearch, python_grep
 from perdure.testing import ScriptedModel
+from perdure.toolkits.file_search_backend import GlobQuery, SearchQuery
 from perdure.toolkits.portable_regex import PortableRegex
-from perdure.toolkits.search_backend import GlobQuery, SearchQuery
 from perdure.toolkits.search_tools import glob_tool, grep_tool
 from tests.seeds import chance
 

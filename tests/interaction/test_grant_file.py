@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from perdure import ConfigError, Grants, Permissions, StoreError
-from perdure.core.permission import Grant, PermissionRequest
+from perdure.core.permissions import Grant, PermissionRequest
 from perdure.interaction import GrantFile
 from tests.doubles import list_open_below
 
@@ -20,7 +20,7 @@ REQUEST = PermissionRequest("c", "shell", "run", "ls", {}, "hash", required=True
 
 WRITER = """
 import sys
-from perdure.core.permission import Grant
+from perdure.core.permissions import Grant
 from perdure.interaction import GrantFile
 path, name, count = sys.argv[1:]
 grants = GrantFile(path)

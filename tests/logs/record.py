@@ -18,7 +18,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from unittest import mock
 
 from perdure import Agent, Permissions, allow, deny, tool
-from perdure.core import clock
+from perdure.core import clock_and_ids
 from perdure.core.event import (
     EVENTS,
     Entry,
@@ -165,7 +165,7 @@ def always_the_same() -> Iterator[None]:
     chance = SimpleNamespace(urandom=random.Random(1).randbytes)
     names = SimpleNamespace(gethostname=lambda: "museum")
     with (
-        mock.patch.multiple(clock, time=time, os=chance),
+        mock.patch.multiple(clock_and_ids, time=time, os=chance),
         mock.patch.multiple(holder, socket=names, _identity=lambda _: ("", "")),
     ):
         yield

@@ -16,8 +16,8 @@ from perdure import Agent, ConfigError, StoreError
 from perdure.core.error import EntryTooNew
 from perdure.core.event import EVENTS, Entry, Unknown
 from perdure.core.fold import fold_entries
+from perdure.core.interrupted_run_repair import INTERRUPTED_CALL_TEXT, NOT_STARTED_CALL_TEXT
 from perdure.core.log_codec import decode_entry, encode_entry
-from perdure.core.log_repair import INTERRUPTED_CALL_TEXT, NOT_STARTED_CALL_TEXT
 from perdure.core.message import Message
 from perdure.core.store import Post, Store
 from perdure.stores.file.line_format import encode_line

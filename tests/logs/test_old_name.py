@@ -11,7 +11,7 @@ from perdure.core.event import Entry, MessageAdded, ValueKept
 from perdure.core.fold import fold_entries
 from perdure.core.message import user
 from perdure.core.store import Post
-from perdure.runtime.background_job_record import BackgroundJob, list_background_jobs
+from perdure.runtime.background_agent_task import BackgroundAgentTask, list_background_jobs
 from perdure.session_transfer import export_session, import_session
 from perdure.stores.file.line_format import encode_line
 from perdure.stores.file.store import FileStore
@@ -175,7 +175,7 @@ async def test_a_database_of_the_first_format_gets_the_new_mark(tmp_path):
 
 @pytest.mark.parametrize("prefix", ["perdure:agent:", "windlass:agent:", "agent:"])
 def test_a_task_in_the_background_is_found_under_each_name(prefix):
-    job = BackgroundJob("scout-1", "scout", "Look.", "s/scout-1", "i", "c")
+    job = BackgroundAgentTask("scout-1", "scout", "Look.", "s/scout-1", "i", "c")
     value = {name: getattr(job, name) for name in job.__struct_fields__}
     state = fold_entries([Entry(1, 1.0, ValueKept(f"{prefix}scout-1", value), "e-1")])
     assert list_background_jobs(state, MemoryStore()) == [job]

@@ -14,8 +14,8 @@ from perdure.mcp.client import (
     CallTimedOut,
     FateUnknown,
     McpClient,
-    McpClientCallbacks,
     McpError,
+    StartAndLoginCallbacks,
     UnusableAnswer,
 )
 from perdure.mcp.server_settings import McpServer
@@ -27,7 +27,7 @@ GROWING = Path(__file__).with_name("growing_server.py")
 
 
 def client_of(behaviour, folder="", **settings):
-    return McpClient(scripted(behaviour, folder, **settings), McpClientCallbacks(start_process))
+    return McpClient(scripted(behaviour, folder, **settings), StartAndLoginCallbacks(start_process))
 
 
 def text_of(result):
@@ -158,7 +158,7 @@ async def test_a_server_that_does_not_start_says_why_on_its_standard_error():
 
 
 async def test_a_program_that_does_not_exist_is_reported():
-    client = McpClient(scripted("kind"), McpClientCallbacks(start_process))
+    client = McpClient(scripted("kind"), StartAndLoginCallbacks(start_process))
     client.server = type(client.server)(name="s", command="/nonexistent/program")
     with pytest.raises(EffectNotStarted, match="No such file"):
         await client.list_tools()
@@ -229,7 +229,7 @@ async def test_a_close_ends_calls_that_are_being_made(tmp_path):
 async def grown_client():
     """A client of the stateless protocol, whose server has reported one more tool to its subscription."""
     server = McpServer(name="s", command=sys.executable, args=(str(GROWING),), start_timeout_seconds=60)
-    client = McpClient(server, McpClientCallbacks(start_process))
+    client = McpClient(server, StartAndLoginCallbacks(start_process))
     assert [each.name for each in (await client.list_tools()).tools] == ["grow"]
     before = client.list_version
 

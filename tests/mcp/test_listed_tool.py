@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from perdure.core.tool import _check_name
 from perdure.mcp.listed_tool import build_offered_name, check_tool_list, clean_text
-from perdure.mcp.message_limits import MAX_DESCRIPTION_BYTES, MAX_TOOLS
+from perdure.mcp.server_output_limits import MAX_DESCRIPTION_BYTES, MAX_TOOLS
 
 SCHEMA = {"type": "object", "properties": {}}
 

@@ -20,10 +20,10 @@ from perdure import (
 )
 from perdure.interaction import Confirm
 from perdure.mcp_server import ClientLimits, ServedAgent, served_tools, waiting_runs
-from perdure.mcp_server.output_schema import derive_output_schema
-from perdure.mcp_server.protocol_server import build_call_result
+from perdure.mcp_server.mcp_sdk_server import build_call_result
 from perdure.mcp_server.served_agent import list_served_agents
 from perdure.mcp_server.served_tools import ServedTools
+from perdure.mcp_server.structured_results import derive_output_schema
 from perdure.testing import ScriptedModel, call
 from tests.mcp_server.served_tools import Sum, add, helper, shout
 

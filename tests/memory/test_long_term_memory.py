@@ -11,7 +11,7 @@ import pytest
 from perdure import ConfigError, LongTermMemory, MemoryScope, StoreError, UsageError
 from perdure.memory import long_term_memory
 from perdure.memory.memory_record import MAX_TAGS, MAX_TEXT_CHARACTERS
-from perdure.memory.memory_rows import MAX_PINNED
+from perdure.memory.memory_table_operations import MAX_PINNED
 from perdure.testing import FakeClock
 from tests.memory.embedders import LlamaEmbedder, WordEmbedder
 

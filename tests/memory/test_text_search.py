@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from perdure.memory.memory_database import find_or_add_scope, open_memory_file
 from perdure.memory.memory_record import MemoryScope, build_record
-from perdure.memory.memory_rows import MemoryFilter, insert_memory
+from perdure.memory.memory_table_operations import MemoryFilter, insert_memory
 from perdure.memory.text_search import MAX_QUERY_WORDS, search_text, split_query_words
 
 

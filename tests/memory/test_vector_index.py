@@ -8,7 +8,7 @@ from perdure.memory import vector_index
 from perdure.memory.embedder import compute_bits, compute_similarity, embed_texts, pack_vector, unpack_vector
 from perdure.memory.memory_database import find_or_add_scope, open_memory_file
 from perdure.memory.memory_record import MemoryScope, build_record
-from perdure.memory.memory_rows import delete_memory, insert_memory
+from perdure.memory.memory_table_operations import delete_memory, insert_memory
 from perdure.memory.vector_index import VectorIndex, read_centre, store_vectors
 
 DIMENSIONS = 128

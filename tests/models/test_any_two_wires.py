@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from perdure.core.jsonable import replace_surrogates
 from perdure.core.message import Media, Message, Text
 from perdure.core.model import Request
-from perdure.models.attachment import encode_base64, normalize_media
+from perdure.models.attachment_preparation import encode_base64, normalize_media
 from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.wire_format import Wire
 from tests.models.authors import WIRES, Author

@@ -22,7 +22,7 @@ from perdure.models.codex.login_file import LIFETIME_SECONDS, CodexLogin, read_l
 from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.http_model import HttpModel
 from perdure.models.profile import Profile
-from perdure.net.http_transport import HttpTransport
+from perdure.net.pooled_http_transport import HttpTransport
 from perdure.testing import FakeClock
 from tests.wire.server import Playback, Received, Reply, json_reply, sse
 

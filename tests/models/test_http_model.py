@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from perdure import Agent
-from perdure.core.clock import SystemClock
+from perdure.core.clock_and_ids import SystemClock
 from perdure.core.error import (
     AuthFailed,
     BadRequest,
@@ -32,7 +32,7 @@ from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
 from perdure.models.throttle import Throttle
 from perdure.models.wire_format import EncodedRequest
-from perdure.net.http_transport import HttpTransport
+from perdure.net.pooled_http_transport import HttpTransport
 from perdure.net.sse import SseParser
 from perdure.net.transport import Deadlines
 from perdure.testing import FakeClock
@@ -208,7 +208,7 @@ def edges(stream: bytes) -> list[int]:
 @pytest.mark.parametrize("end", ["close", "reset", "garbage"])
 @pytest.mark.parametrize("framing", ["chunked", "length", "close"])
 async def test_an_answer_that_is_cut_is_never_taken_for_a_whole_one(http, end, framing, monkeypatch):
-    monkeypatch.setattr("perdure.net.timeout_watch.MAX_CHECK_SECONDS", 0.01)
+    monkeypatch.setattr("perdure.net.shared_timeout_timer.MAX_CHECK_SECONDS", 0.01)
     places = edges(STREAM)
     replies = [Reply(STREAM, end=end, after=place, framing=framing, cuts=at_random(place)) for place in places]
     async with Playback(replies) as server:

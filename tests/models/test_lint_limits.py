@@ -6,7 +6,7 @@ import pytest
 
 from perdure.models import anthropic, bedrock, gemini, openai_chat, openai_responses
 from perdure.models.anthropic.lint import MAX_CACHE_MARKERS
-from perdure.models.anthropic.thinking_parameters import MIN_THINKING_TOKENS
+from perdure.models.anthropic.thinking_and_output_limit import MIN_THINKING_TOKENS
 from perdure.models.openai_chat.lint import MAX_TOOLS
 from perdure.models.profile import Profile
 

@@ -19,7 +19,7 @@ from perdure.models.model_builder import list_provider_models
 from perdure.models.profile_files import SavedProfile, save_profile
 from perdure.models.provider_catalog import PROVIDERS
 from perdure.models.throttle import Throttle
-from perdure.net.http_transport import HttpTransport
+from perdure.net.pooled_http_transport import HttpTransport
 from perdure.net.tap import tapped
 from tests.models.canned import CannedResponse, CannedTransport
 from tests.wire.server import Playback, Reply, json_reply, sse

@@ -19,7 +19,7 @@ from perdure.core.error import (
     ReplyCutOff,
 )
 from perdure.models.provider_errors import classify_error
-from perdure.models.provider_errors.error_parser import parse_error_body
+from perdure.models.provider_errors.error_response_fields import parse_error_body
 from tests.wire.recordings import Exchange, recordings
 
 

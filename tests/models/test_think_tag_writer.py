@@ -18,13 +18,13 @@ from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.model_builder import load_wire
 from perdure.models.profile import Profile
 from perdure.models.provider_catalog import WireName
-from perdure.models.think_tag_writer import ThinkTagEventConverter, add_think_tags, remove_think_tags, with_think_tags
+from perdure.models.think_tag_writer import ThinkingToTagsConverter, add_think_tags, remove_think_tags, with_think_tags
 from perdure.testing import Reply, ScriptedModel
 
 
 def shown(*events: ModelEvent) -> Message:
     """The message that these events tell, with tags."""
-    tags = ThinkTagEventConverter()
+    tags = ThinkingToTagsConverter()
     told = [each for event in events for each in tags.convert_event(event)]
     assert isinstance(told[-1], ReplyFinished)
     return assemble_reply(told[:-1], told[-1])

@@ -9,7 +9,7 @@ import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
 from perdure.net.aiohttp_errors import convert_read_error, convert_request_error
-from perdure.net.error import DeadlineExceeded, HostUnreachable, InvalidResponse, NetError
+from perdure.net.error import HostUnreachable, HttpTimeoutExceeded, InvalidResponse, NetError
 from perdure.net.transport import Deadlines
 
 KEY: Any = ConnectionKey("host.example", 443, True, True, None, None, None)
@@ -18,8 +18,8 @@ KEY: Any = ConnectionKey("host.example", 443, True, True, None, None, None)
 @pytest.mark.parametrize(
     ("error", "kind", "told"),
     [
-        (aiohttp.ConnectionTimeoutError(), DeadlineExceeded, "no connection to 'host.example' within 10 s"),
-        (TimeoutError(), DeadlineExceeded, "did not start to respond within 300 s"),
+        (aiohttp.ConnectionTimeoutError(), HttpTimeoutExceeded, "no connection to 'host.example' within 10 s"),
+        (TimeoutError(), HttpTimeoutExceeded, "did not start to respond within 300 s"),
         (
             aiohttp.ClientConnectorCertificateError(KEY, ssl.SSLCertVerificationError(1, "self-signed certificate")),
             InvalidResponse,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from perdure.net.connection_pool import HttpConnectionPool, ReceivedResponse, find_proxy
-from perdure.net.error import DeadlineExceeded, ResponseCutOff
-from perdure.net.timeout_watch import MAX_CHECK_SECONDS, TimeoutWatch
+from perdure.net.error import HttpTimeoutExceeded, ResponseCutOff
+from perdure.net.shared_timeout_timer import MAX_CHECK_SECONDS, SharedTimeoutTimer
 from perdure.net.transport import Deadlines
 
 
@@ -76,7 +76,7 @@ class Response:
 
 def begun(idle_seconds: float = 300.0) -> tuple[ReceivedResponse, Response, Loop]:
     response, loop = Response(), Loop()
-    watch: Any = TimeoutWatch(loop, idle_seconds)  # type: ignore[arg-type]  # as much of a loop as is used
+    watch: Any = SharedTimeoutTimer(loop, idle_seconds)  # type: ignore[arg-type]  # as much of a loop as is used
     received: Any = ReceivedResponse(response, watch, idle_seconds, 1000)  # type: ignore[arg-type]  # likewise
     return received, response, loop
 
@@ -136,7 +136,7 @@ async def test_a_silence_ends_the_answer_when_its_time_is_up():
     await loop.pass_by(299.5)
     assert not piece.done()
     await loop.pass_by(0.5)
-    with pytest.raises(DeadlineExceeded, match=r"'host.example' has sent nothing for 300 s"):
+    with pytest.raises(HttpTimeoutExceeded, match=r"'host.example' has sent nothing for 300 s"):
         await piece
 
 
@@ -150,7 +150,7 @@ async def test_whoever_reads_slowly_is_not_blamed_on_the_other_side():
     await loop.pass_by(1000)
     piece = await waiting_for(received)
     await loop.pass_by(10)
-    with pytest.raises(DeadlineExceeded):
+    with pytest.raises(HttpTimeoutExceeded):
         await piece
 
 

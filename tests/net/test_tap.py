@@ -9,7 +9,7 @@ import pytest
 from perdure import Agent
 from perdure.models import openai_compatible
 from perdure.net.error import NetError
-from perdure.net.http_transport import HttpTransport
+from perdure.net.pooled_http_transport import HttpTransport
 from perdure.net.tap import TappedRequest, _TappedResponse, mask_headers, mask_url, tap_models, tapped
 from tests.wire.server import Playback, Reply, at_random, each_byte, sse
 

@@ -28,7 +28,7 @@ from perdure import (
     tool_from_schema,
 )
 from perdure.core.event import PermissionDecided, QuestionAnswered, QuestionWithdrawn
-from perdure.core.permission import PermissionRequest, get_gate_grants
+from perdure.core.permissions import PermissionRequest, get_gate_grants
 from perdure.runtime.subagents.delegation_tools import delegation
 from perdure.stores import namespaced, open_store
 from perdure.stores.memory import MemoryStore

@@ -25,7 +25,7 @@ from perdure import (
 )
 from perdure.core.event import MessageAdded, RunStarted
 from perdure.core.message import Audio
-from perdure.core.permission import Permissions
+from perdure.core.permissions import Permissions
 from perdure.stores import open_store
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call

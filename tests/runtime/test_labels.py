@@ -21,7 +21,7 @@ from perdure.core.provenance import list_message_sources
 from perdure.models.encoding_memo import EncodingMemo
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call
-from perdure.toolkits.inbox_tool import post_to_inbox
+from perdure.toolkits.post_to_inbox_tool import post_to_inbox
 from tests.core.test_provenance import sending, statuses
 from tests.models.authors import AUTHORS
 

@@ -20,8 +20,8 @@ from perdure.core.event import (
 )
 from perdure.core.fold import fold_events
 from perdure.core.message import ToolResult, user
-from perdure.core.run_callbacks import PrivateRunTask
-from perdure.engines.private_run import PrivateAnswer, run_privately
+from perdure.core.run_function_types import PrivateRunTask
+from perdure.engines.private_run import PrivateRunResult, run_privately
 from perdure.testing import ScriptedModel, call, calls
 from tests.doubles import SECONDS
 
@@ -37,7 +37,7 @@ def ask(number: int = 1, *, max_turns: int = 5, offers_tools: bool = True) -> Pr
     return PrivateRunTask(name=f"aside:{number}", prompt="Look.", max_turns=max_turns, offers_tools=offers_tools)
 
 
-def asking(*tasks: PrivateRunTask, answers: list[PrivateAnswer] | None = None) -> Any:
+def asking(*tasks: PrivateRunTask, answers: list[PrivateRunResult] | None = None) -> Any:
     """Return an engine that does tasks in private, at the same time, and then runs `react`."""
 
     async def engine(run: Run) -> Outcome[Any]:
@@ -51,7 +51,7 @@ def asking(*tasks: PrivateRunTask, answers: list[PrivateAnswer] | None = None) -
 
 async def test_turns_tool_calls_labels_and_usage_of_a_private_run_count_for_the_run() -> None:
     model = ScriptedModel(call("read", page="1"), "Read.", "Done.")
-    answers: list[PrivateAnswer] = []
+    answers: list[PrivateRunResult] = []
     session = Agent(model, tools=[read], engine=asking(ask(), answers=answers)).session("s")
     outcome = await session.run("Go")
     assert (outcome.turns, outcome.usage.total_tokens, outcome.text) == (3, 45, "Done.")
@@ -72,7 +72,7 @@ async def test_private_runs_at_the_same_time_cannot_pass_the_limit_of_turns(most
 
 async def test_the_limit_of_tool_calls_is_that_of_the_run() -> None:
     model = ScriptedModel(calls(call("read", page="1"), call("read", page="2")), "Read.", "Done.")
-    answers: list[PrivateAnswer] = []
+    answers: list[PrivateRunResult] = []
     agent = Agent(model, tools=[read], engine=asking(ask(), answers=answers), limits=Limits(max_tool_calls=1))
     assert (await agent.run("Go")).status == "done"
     assert (answers[0].status, answers[0].reason) == ("limit", "max_tool_calls")
@@ -80,7 +80,7 @@ async def test_the_limit_of_tool_calls_is_that_of_the_run() -> None:
 
 async def test_a_private_run_has_turns_of_its_own_and_no_timeout() -> None:
     model = ScriptedModel(call("read", page="1"), "Done.")
-    answers: list[PrivateAnswer] = []
+    answers: list[PrivateRunResult] = []
     engine = asking(ask(max_turns=1), answers=answers)
     outcome = await Agent(model, tools=[read], engine=engine, limits=Limits(timeout_seconds=SECONDS)).run("Go")
     assert (answers[0].reason, outcome.text) == ("max_turns", "Done.")
@@ -97,7 +97,7 @@ async def test_allowed_tools_and_handoffs_apply_in_private() -> None:
         """Write."""
         return "written"
 
-    answers: list[PrivateAnswer] = []
+    answers: list[PrivateRunResult] = []
     agent = Agent(
         ScriptedModel(look, repeat_last=True),
         tools=[read, write],
@@ -130,7 +130,7 @@ async def test_budgets_middleware_and_compaction_are_those_of_the_agent() -> Non
 
 
 async def test_an_output_type_is_that_of_the_answer_alone() -> None:
-    answers: list[PrivateAnswer] = []
+    answers: list[PrivateRunResult] = []
     model = ScriptedModel("Words.", call("final_answer", value=5))
     outcome = await Agent(model, engine=asking(ask(), answers=answers)).run("Go", output=int)
     assert (answers[0].text, outcome.output, model.requests[0].tools) == ("Words.", 5, ())

@@ -49,7 +49,7 @@ from perdure.core.event import (
     ToolStarted,
     WatcherDropped,
 )
-from perdure.core.log_repair import INTERRUPTED_CALL_TEXT
+from perdure.core.interrupted_run_repair import INTERRUPTED_CALL_TEXT
 from perdure.core.message import Status, StopReason, assistant
 from perdure.core.run import CANCEL_GRACE_SECONDS
 from perdure.core.schema import arguments_hash

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from typing import Any
 
 from perdure import Agent, open_store, tool
-from perdure.scheduling import FiringRecord, Scheduler
+from perdure.scheduling import ScheduleJournalRecord, Scheduler
 from perdure.testing import FakeClock, ScriptedModel
 
 START = 1_700_000_000.0
@@ -47,12 +47,12 @@ class Scene:
         return Scheduler(self.agent, schedules, **options)
 
 
-async def serve_once(scheduler: Scheduler) -> list[FiringRecord]:
+async def serve_once(scheduler: Scheduler) -> list[ScheduleJournalRecord]:
     """Do everything that is to be done now, and return the records."""
     async with asyncio.timeout(60), aclosing(scheduler.serve(once=True)) as records:
         return [record async for record in records]
 
 
-def kinds(records: list[FiringRecord]) -> list[str]:
+def kinds(records: list[ScheduleJournalRecord]) -> list[str]:
     """The kinds of records."""
     return [record.kind for record in records]

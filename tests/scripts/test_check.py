@@ -10,7 +10,7 @@ from scripts import check
 FILES = [
     "src/perdure/core/loop.py",
     "src/perdure/core/__init__.py",
-    "src/perdure/core/run_callbacks.py",
+    "src/perdure/core/run_function_types.py",
     "src/perdure/session.py",
     "src/perdure/build.py",
     "src/perdure/stores/sqlite/log.py",
@@ -56,7 +56,7 @@ def commit(folder):
     [
         ("src/perdure/core/loop.py", ["tests/core/test_loop.py", "tests/core/test_loop_calls.py"]),
         (
-            "src/perdure/core/run_callbacks.py",
+            "src/perdure/core/run_function_types.py",
             ["tests/core/test_loop.py", "tests/core/test_loop_calls.py", "tests/core/test_transcript.py"],
         ),
         (

@@ -9,7 +9,7 @@ import pytest
 from perdure.cli import sessions_transfer
 from perdure.cli.sessions_transfer import write_file_atomically
 from perdure.core.error import ConfigError
-from perdure.stores.sqlite.copy_file import rename_when_done
+from perdure.stores.sqlite.atomic_file_copy import rename_when_done
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from perdure import CommandTarget, PathTarget, Permissions, UrlTarget, allow, command, deny, path, url
-from perdure.core.permission import PermissionRequest
 from perdure.core.permission_target import Target, UncomputableTarget
+from perdure.core.permissions import PermissionRequest
 from perdure.core.text_target import TextTarget
 
 

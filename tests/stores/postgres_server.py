@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.stores.postgres.store import PostgresStore
 from scripts.system_parts import pgbouncer_program, postgres_folder
 

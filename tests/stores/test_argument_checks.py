@@ -6,7 +6,7 @@ from perdure.core.error import ConfigError
 from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
 from perdure.core.message import Image, assistant, user
 from perdure.stores.argument_checks import check_count, check_page, check_session_id
-from perdure.stores.entry_text import TITLE_LENGTH, find_given_title, find_message_title
+from perdure.stores.title_and_search_text import TITLE_LENGTH, find_given_title, find_message_title
 
 
 def title(*events) -> str:

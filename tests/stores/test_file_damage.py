@@ -15,8 +15,8 @@ from perdure.stores.file import file_io as file_access
 from perdure.stores.file import line_format as file_record
 from perdure.stores.file import log_file as file_log
 from perdure.stores.file import repair as file_repair
-from perdure.stores.file.file_scan import NO_PROBLEMS, scan_file
 from perdure.stores.file.line_format import encode_line
+from perdure.stores.file.session_file_scan import NO_PROBLEMS, scan_file
 from perdure.stores.file.session_paths import get_session_paths
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore

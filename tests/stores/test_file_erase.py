@@ -9,8 +9,8 @@ from perdure.core.error import Conflict, Fenced, StoreError
 from perdure.core.event import Custom, Entry, MessageAdded
 from perdure.core.message import user
 from perdure.core.store import Lease, Post
-from perdure.stores.file import file_scan as file_survey
 from perdure.stores.file import session_catalogue as file_catalogue
+from perdure.stores.file import session_file_scan as file_survey
 from perdure.stores.file import session_info as file_summary
 from perdure.stores.file import unlocked_scan as file_look
 from perdure.stores.file.secure_delete import (

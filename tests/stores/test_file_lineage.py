@@ -11,9 +11,9 @@ from perdure.core.error import SessionBusy, SessionExists, SessionNotFound, Stor
 from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
 from perdure.core.message import user
 from perdure.stores.file import sessions_folder
-from perdure.stores.file.file_scan import Header, encode_header
 from perdure.stores.file.line_format import encode_line
-from perdure.stores.file.lock import take_lock
+from perdure.stores.file.session_file_scan import Header, encode_header
+from perdure.stores.file.session_lock import take_lock
 from perdure.stores.file.store import FileStore
 from tests.seeds import SEED
 from tests.stores.material import child, entries

@@ -13,9 +13,9 @@ import pytest
 from perdure.core.error import StoreError
 from perdure.core.event import Custom, Entry
 from perdure.core.store import Post
-from perdure.stores.file import lock as file_lock
 from perdure.stores.file import mailbox as file_mailbox
 from perdure.stores.file import repair as file_repair
+from perdure.stores.file import session_lock as file_lock
 from perdure.stores.file.store import FileStore
 from tests.seeds import SEED, chance
 from tests.stores.material import child, entries

@@ -14,7 +14,6 @@ from perdure.core.event import Custom, Entry, MessageAdded
 from perdure.core.log_codec import decode_entry
 from perdure.core.message import user
 from perdure.stores.file import line_format as file_record
-from perdure.stores.file.file_scan import decode_seq
 from perdure.stores.file.line_format import (
     DamagedRange,
     Line,
@@ -24,6 +23,7 @@ from perdure.stores.file.line_format import (
     read_first_line,
     scan_lines,
 )
+from perdure.stores.file.session_file_scan import decode_seq
 from perdure.testing.store_contract import HOSTILE_TEXTS
 
 SEED = 7

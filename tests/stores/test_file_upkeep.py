@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from perdure.core.clock import SystemClock
+from perdure.core.clock_and_ids import SystemClock
 from perdure.core.error import ConfigError, StoreError
 from perdure.core.event import Custom, Entry
 from perdure.core.store import MaintainableStore, Post

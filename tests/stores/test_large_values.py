@@ -9,7 +9,7 @@ import pytest
 from perdure import Agent, tool
 from perdure.core.event import Custom, Entry, MessageAdded, ToolFinished
 from perdure.core.message import Image, Text, ToolCall, ToolResult, assistant
-from perdure.stores.entry_text import LARGE_TEXT, has_large_content
+from perdure.stores.title_and_search_text import LARGE_TEXT, has_large_content
 from perdure.testing import ScriptedModel, call
 from tests.doubles import SECONDS
 

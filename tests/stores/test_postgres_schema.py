@@ -10,7 +10,7 @@ from perdure.core.log_codec import encode_event
 from perdure.core.message import Text, ToolResult, assistant, user
 from perdure.stores.postgres import schema_setup as postgres_schema
 from perdure.stores.postgres.store import PostgresStore
-from perdure.stores.postgres.table_definitions import MIGRATIONS
+from perdure.stores.postgres.table_migrations import MIGRATIONS
 from tests.stores.material import entries
 from tests.stores.postgres_server import free_port
 
@@ -75,7 +75,7 @@ def old_tables(postgres, database) -> None:
 
 
 async def test_tables_of_the_first_format_are_brought_up_to_date(postgres, database, store_of, monkeypatch):
-    monkeypatch.setattr("perdure.stores.postgres.table_definitions._BATCH", 3)
+    monkeypatch.setattr("perdure.stores.postgres.table_migrations._BATCH", 3)
     old_tables(postgres, database)
     address = postgres.address(database)
     stores = [store_of(address, tenant=tenant, patience_seconds=20) for tenant in ("one", "two", "one")]
@@ -96,7 +96,7 @@ async def test_tables_of_the_first_format_are_brought_up_to_date(postgres, datab
 
 
 async def test_interrupted_sessions_of_older_tables_are_found(postgres, database, store_of, monkeypatch):
-    monkeypatch.setattr("perdure.stores.postgres.table_definitions._BATCH", 2)
+    monkeypatch.setattr("perdure.stores.postgres.table_migrations._BATCH", 2)
     address = postgres.address(database)
     store = store_of(address)
     child = [RunStarted("b", run_id="r/1", path="b"), RunEnded("done", run_id="r/1", path="b")] * 2

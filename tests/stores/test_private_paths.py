@@ -9,7 +9,7 @@ import pytest
 from perdure import Agent
 from perdure.core.error import ConfigError
 from perdure.stores import private_paths
-from perdure.stores.private_paths import file_system_type_at, find_network_file_system, resolve_store_path
+from perdure.stores.private_paths import file_system_type_at, find_network_file_system, make_path_absolute
 from perdure.testing import ScriptedModel
 
 MOUNTS = """\
@@ -52,13 +52,13 @@ def test_a_folder_of_this_machine_is_no_network(tmp_path):
 
 def test_a_path_becomes_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert resolve_store_path("a/../x.db") == resolve_store_path(Path("x.db")) == str(tmp_path / "x.db")
+    assert make_path_absolute("a/../x.db") == make_path_absolute(Path("x.db")) == str(tmp_path / "x.db")
 
 
 @pytest.mark.parametrize("path", ["", "  ", "a\0b", None, 3, b"x.db"])
 def test_what_is_no_path_is_refused(path):
     with pytest.raises(ConfigError, match="pass the path"):
-        resolve_store_path(path)
+        make_path_absolute(path)
 
 
 def test_a_folder_whose_name_may_not_last_is_not_left_there(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.error import ConfigError
-from perdure.stores.sqlite.copy_file import rename_when_done
+from perdure.stores.sqlite.atomic_file_copy import rename_when_done
 
 
 def list_open_files(folder: Path) -> list[str]:

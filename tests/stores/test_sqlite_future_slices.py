@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from perdure.core.event import Custom, Entry
-from perdure.stores.sqlite.future_batches import SLICE_LENGTH, get_future_batches, resolve_futures
-from perdure.stores.sqlite.queued_jobs import QueuedJob
+from perdure.stores.sqlite.batched_future_resolver import SLICE_LENGTH, get_future_resolver, resolve_futures
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.stores.sqlite.writer_jobs import WriterJob
 from tests.doubles import SECONDS
 
 SESSIONS = 5 * SLICE_LENGTH + 3
@@ -47,7 +47,7 @@ class Iterations:
 
 
 def make_job(loop):
-    return QueuedJob(lambda _: None, sync=False, joins=True, loop=loop)
+    return WriterJob(lambda _: None, sync=False, joins=True, loop=loop)
 
 
 async def test_sessions_that_are_written_together_are_woken_a_few_at_a_time_and_in_order(store):
@@ -93,7 +93,7 @@ async def test_a_timer_is_served_between_sessions_that_are_woken():
 async def test_what_is_done_while_others_wait_comes_after_them():
     loop = asyncio.get_running_loop()
     first, second, last = ([make_job(loop) for _ in range(SLICE_LENGTH)] for _ in range(3))
-    slices, order = get_future_batches(loop), []
+    slices, order = get_future_resolver(loop), []
     for number, work in enumerate([*first, *second, *last]):
         work.future.add_done_callback(lambda _, number=number: order.append(number))
     slices.add([*first, *second], loop)

@@ -11,12 +11,12 @@ from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured, T
 from perdure.core.message import Image, Text, ToolResult, user
 from perdure.core.store import Post
 from perdure.stores.sqlite import log as sqlite_log
-from perdure.stores.sqlite import row_merging as sqlite_merge
+from perdure.stores.sqlite import log_row_merging as sqlite_merge
 from perdure.stores.sqlite import single_statement_append
 from perdure.stores.sqlite.entry_id_index import UNNUMBERED, IdRange, group_ids, split_id
 from perdure.stores.sqlite.lock_holder import describe_lock_holder
+from perdure.stores.sqlite.log_row_merging import merge_log_rows, plan_row_merge
 from perdure.stores.sqlite.pack_rows import LONG_TEXT_BYTES
-from perdure.stores.sqlite.row_merging import merge_log_rows, plan_row_merge
 from tests.stores.material import another_connection, entries
 
 

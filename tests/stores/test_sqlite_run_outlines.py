@@ -25,7 +25,7 @@ from perdure.core.fold import fold_entries, fold_events
 from perdure.core.message import Usage, assistant, user
 from perdure.core.store import read_events_to_fold
 from perdure.stores.listened_store import listened
-from perdure.stores.sqlite import row_merging, run_outlines
+from perdure.stores.sqlite import log_row_merging, run_message_positions
 from perdure.stores.sqlite.pack_rows import (
     PackRow,
     decode_condensed_events,
@@ -148,7 +148,7 @@ def test_a_part_of_a_row_has_no_outlines():
 def test_outlines_of_another_version_are_ignored(monkeypatch):
     row = merged(usual_runs(6))
     assert is_outlined(row)
-    monkeypatch.setattr(run_outlines, "OUTLINE_VERSION", 1_000)
+    monkeypatch.setattr(run_message_positions, "OUTLINE_VERSION", 1_000)
     assert to_fold(row) == usual_runs(6)
 
 
@@ -223,7 +223,7 @@ def test_outlines_that_say_nonsense_are_ignored():
     for nonsense in (b"\x90", msgspec.msgpack.encode([["nonsense"]])):
         checksum = zlib.crc32(body, zlib.crc32(nonsense))
         signed = msgspec.msgpack.encode([1, checksum, msgspec.Raw(nonsense)])
-        found = run_outlines.decode_outlined_events(signed, body, 30)
+        found = run_message_positions.decode_outlined_events(signed, body, 30)
         assert found is None or found == usual_runs(6)
 
 
@@ -327,7 +327,7 @@ async def fill(store, session_id: str, events: list[Event], size: int = 5) -> No
 @pytest.fixture
 async def filled(store, monkeypatch):
     """A store with a session of a few large rows."""
-    monkeypatch.setattr(row_merging, "MERGED_ROW_BYTES", 6_000)
+    monkeypatch.setattr(log_row_merging, "MERGED_ROW_BYTES", 6_000)
     await fill(store, "s", usual_runs(60, text="Hello there."))
     return store
 
@@ -422,7 +422,7 @@ def write_reply(chance: Random) -> Reply | Exception:
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_what_an_agent_has_done_is_the_same_by_outlines(seed, store, monkeypatch):
-    monkeypatch.setattr(row_merging, "MERGED_ROW_BYTES", 4_000)
+    monkeypatch.setattr(log_row_merging, "MERGED_ROW_BYTES", 4_000)
     chance = Random(seed)
     model = ScriptedModel(lambda _: write_reply(chance), price=Price(input_usd=1.0, output_usd=2.0), repeat_last=True)
     agent = Agent(

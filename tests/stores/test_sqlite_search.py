@@ -8,7 +8,7 @@ import pytest
 
 from perdure.core.error import ConfigError, SessionBusy, StoreError
 from perdure.core.store import SearchableStore
-from perdure.stores.sqlite.log_for_search import LogReaderForSearch
+from perdure.stores.sqlite.log_reader_for_search import LogReaderForSearch
 from perdure.stores.sqlite.search_index import IndexedText, SearchIndex
 from perdure.stores.sqlite.store import SqliteStore
 from tests.seeds import chance

@@ -7,7 +7,7 @@ from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
 from perdure.core.message import user
 from perdure.core.store import ForkListingStore, Post
 from perdure.stores import listened, namespaced
-from perdure.stores.sqlite import row_merging as sqlite_merge
+from perdure.stores.sqlite import log_row_merging as sqlite_merge
 from perdure.testing import ScriptedModel
 from tests.stores.material import another_connection, entries
 

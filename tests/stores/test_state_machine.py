@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.store import Lease
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore

@@ -4,7 +4,7 @@ import pytest
 
 from perdure.core.error import ToolError
 from perdure.core.message import Status
-from perdure.core.permission import Verdict, allow_all
+from perdure.core.permissions import Verdict, allow_all
 from perdure.runtime.agent import Agent
 from perdure.testing import FakeClock
 from perdure.toolkits.basic_tools import basic_tools, format_time_in_zone

@@ -6,7 +6,7 @@ from perdure import Agent, allow_all
 from perdure.files.jail import FileChanged
 from perdure.testing import MemoryFiles, ScriptedModel
 from perdure.toolkits.edit_tool import edit_tool
-from perdure.toolkits.file_access_record import FileAccessRecord
+from perdure.toolkits.file_reads_and_changes import FileAccessRecord
 from perdure.toolkits.file_tools import read_tool, write_tool
 
 TEXT = "def a():\n    return 1\n\n\ndef b():\n    return 2\n"

@@ -11,7 +11,7 @@ from perdure.testing import ScriptedModel, call
 from perdure.toolkits.list_storage import MemoryValues
 from perdure.toolkits.rewritten_task_list import task_tools
 from perdure.toolkits.scratchpad import scratchpad_tools
-from perdure.toolkits.todo import Todo, parse_todos, todo_tools
+from perdure.toolkits.todo import TodoItem, parse_todos, todo_tools
 
 
 class Table:
@@ -48,7 +48,7 @@ async def test_the_list_of_a_session_is_shared_with_its_subagents():
     store = MemoryStore()
     session = crew_of("session", store).session("s")
     assert "- [done] a: Splice" in last_result(await session.run("Go."))
-    assert parse_todos(await session.kept("todos")) == [Todo(id="a", content="Splice", status="done")]
+    assert parse_todos(await session.kept("todos")) == [TodoItem(id="a", content="Splice", status="done")]
     again = Agent(ScriptedModel(), tools=todo_tools("session"), store=store).session("s")
     assert "a: Splice" in (await again.call("todo_list", {"include_completed": True})).text
 

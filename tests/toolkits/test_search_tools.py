@@ -1,6 +1,6 @@
 """How matches are shown to a model."""
 
-from perdure.toolkits.search_backend import SearchMatch, SearchResult
+from perdure.toolkits.file_search_backend import SearchMatch, SearchResult
 from perdure.toolkits.search_tools import MOST_LINE_CHARACTERS, format_matches
 
 

@@ -8,7 +8,7 @@ from perdure.core.message import Status
 from perdure.core.tool import ToolContext, tool
 from perdure.runtime.agent import Agent
 from perdure.testing import ScriptedModel, call
-from perdure.toolkits.todo import LONGEST_ID, MOST_CHARACTERS, MOST_TODOS, Todo, parse_todos, todo_tools
+from perdure.toolkits.todo import LONGEST_ID, MOST_CHARACTERS, MOST_TODOS, TodoItem, parse_todos, todo_tools
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ async def test_what_fails_again_and_again_is_to_be_escalated(session):
     assert "retried 4 times: stop retrying" in told[3]
     assert "stop retrying and escalate" in await said(session, "todo_list")
     assert "stop retrying" not in await said(session, "todo_update", id="a", status="done")
-    assert parse_todos(await session.kept("todos")) == [Todo(id="a", content="Splice", status="done", retries=4)]
+    assert parse_todos(await session.kept("todos")) == [TodoItem(id="a", content="Splice", status="done", retries=4)]
 
 
 async def test_what_failed_and_is_to_be_done_again_later_is_retried_too(session):
@@ -101,7 +101,7 @@ async def test_what_cannot_be_done_is_said(session):
 
 
 async def test_there_are_only_so_many():
-    full = [Todo(id=str(number), content="x") for number in range(MOST_TODOS)]
+    full = [TodoItem(id=str(number), content="x") for number in range(MOST_TODOS)]
 
     @tool
     async def prepare(context: ToolContext) -> None:
@@ -119,7 +119,7 @@ async def test_todos_are_in_the_stream_and_survive_a_restart(tmp_path):
     async with Agent(model, tools=todo_tools(), store=store) as agent:
         stream = agent.session("ship").stream("Go.")
         kept = [event.value async for event in stream if isinstance(event, ValueKept) and event.name == "todos"]
-    assert [parse_todos(value) for value in kept] == [[Todo(id="a", content="Splice")]]
+    assert [parse_todos(value) for value in kept] == [[TodoItem(id="a", content="Splice")]]
     async with Agent("demo", tools=todo_tools(), store=store) as agent:
         assert "[pending] a: Splice" in await said(agent.session("ship"), "todo_list")
 

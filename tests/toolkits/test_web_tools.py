@@ -8,7 +8,7 @@ from perdure import Agent, ConfigError, Permissions, ToolError, allow, allow_all
 from perdure.core.url_target import UrlTarget
 from perdure.hosts import LocalWeb
 from perdure.net.egress_policy import EgressPolicy
-from perdure.net.error import DeadlineExceeded
+from perdure.net.error import HttpTimeoutExceeded
 from perdure.testing import ScriptedModel, ScriptedWeb, call, calls
 from perdure.toolkits.web_backend import WebFetchRequest, WebFetchResult, WebSearchQuery, WebSearchResult
 from perdure.toolkits.web_tools import (
@@ -105,7 +105,7 @@ async def test_what_is_never_fetched_is_refused_before_a_person_is_asked(address
 async def test_a_page_that_cannot_be_had_is_an_error_with_the_reason():
     class Slow(ScriptedWeb):
         async def fetch(self, request):
-            raise DeadlineExceeded(f"{request.target.host!r} did not answer")
+            raise HttpTimeoutExceeded(f"{request.target.host!r} did not answer")
 
     result = await fetch(Slow(), url=DOCS)
     assert result.is_error
@@ -263,7 +263,7 @@ async def test_an_empty_query_is_refused():
 async def test_a_search_that_fails_is_an_error_with_the_reason():
     class Broken:
         async def search(self, _query):
-            raise DeadlineExceeded("it is too slow")
+            raise HttpTimeoutExceeded("it is too slow")
 
     result = await run_tool(web_search_tool(Broken()), "web_search", query="x")
     assert (result.text, result.is_error) == ("the search failed: it is too slow", True)

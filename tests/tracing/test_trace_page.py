@@ -12,7 +12,7 @@ from perdure.core.event import ErrorRaised
 from perdure.tracing import trace_page
 from perdure.tracing.trace import Trace
 from perdure.tracing.trace_page import MAX_TEXT_WHEN_LARGE
-from perdure.tracing.web_page import encode_for_script
+from perdure.tracing.web_page_parts import encode_for_script
 from tests.tracing.sample_traces import Script, coding_session, long_session
 
 in_browser = [pytest.mark.needs("chromium"), pytest.mark.packages("playwright")]

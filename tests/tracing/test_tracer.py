@@ -13,7 +13,14 @@ from perdure.net.tap import tapped
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, ScriptedModel, call
 from perdure.tracing.trace import read_trace, trace_session
-from perdure.tracing.trace_entry import EntriesMissing, FirstDelta, RawLine, RawRequest, RequestSnapshot, TraceMeta
+from perdure.tracing.trace_entry import (
+    EntriesMissing,
+    FirstDelta,
+    RawRequest,
+    RawResponseLine,
+    RequestSnapshot,
+    TraceMeta,
+)
 from perdure.tracing.tracer import Tracer
 from tests.models.canned import CannedTransport
 
@@ -105,7 +112,7 @@ async def test_raw_requests_and_lines_are_collected_without_the_key():
     trace = tracer.trace
     (request,) = trace.requests()
     assert request.url == trace.meta.base_url == "http://127.0.0.1:9/v1/chat/completions"
-    assert [each.data.line for each in trace.entries if isinstance(each.data, RawLine)][-1] == "data: [DONE]"
+    assert [each.data.line for each in trace.entries if isinstance(each.data, RawResponseLine)][-1] == "data: [DONE]"
     (command,) = trace.curls(api_key_env="MY_KEY")
     assert command.startswith("curl -N http://127.0.0.1:9/v1/chat/completions")
     assert '"${MY_KEY}"' in command

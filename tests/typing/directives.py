@@ -7,7 +7,7 @@ from perdure import Agent, Message, Session, Tool, assistant, tool
 from perdure.context.directives import Command, CommandContext, MentionSettings, Rewrite, SessionControls, ShortCircuit
 from perdure.runtime.class_agent import agent_of, tools_of
 from perdure.toolkits.rewritten_task_list import Task, parse_tasks
-from perdure.toolkits.todo import Todo, parse_todos
+from perdure.toolkits.todo import TodoItem, parse_todos
 
 
 def shout(context: CommandContext) -> Rewrite:
@@ -48,5 +48,5 @@ async def classes_become_agents(session: Session) -> None:
     assert_type(agent_of(Harbour(), "demo", name="desk"), Agent[Any])
     assert_type(Harbour().berths(), list[int])
     assert_type(parse_tasks(await session.kept("tasks")), list[Task])
-    assert_type(parse_todos(await session.kept("todos")), list[Todo])
+    assert_type(parse_todos(await session.kept("todos")), list[TodoItem])
     assert_type(await session.tasks(), list[Task])

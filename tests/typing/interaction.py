@@ -5,7 +5,7 @@ from typing import Any, TypedDict, assert_type
 
 from msgspec import Struct
 
-from perdure.core.permission import Explanation, Grant
+from perdure.core.permissions import Explanation, Grant
 from perdure.core.tool import ToolContext, tool
 from perdure.interaction import (
     Choice,

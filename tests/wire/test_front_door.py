@@ -26,7 +26,7 @@ from perdure.models.profile import Profile
 from perdure.models.provider_catalog import find_provider
 from perdure.models.provider_errors import classify_error
 from perdure.models.throttle import Throttle
-from perdure.net.http_transport import HttpTransport
+from perdure.net.pooled_http_transport import HttpTransport
 from perdure.testing import Recorder
 from tests.seeds import chance
 from tests.wire.recordings import LONG, Exchange, recordings

@@ -18,7 +18,7 @@ from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
 from perdure.models.throttle import Throttle
 from perdure.models.wire_format import Wire
-from perdure.net.http_transport import HttpTransport
+from perdure.net.pooled_http_transport import HttpTransport
 from tests.wire.recordings import LONG, Exchange, recordings
 from tests.wire.server import Playback, Reply, at_random
 

@@ -15,8 +15,8 @@ from perdure.context.agent_role import Role
 from perdure.context.compaction import Compaction
 from perdure.context.directives import MentionSettings
 from perdure.core.error import ConfigError
-from perdure.core.permission import Gate, Handler, Permissions, allow, allow_all, later
 from perdure.core.permission_rule import Rule
+from perdure.core.permissions import Gate, Handler, Permissions, allow, allow_all, later
 from perdure.core.stop_conditions import Limits
 from perdure.core.tool import Tool
 from perdure.engines import open_engine
@@ -27,7 +27,7 @@ from perdure.runtime.overrides import Overrides
 from perdure.toolkits.basic_tools import basic_tools
 
 from .default_model import ModelChoice, choose_model, is_in_process_model
-from .find_config import read_config
+from .find_trusted_config import read_config
 from .perdure_home import check_store_folder, grants_path, resolve_store_spec
 from .project_context import (
     build_coding_extension,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .perdure_home import store_option
-from .run import add_agent_options, take_agent_options
+from .run_and_resume import add_agent_options, take_agent_options
 
 if TYPE_CHECKING:
     from perdure.core.outcome import Outcome
@@ -45,7 +45,7 @@ async def _attend(
     options: "AgentOptions", prefix: str, most_at_once: int, printer: "_OutcomePrinter", *, once: bool, yes: bool
 ) -> int:
     """Continue sessions until the process gets a signal to end, and return the exit code."""
-    from perdure.core.clock import SYSTEM_CLOCK
+    from perdure.core.clock_and_ids import SYSTEM_CLOCK
     from perdure.runtime.resume_worker import ResumeWorker
     from perdure.stores import open_store
 

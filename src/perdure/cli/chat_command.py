@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from .perdure_home import store_option
-from .run import (
+from .run_and_resume import (
     add_agent_options,
     add_run_options,
     choose_session,

@@ -136,7 +136,7 @@ def trust(context: click.Context, /, path: str, *, yes: bool, revoke: bool, as_j
         context.exit(1)
 
 
-def _print_trust(path: str, look: "ConfigReview", *, is_trusted: bool) -> None:
+def _print_trust(path: str, look: "ConfigTrustReview", *, is_trusted: bool) -> None:
     settings = {**look.restricted, **look.raised}
     _print_json(
         {"path": path, "trusted": is_trusted, "digest": look.digest, "files": sorted(look.files), "settings": settings}
@@ -149,7 +149,7 @@ def _print_json(value: dict[str, Any]) -> None:
     TerminalOutput().write(to_ascii_json(msgspec.json.encode(value)) + "\n")
 
 
-def ask_for_trust(path: str, look: "ConfigReview") -> bool:
+def ask_for_trust(path: str, look: "ConfigTrustReview") -> bool:
     """Ask the user at the terminal whether to trust a configuration file, and record the trust if so.
 
     Shows first what the file could do. Returns True if the user trusts it.
@@ -159,7 +159,7 @@ def ask_for_trust(path: str, look: "ConfigReview") -> bool:
     return _confirm_trust(screen.write_question, sys.stderr, path, look)
 
 
-def _confirm_trust(write: "Callable[[str], None]", stream: "TextIO", path: str, look: "ConfigReview") -> bool:
+def _confirm_trust(write: "Callable[[str], None]", stream: "TextIO", path: str, look: "ConfigTrustReview") -> bool:
     count = len(look.restricted) + len(look.raised)
     question = f"Trust {quote_text(path)} as it is now, with the {count} setting{'' if count == 1 else 's'} above?"
     if not _show_restricted(write, stream, look, pages=True) or not click.confirm(question, err=True):
@@ -168,12 +168,14 @@ def _confirm_trust(write: "Callable[[str], None]", stream: "TextIO", path: str, 
     return True
 
 
-def _store_trust(path: str, look: "ConfigReview") -> None:
+def _store_trust(path: str, look: "ConfigTrustReview") -> None:
     load_trust_record().trust(path, look.digest, look.files)
     TerminalOutput().note(to_one_line(f"{path} is trusted until it changes"))
 
 
-def _show_restricted(write: "Callable[[str], None]", stream: "TextIO", look: "ConfigReview", *, pages: bool) -> bool:
+def _show_restricted(
+    write: "Callable[[str], None]", stream: "TextIO", look: "ConfigTrustReview", *, pages: bool
+) -> bool:
     """Show every setting that needs trust, and every file that the trust would cover, page by page.
 
     Returns False if the user stops before the last page.
@@ -199,7 +201,7 @@ def _show_restricted(write: "Callable[[str], None]", stream: "TextIO", look: "Co
 # -- one look at a file ------------------------------------------------------------------------------------------------
 
 
-class ConfigReview(NamedTuple):
+class ConfigTrustReview(NamedTuple):
     """The settings of a valid configuration file, trusted or not, and which of them need trust."""
 
     digest: str
@@ -276,7 +278,7 @@ class ConfigReview(NamedTuple):
         return f"it needs to be trusted for {names}: perdure config trust {shlex.quote(path)}"
 
 
-def read_config_for_review(path: str) -> ConfigReview:
+def read_config_for_review(path: str) -> ConfigTrustReview:
     """Read a configuration file for review: nothing it names is imported or started. Raises `BadConfig`."""
     if path.lower().endswith(".json"):
         from perdure.configuring.mcp_servers import read_unexpanded_servers
@@ -287,14 +289,14 @@ def read_config_for_review(path: str) -> ConfigReview:
     return _inspect_config(load_config(path, trusted=True))
 
 
-def _inspect_servers(found: "UnexpandedServers") -> ConfigReview:
+def _inspect_servers(found: "UnexpandedServers") -> ConfigTrustReview:
     restricted = {f"mcpServers.{name}": f"starts or reaches {_to_json(table)}" for name, table in found.tables.items()}
     files = {found.source.path: found.source.content_hash}
-    return ConfigReview(found.source.digest, files, {"mcpServers": found.tables}, restricted, (), (found,), {})
+    return ConfigTrustReview(found.source.digest, files, {"mcpServers": found.tables}, restricted, (), (found,), {})
 
 
-def _inspect_config(found: "Config") -> ConfigReview:
-    from perdure.configuring.restricted_settings import (
+def _inspect_config(found: "Config") -> ConfigTrustReview:
+    from perdure.configuring.settings_requiring_trust import (
         list_raised_limits,
         list_restricted_settings,
         list_roles_that_need_trust,
@@ -320,7 +322,7 @@ def _inspect_config(found: "Config") -> ConfigReview:
     for name in list_raised_limits(found.tables.limits):
         raised[f"limits.{name}"] = f"raises a limit: {_to_json(getattr(found.tables.limits, name))}"
     store = found.build_options(["store"])["store"] if found.tables.store else ""
-    return ConfigReview(
+    return ConfigTrustReview(
         found.digest, found.files, said, needs, found.problems, found.servers, raised, found.lines, store
     )
 

@@ -43,8 +43,8 @@ def _find_keyed_provider() -> ModelChoice | None:
 
     Providers without keys must be named: they may not be running.
     """
-    from perdure.models.provider_availability import get_provider_status
     from perdure.models.provider_catalog import PROVIDERS
+    from perdure.models.usable_providers import get_provider_status
 
     for provider in PROVIDERS:
         if provider.needs_key and provider.default_model:

@@ -7,7 +7,7 @@ import click
 
 from .eval_options import add_evaluation_options
 from .perdure_home import resolve_store_spec
-from .run import add_agent_options
+from .run_and_resume import add_agent_options
 from .terminal_output import TerminalOutput, line_width, to_ascii_json, to_one_line, uses_cursor
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ async def _build_evaluation(
 async def _find_evaluation(dataset: "Dataset", store: str, options: dict[str, Any], screen: TerminalOutput) -> str:
     """Return the id of the evaluation to go on with; empty for a new one, if there is none."""
     from perdure.core.error import ConfigError
-    from perdure.evaluating.stored_evaluations import EvaluationStore
+    from perdure.evaluating.evaluation_sessions import EvaluationStore
     from perdure.stores import open_store
 
     stored = EvaluationStore(open_store(store))

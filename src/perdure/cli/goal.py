@@ -6,7 +6,7 @@ import click
 
 from .goal_text import encode_goal, format_goal, format_goal_row
 from .perdure_home import resolve_store_spec, run_with_store, store_option
-from .run import add_agent_options, take_agent_options
+from .run_and_resume import add_agent_options, take_agent_options
 from .session_choice import MIN_PREFIX
 from .terminal_output import TerminalOutput, escape_controls, to_ascii_json
 
@@ -79,7 +79,7 @@ def start(context: click.Context, /, objective: str, **options: Any) -> None:
 
     Exit codes: 0 achieved, 1 errored, 2 blocked, 3 max_iterations, 4 budget_limited, 5 paused, 130 after Ctrl-C.
     """
-    from .goal_command import GoalCommandOptions, run_goal_command
+    from .goal_start_and_resume import GoalCommandOptions, run_goal_command
 
     agent, as_json, quiet = _take_common_options(options)
     context.exit(
@@ -105,7 +105,7 @@ def resume(context: click.Context, /, goal_id: str | None, **options: Any) -> No
     Exit codes are those of perdure goal start.
     """
     from .agent_assembly import resolve_store
-    from .goal_command import GoalCommandOptions, run_goal_command
+    from .goal_start_and_resume import GoalCommandOptions, run_goal_command
     from .run_options import AgentOptions
 
     store = resolve_store(AgentOptions(store=options["store"]))

@@ -16,24 +16,24 @@ from perdure._version import __version__
 from perdure.core.error import PerdureError
 
 from .attend import attend
-from .backup import backup, restore
+from .backup_and_restore import backup, restore
 from .chat_command import chat
 from .command_examples import add_examples
 from .completion import completion
 from .config import config
 from .doctor import doctor
 from .eval import eval_command
-from .files import files
+from .file_changes_and_undo import files
 from .goal import goal
 from .init import init
 from .mcp import mcp
 from .memory import memory
 from .models import models
-from .permissions import permissions
+from .permissions_command import permissions
 from .probe import probe
 from .replay import replay
 from .review import review
-from .run import resume, run
+from .run_and_resume import resume, run
 from .safe_import_path import remove_working_folder_from_path
 from .schedule import schedule
 from .search import search

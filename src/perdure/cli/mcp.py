@@ -146,7 +146,7 @@ def call_tool(context: click.Context, /, name: str, tool: str, arguments: str, *
         raise click.UsageError(f"the arguments are no JSON object ({error})") from None
 
     async def call(servers: "McpServers") -> Any:
-        from perdure.core.permission import allow_all
+        from perdure.core.permissions import allow_all
         from perdure.runtime.agent import Agent
 
         wanted = tool if tool.startswith(f"{name}__") else f"{name}__{tool}"
@@ -245,7 +245,7 @@ mcp.add_command(serve)
 
 def _load_config() -> Any:
     """Return the project's perdure.toml, if there is one that can be used; its errors are not our subject."""
-    from .find_config import read_config
+    from .find_trusted_config import read_config
     from .run_options import AgentOptions
 
     try:

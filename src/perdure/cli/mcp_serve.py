@@ -11,7 +11,7 @@ import click
 from perdure.core.error import ConfigError
 
 from .perdure_home import store_option
-from .run import add_agent_options, take_agent_options
+from .run_and_resume import add_agent_options, take_agent_options
 from .terminal_output import TerminalOutput
 
 if TYPE_CHECKING:

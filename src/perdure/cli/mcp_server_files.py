@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 from perdure.core.error import ConfigError
 
 from .config import load_trust_record
-from .find_config import find_nearest
+from .find_trusted_config import find_nearest
 from .perdure_home import get_home_file_path
 
 if TYPE_CHECKING:

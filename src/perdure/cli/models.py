@@ -9,7 +9,7 @@ from .terminal_output import TerminalOutput, line_width, to_ascii_json, to_one_l
 
 if TYPE_CHECKING:
     from perdure.models.model_list import ListedModel
-    from perdure.models.provider_availability import ProviderStatus
+    from perdure.models.usable_providers import ProviderStatus
 
 _CONNECT_SECONDS: Final = 0.3
 """Timeout for connecting to a model server on this machine."""

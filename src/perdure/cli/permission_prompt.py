@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from perdure.core.event import Event, QuestionAsked, Scope
-from perdure.core.permission import Offer, PermissionRequest, Verdict, list_offers
+from perdure.core.permissions import Offer, PermissionRequest, Verdict, list_offers
 
 from .approval_text import add_call_rows
 from .line_input import LineReader

@@ -32,7 +32,7 @@ from .run_session import StartRun, can_ask_permission, restore_agent_options, sh
 from .session_choice import get_project_path, shorten_id
 from .signals import SignalHandler
 from .terminal_output import TerminalOutput, report_error, to_one_line
-from .tool_questions import TerminalQuestions
+from .tool_question_prompt import TerminalQuestions
 
 PROMPT = "> "
 KEYS: Final = {"Ctrl-C": "cancel the run; at the prompt, leave", "Ctrl-D": "leave"}

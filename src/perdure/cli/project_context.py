@@ -19,7 +19,7 @@ from perdure.extensions import history, large_results, notebook
 from perdure.files.confined_folder import ConfinedFolder, FileRefused
 from perdure.runtime.extension import Extension
 
-from .find_config import find_nearest
+from .find_trusted_config import find_nearest
 from .perdure_home import snapshots_path
 from .skills import get_skill_trust_path
 
@@ -160,7 +160,7 @@ def _restrict_roles(roles: Sequence[Role], problems: list[str]) -> list[Role]:
     """Drop roles whose model is a URL, and the models of the others: choosing a model needs trust, which a folder that
     was merely found does not have.
     """
-    from perdure.configuring.restricted_settings import has_url, list_roles_that_need_trust
+    from perdure.configuring.settings_requiring_trust import has_url, list_roles_that_need_trust
 
     advice = "name the folder in perdure.toml, and trust that"
     kept = [each for each in roles if not has_url(each.model)]

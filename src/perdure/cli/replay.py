@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .perdure_home import build_session_not_found, store_option
-from .run import add_agent_options, take_agent_options
+from .run_and_resume import add_agent_options, take_agent_options
 from .session_choice import session_argument
 from .terminal_output import TerminalOutput, escape_controls, to_ascii_json, to_one_line
 

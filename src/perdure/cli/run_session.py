@@ -15,7 +15,7 @@ from perdure.core.event import Event, QuestionAsked, RunResumed
 from perdure.core.fold import fold_entries
 from perdure.core.message import user
 from perdure.core.outcome import Outcome
-from perdure.core.permission import cast_to_question_gate, later
+from perdure.core.permissions import cast_to_question_gate, later
 from perdure.runtime.session import Session
 from perdure.stores import open_store
 
@@ -31,7 +31,7 @@ from .run_trace import RunTrace
 from .session_choice import get_project_path, shorten_id
 from .signals import SignalHandler
 from .terminal_output import OutputFailed, TerminalOutput, can_ask_user, report_error, to_ascii_json, to_one_line, warn
-from .tool_questions import TerminalQuestions, UnattendedQuestions
+from .tool_question_prompt import TerminalQuestions, UnattendedQuestions
 from .wait_spinner import WaitSpinner
 
 ENDED_EARLY: Final = 3

@@ -12,13 +12,13 @@ from perdure.core.error import PerdureError, UsageError
 
 from .durations_and_sizes import parse_duration
 from .perdure_home import store_option
-from .run import add_agent_options, take_agent_options
+from .run_and_resume import add_agent_options, take_agent_options
 from .terminal_output import TerminalOutput, line_width, to_ascii_json, to_one_line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
-    from perdure.scheduling import Firing, FiringRecord, Schedule, Scheduler, ScheduleStatus
+    from perdure.scheduling import Firing, Schedule, ScheduleJournalRecord, Scheduler, ScheduleStatus
 
     from .run_options import AgentOptions
     from .signals import SignalHandler
@@ -257,7 +257,7 @@ def serve(context: click.Context, /, *, once: bool, most_at_once: int, quiet: bo
 
 
 async def _print_records(
-    records: "AsyncGenerator[FiringRecord]", screen: TerminalOutput, *, as_json: bool, quiet: bool
+    records: "AsyncGenerator[ScheduleJournalRecord]", screen: TerminalOutput, *, as_json: bool, quiet: bool
 ) -> None:
     async for record in records:
         if as_json:
@@ -329,7 +329,7 @@ async def _run_until_interrupted(work: "Awaitable[T]", interrupts: "SignalHandle
 
 
 def _read_schedules(wish: "AgentOptions") -> "list[Schedule]":
-    from .find_config import read_config
+    from .find_trusted_config import read_config
 
     config = read_config(wish, os.curdir)
     return [] if config is None else config.build_schedules()

@@ -1,7 +1,7 @@
 """`perdure sessions`: list, rename and remove sessions.
 
 `sessions_show.py` shows one, `sessions_forks.py` forks and draws trees, `sessions_transfer.py` exports and imports,
-`sessions_prune.py` measures and prunes.
+`sessions_size_and_prune.py` measures and prunes.
 """
 
 import sys
@@ -13,8 +13,8 @@ import click
 from .perdure_home import run_with_session, run_with_store, store_option
 from .session_choice import MOST_SEARCHED, get_project_path, read_project, session_argument, shorten_id
 from .sessions_forks import fork, tree
-from .sessions_prune import du, prune, remove_unused_snapshots
 from .sessions_show import show
+from .sessions_size_and_prune import du, prune, remove_unused_snapshots
 from .sessions_transfer import export, import_
 from .terminal_output import TerminalOutput, escape_controls, line_width, to_ascii_json, to_one_line
 

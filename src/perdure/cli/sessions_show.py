@@ -61,7 +61,7 @@ async def _read_session(session: "Session", store: str | None) -> _ShownSession:
 
 
 def _print_session(screen: TerminalOutput, session_id: str, found: _ShownSession, store: str | None) -> None:
-    from perdure.core.clock import SYSTEM_CLOCK
+    from perdure.core.clock_and_ids import SYSTEM_CLOCK
     from perdure.core.inbox import list_inbox_items
     from perdure.runtime.resume_reasons import list_expired_questions
 
@@ -108,7 +108,7 @@ def _import_lines(state: "State") -> Iterator[str]:
 def _grant_lines(state: "State", session_id: str) -> Iterator[str]:
     """Yield a line per permission that was granted for longer than one call, and not revoked."""
     from perdure.core.approval_binding import list_session_keys
-    from perdure.core.permission import grants_from_log
+    from perdure.core.permissions import grants_from_log
 
     keys = list_session_keys(session_id, state)
     for grant, is_active in grants_from_log(state.remembered_decisions, session_id, keys, level=None).items():

@@ -39,7 +39,7 @@ _PLAIN_LINE: Final = re.compile(r"(?: {0,16}[!-~]+(?: {1,8}[!-~]+)*)?")
 _PIECES: Final = re.compile(r" +|\t+|[^ \t]")
 
 
-class TextCell(NamedTuple):
+class MeasuredText(NamedTuple):
     """A piece of text with its width in columns, kept together on one row if it fits.
 
     Such a piece is a letter with its combining marks, or an escape.
@@ -105,7 +105,7 @@ class UntrustedTextFrame:
             else:
                 self._add_cells(_escape_line(line, self._encoding), head, f"{VALUE_MARK}{' ' * room} ")
 
-    def _add_cells(self, cells: Sequence[TextCell], first: str, rest: str) -> None:
+    def _add_cells(self, cells: Sequence[MeasuredText], first: str, rest: str) -> None:
         row, left = [first], self._width - len(first)
         room = self._width - len(rest)
         for cell in [part for each in cells for part in (_cells_of(each.text) if each.width > room else [each])]:
@@ -180,28 +180,28 @@ def split_pages(rows: Sequence[str], height: int) -> list[Sequence[str]]:
 # -- what a character looks like ---------------------------------------------------------------------------------------
 
 
-def _cells_of(text: str) -> list[TextCell]:
+def _cells_of(text: str) -> list[MeasuredText]:
     """Split escaped text into cells, the pieces that are never split."""
-    return [TextCell(character, _measure(character)) for character in text]
+    return [MeasuredText(character, _measure(character)) for character in text]
 
 
-def _escape_quoted(text: str, encoding: str = "utf-8") -> list[TextCell]:
+def _escape_quoted(text: str, encoding: str = "utf-8") -> list[MeasuredText]:
     if _PLAIN.fullmatch(text) and '"' not in text and "\\" not in text:
-        return [TextCell(character, 1) for character in text]
+        return [MeasuredText(character, 1) for character in text]
     return list(_escape_pieces(text, encoding, _MAX_BLANKS, {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}))
 
 
-def _escape_line(line: str, encoding: str) -> list[TextCell]:
+def _escape_line(line: str, encoding: str) -> list[MeasuredText]:
     """Escape a line of untrusted text; a backslash is kept unless it looks like the beginning of an escape."""
     body = line.lstrip(" ")
     indent = len(line) - len(body)
     trailing = len(body) - len(body.rstrip(" "))
-    start = [TextCell(" ", 1)] * indent if indent <= _MAX_INDENT and body else _name_blanks(indent)
+    start = [MeasuredText(" ", 1)] * indent if indent <= _MAX_INDENT and body else _name_blanks(indent)
     middle = _escape_pieces(body[: len(body) - trailing], encoding, _MAX_BLANKS_OF_TEXT, {})
     return [*start, *middle, *_name_blanks(trailing)]
 
 
-def _escape_pieces(text: str, encoding: str, most_blanks: int, escapes: dict[str, str]) -> Iterator[TextCell]:
+def _escape_pieces(text: str, encoding: str, most_blanks: int, escapes: dict[str, str]) -> Iterator[MeasuredText]:
     letter, marks = "", 0
     for found in _PIECES.finditer(text):
         piece = found[0]
@@ -209,14 +209,14 @@ def _escape_pieces(text: str, encoding: str, most_blanks: int, escapes: dict[str
             letter, marks = letter + piece, marks + 1
             continue
         if letter:
-            yield TextCell(letter, sum(map(_measure, letter)))
+            yield MeasuredText(letter, sum(map(_measure, letter)))
             letter, marks = "", 0
         if piece[0] == " ":
-            yield from _name_blanks(len(piece)) if len(piece) > most_blanks else [TextCell(" ", 1)] * len(piece)
+            yield from _name_blanks(len(piece)) if len(piece) > most_blanks else [MeasuredText(" ", 1)] * len(piece)
         elif piece[0] == "\t":
             yield from _escape(f"{len(piece)} tabs" if len(piece) > 1 else "tab")
         elif piece in escapes:
-            yield TextCell(escapes[piece], len(escapes[piece]))
+            yield MeasuredText(escapes[piece], len(escapes[piece]))
         elif piece == "\\" and text.startswith("{", found.end()):
             yield from _escape("U+005C")
         elif _is_mark(piece) or not _is_shown(piece, encoding):  # a mark without a letter
@@ -224,16 +224,16 @@ def _escape_pieces(text: str, encoding: str, most_blanks: int, escapes: dict[str
         else:
             letter = piece
     if letter:
-        yield TextCell(letter, sum(map(_measure, letter)))
+        yield MeasuredText(letter, sum(map(_measure, letter)))
 
 
-def _name_blanks(count: int) -> list[TextCell]:
+def _name_blanks(count: int) -> list[MeasuredText]:
     return _escape(f"{count:,} blank{'s' if count > 1 else ''}") if count else []
 
 
-def _escape(what: str) -> list[TextCell]:
+def _escape(what: str) -> list[MeasuredText]:
     text = f"\\{{{what}}}"
-    return [TextCell(text, len(text))]
+    return [MeasuredText(text, len(text))]
 
 
 def _is_mark(character: str) -> bool:

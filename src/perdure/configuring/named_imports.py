@@ -13,12 +13,12 @@ from perdure.core.jsonable import short_repr
 from perdure.core.tool import Tool
 from perdure.runtime.extension import Extension
 
-from .python_file import PythonFile, import_python_file
+from .python_file import PythonFileContent, import_python_file
 
 _NAMES: Final = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _IMPORT: Final = re.compile(rf"(?:{_NAMES}|[^:]*[^:/]\.py):{_NAMES}")
 
-ReadSource = Callable[[str], PythonFile]
+ReadSource = Callable[[str], PythonFileContent]
 """Reads a file of Python, named by a path as the configuration has it. Raises `ConfigError`."""
 
 

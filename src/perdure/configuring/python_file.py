@@ -12,14 +12,14 @@ from types import ModuleType
 from typing import NamedTuple
 
 
-class PythonFile(NamedTuple):
+class PythonFileContent(NamedTuple):
     """A Python file that a configuration names: its path, with links resolved, and its content."""
 
     path: str
     data: bytes
 
 
-def import_python_file(source: PythonFile) -> ModuleType:
+def import_python_file(source: PythonFileContent) -> ModuleType:
     """Import a Python file as a module, once for each content; raises whatever its code raises."""
     digest = hashlib.sha256(source.path.encode() + b"\0" + source.data).hexdigest()
     name = f"perdure_source_{digest[:24]}"
@@ -41,7 +41,7 @@ def import_python_file(source: PythonFile) -> ModuleType:
 class _BytesLoader(SourceLoader):
     """Loads a module from bytes, which are not read a second time, and writes no bytecode."""
 
-    def __init__(self, source: PythonFile) -> None:
+    def __init__(self, source: PythonFileContent) -> None:
         self._source = source
 
     def get_filename(self, fullname: str) -> str:  # noqa: ARG002 - the interface of importlib

@@ -22,7 +22,7 @@ from perdure.files.file_head import UnreadableFile, read_file_head
 from .config_error import BadConfig, ConfigFault
 from .json_line_numbers import find_json_line_numbers
 from .line_numbers import LineNumbers, ScanError
-from .referenced_files import compute_trust_digest
+from .referenced_file_digests import compute_trust_digest
 from .toml_line_numbers import find_toml_line_numbers
 
 MAX_BYTES: Final = 1024 * 1024

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from perdure.core.model import Settings
-from perdure.core.permission import Policy, Rule
+from perdure.core.permissions import Policy, Rule
 from perdure.core.stop_conditions import Limits
 
 

@@ -6,7 +6,7 @@ The digest covers the content of the file, its path, and the files that it names
 import os
 from collections.abc import Callable, Mapping
 
-from perdure.context.trust_file import TrustedItem, TrustFile
+from perdure.context.trusted_hashes_file import TrustedItem, TrustFile
 from perdure.core import argument_checks
 
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from perdure.core import argument_checks
 from perdure.core.jsonable import replace_surrogates
-from perdure.core.misspelt_options import StrictOptionsMeta
+from perdure.core.misspelt_option_metaclass import StrictOptionsMeta
 
 LONGEST_NAME: Final = 64
 """Maximum length of a name."""

@@ -17,7 +17,7 @@ from perdure.core import argument_checks
 from perdure.core.error import ContextOverflow, StoreError
 from perdure.core.event import Compacted, CompactionStarted, ReplyDiscarded, ViewChanged
 from perdure.core.message import Message, Text
-from perdure.core.misspelt_options import StrictOptionsMeta
+from perdure.core.misspelt_option_metaclass import StrictOptionsMeta
 from perdure.core.model import Model, Settings, model_info
 from perdure.core.model_without_limit_checks import get_model_without_limit_checks
 from perdure.core.run import Run
@@ -32,7 +32,7 @@ from .compaction_strategies import (
 )
 from .conversation_summarizer import DEFAULT_WINDOW_TOKENS, ConversationSummarizer
 from .cut_point import find_cut_point, find_first_message_without_reply
-from .summary import build_summary_message, is_summary
+from .summary_message import build_summary_message, is_summary
 from .tokens import (
     MEASUREMENTS_KEY,
     SUMMARY_ORIGIN,

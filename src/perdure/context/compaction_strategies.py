@@ -17,7 +17,7 @@ from perdure.core.run import Run
 
 from .conversation_summarizer import ConversationSummarizer
 from .message_lines import format_message_line
-from .summary import SummaryCarryOver, build_summary_message, collect_skill_texts, is_summary, read_summary_data
+from .summary_message import SummaryCarryOver, build_summary_message, collect_skill_texts, is_summary, read_summary_data
 from .tokens import SUMMARY_ORIGIN, estimate_messages_tokens
 from .touched_files import collect_touched_files
 

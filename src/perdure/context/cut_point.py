@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from perdure.core.message import Message
 
-from .summary import is_summary
+from .summary_message import is_summary
 from .tokens import estimate_message_tokens
 
 

@@ -16,7 +16,7 @@ from perdure.core.model import ToolSpec
 from perdure.core.model_and_tool_wrappers import shorten_text
 from perdure.core.run import Run
 from perdure.core.thread_safe_msgspec import convert
-from perdure.core.transcript import MessagesSnapshot, build_sent_message
+from perdure.core.transcript import MessagesSnapshot, shorten_message_for_model
 
 LETTER_TOKENS = 0.4
 """Tokens per byte of text without blanks, such as JSON or a hash, and of all non-Latin scripts."""
@@ -194,7 +194,7 @@ def _estimate_pending_reply(run: Run) -> int:
 def _estimate_pending_results(run: Run) -> int:
     """Estimate the tokens of the results so far of a reply whose tool calls are still open."""
     results = run.state.results
-    return estimate_message_tokens(build_sent_message(tool_message(list(results.values())))) if results else 0
+    return estimate_message_tokens(shorten_message_for_model(tool_message(list(results.values())))) if results else 0
 
 
 def _get_reported_tokens(reply: Message) -> int | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from .clock import new_id
+from .clock_and_ids import new_id
 
 if TYPE_CHECKING:
     from .fold import State

@@ -31,7 +31,7 @@ async def store_log_only_events(run: Run) -> None:
     await run.emit(*[run.stamp_event(each) for each in events], entry_ids=names)
     for event in events:
         if isinstance(event, GrantRevoked):
-            from .permission_gate_chain import list_chain_grants  # at first use: few programs revoke grants
+            from .inherited_permission_gates import list_chain_grants  # at first use: few programs revoke grants
 
             for _, grants in list_chain_grants(run.gate):
                 grants.forget(event.grant_id, run.full_session_id)

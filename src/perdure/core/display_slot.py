@@ -82,7 +82,7 @@ class TextQuestion(Askable[str], frozen=True):
         return {"type": "string"}
 
 
-class ToolDisplay:
+class ToolDisplaySlots:
     """The display slots of one tool call (`ToolContext.display`): show, update and remove content, and ask
     questions.
     """

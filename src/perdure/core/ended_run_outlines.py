@@ -34,7 +34,7 @@ OUTLINE_VERSION: Final = 1
 events: an outline that was stored by another version is ignored."""
 
 
-class OutlinedRunWithInputId(Struct, frozen=True, array_like=True, gc=False):
+class InputIdMessageRange(Struct, frozen=True, array_like=True, gc=False):
     """The `input_id` of one run in an outline of ended runs, and the positions of the run's messages."""
 
     input_id: str
@@ -52,7 +52,7 @@ class EndedRunsSummary(Struct, frozen=True, array_like=True, gc=False):
     """Number of turns, without further attempts at one."""
     latest_result: tuple[int, int] | None
     """The result that was stored last: index of its message, and index in it; `None` without tool calls."""
-    inputs: list[OutlinedRunWithInputId]
+    inputs: list[InputIdMessageRange]
     """Those of the runs whose input has an id."""
 
 
@@ -247,7 +247,7 @@ def _outline_runs(runs: Sequence[_UsualRun]) -> list[EndedRunsOutline]:
         return []
     messages: list[list[int]] = []
     latest: tuple[int, int] | None = None
-    usage, inputs, ends, costs = NO_USAGE, list[OutlinedRunWithInputId](), list[int](), list[float]()
+    usage, inputs, ends, costs = NO_USAGE, list[InputIdMessageRange](), list[int](), list[float]()
     is_cost_known = True
     for run in runs[:-1]:
         before = len(messages)
@@ -256,7 +256,7 @@ def _outline_runs(runs: Sequence[_UsualRun]) -> list[EndedRunsOutline]:
         if run.latest_result is not None:
             latest = (before + run.latest_result[0], run.latest_result[1])
         if run.started.input_id:
-            inputs.append(OutlinedRunWithInputId(run.started.input_id, before, len(messages)))
+            inputs.append(InputIdMessageRange(run.started.input_id, before, len(messages)))
             ends.append(run.end - 1)
         if run.ended is not None and run.ended.cost_usd is not None:
             costs.append(run.ended.cost_usd)

@@ -14,15 +14,15 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from .approval_binding import ApprovalBinding
-from .event_class import Event as Event  # noqa: PLC0414 - everybody imports it from here
-from .event_class import list_event_kinds
+from .event_base_class import Event as Event  # noqa: PLC0414 - everybody imports it from here
+from .event_base_class import list_event_kinds
 from .message import NO_USAGE, Citation, Message, StopReason, ToolResult, Usage
-from .question_and_slot_events import QuestionAnswered as QuestionAnswered  # noqa: PLC0414 - as Event
-from .question_and_slot_events import QuestionAsked as QuestionAsked  # noqa: PLC0414 - as Event
-from .question_and_slot_events import QuestionWithdrawn as QuestionWithdrawn  # noqa: PLC0414 - as Event
-from .question_and_slot_events import SlotClosed as SlotClosed  # noqa: PLC0414 - as Event
-from .question_and_slot_events import SlotOpened as SlotOpened  # noqa: PLC0414 - as Event
-from .question_and_slot_events import SlotUpdated as SlotUpdated  # noqa: PLC0414 - as Event
+from .question_and_display_events import QuestionAnswered as QuestionAnswered  # noqa: PLC0414 - as Event
+from .question_and_display_events import QuestionAsked as QuestionAsked  # noqa: PLC0414 - as Event
+from .question_and_display_events import QuestionWithdrawn as QuestionWithdrawn  # noqa: PLC0414 - as Event
+from .question_and_display_events import SlotClosed as SlotClosed  # noqa: PLC0414 - as Event
+from .question_and_display_events import SlotOpened as SlotOpened  # noqa: PLC0414 - as Event
+from .question_and_display_events import SlotUpdated as SlotUpdated  # noqa: PLC0414 - as Event
 
 Scope: TypeAlias = Literal["once", "run", "session", "session_target", "forever"]
 """Duration of a permission verdict: this call, this run, this session, or all sessions. `session_target` is the older

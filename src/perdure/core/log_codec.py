@@ -13,7 +13,7 @@ from .error import EntryTooNew, StoreError
 from .event import EVENTS, Entry, Event, Unknown
 from .jsonable import to_jsonable
 from .message import PART_TYPES, Message, Usage
-from .thread_safe_msgspec import build_decoder
+from .thread_safe_msgspec import build_decoder_under_lock
 
 VERSION = 1
 """Version of the envelope and of the events in it. Increased when an old reader would misunderstand a new entry."""
@@ -92,7 +92,7 @@ def decode_event(raw: bytes, *, critical: bool = False, version: int = VERSION) 
 def _decoder(kind: type[Event]) -> "msgspec.json.Decoder[Event]":
     decoder = _decoders.get(kind)
     if decoder is None:
-        decoder = _decoders[kind] = build_decoder(kind)
+        decoder = _decoders[kind] = build_decoder_under_lock(kind)
     return decoder
 
 

@@ -7,7 +7,7 @@
       - `prepare_calls`: resolve the tool, parse, hooks, validate (in `tool_call_preparation.py`)
       - `filter_permitted`: one permission question for the whole batch (in `tool_call_permission.py`)
       - `carry_out_calls`: store intents wave by wave, then execute the calls, several at a time
-        - `execute_call`: execute one call (`tool_execution.py`), store its one result
+        - `execute_call`: execute one call (`tool_call_execution.py`), store its one result
 
 What must last is stored by `run.emit` before the loop goes on: a reply before any of its calls, an intent before its
 effect, a result before the next request. (With `run.hold` a reply or a result waits for the append that comes next.) So
@@ -45,8 +45,8 @@ from .event import (
     TurnEnded,
     TurnStarted,
 )
+from .interrupted_run_repair import ENDING_PARENT_ENDED, build_child_repairs, build_direct_call_repairs
 from .jsonable import error_message
-from .log_repair import ENDING_PARENT_ENDED, build_child_repairs, build_direct_call_repairs
 from .message import Message, Status, StopReason, ToolResult, is_cut_short, is_empty, user
 from .model import CONCLUDED_FOR, Request, assemble_reply, find_empty_reply_reason, sanitize_reply
 from .outcome import Outcome
@@ -55,8 +55,14 @@ from .run_mailbox import Delivery
 from .stop_conditions import Guardrail, Halt, Nudge, Step, call_guardrails, evaluate_condition
 from .store import clear_pending_cancel, wait_despite_cancel
 from .tool import REPEATABLE_EFFECTS
+from .tool_call_execution import (
+    PreparedCall,
+    add_tool_labels,
+    run_call,
+    run_call_with_deferred_intent,
+    run_finish_hooks,
+)
 from .tool_call_preparation import build_call_ending_events, prepare_calls, store_results_without_running
-from .tool_execution import PreparedCall, add_tool_labels, run_call, run_call_with_deferred_intent, run_finish_hooks
 from .unsuccessful_results import (
     RunSuspended,
     build_interrupted_result,

@@ -34,7 +34,7 @@ from .message import (
     sanitize_citation,
     sanitize_part,
 )
-from .misspelt_options import StrictOptionsMeta
+from .misspelt_option_metaclass import StrictOptionsMeta
 from .thread_safe_msgspec import convert
 
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeAlias, cast
 import msgspec
 
 from . import argument_checks
-from .clock import SYSTEM_CLOCK, Clock
+from .clock_and_ids import SYSTEM_CLOCK, Clock
 from .error import (
     AllModelsFailed,
     ConfigError,

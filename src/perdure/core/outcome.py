@@ -14,7 +14,7 @@ from .prompt_cache_misses import CacheReport
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
-    from .run_record import RunStep, ToolCallRecord
+    from .finished_run_steps import RunStep, ToolCallRecord
 
     T = TypeVarWithDefault("T", default=Any)
 else:
@@ -68,7 +68,7 @@ class Outcome(Struct, Generic[T], frozen=True, kw_only=True):
     @property
     def steps(self) -> "list[RunStep]":
         """The turns of the run: each reply of the model with its time, and its tool calls with their results."""
-        from .run_record import list_run_steps  # imported at first use: most callers want the answer
+        from .finished_run_steps import list_run_steps  # imported at first use: most callers want the answer
 
         return list_run_steps(self.entries)
 

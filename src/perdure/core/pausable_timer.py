@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from .clock import Clock, Timer
+from .clock_and_ids import Clock, Timer
 from .program_call_id import find_program_call_id
 
 if TYPE_CHECKING:

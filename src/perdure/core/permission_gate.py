@@ -13,8 +13,8 @@ from .permission_rule import Policy, Rule
 class Gate(Protocol):
     """Protocol of a gate: a function or callable object that decides which tool calls may run. `Permissions` is one.
 
-    An object may have more powers than this: see `SupportsGrants`, `SupportsExplain`, `SupportsRules` and
-    `SupportsQuestions`. Each is optional, and asked for by the names of its members.
+    An object may have more powers than this: see `SupportsGrants`, `SupportsExplain`, `SupportsAddedRules` and
+    `SupportsStoredQuestions`. Each is optional, and asked for by the names of its members.
     """
 
     def __call__(self, requests: Sequence[PermissionRequest], /) -> Sequence[Verdict] | Awaitable[Sequence[Verdict]]:
@@ -86,7 +86,7 @@ class SupportsExplain(Protocol):
 
 
 @runtime_checkable
-class SupportsRules(Protocol):
+class SupportsAddedRules(Protocol):
     """Protocol of a gate to which the permission rules of extensions can be added."""
 
     def with_rules(self, rules: Sequence[Rule]) -> Gate | None:
@@ -99,7 +99,7 @@ class SupportsRules(Protocol):
         ...
 
 
-class SupportsQuestions(SupportsGrants, Gate, Protocol):
+class SupportsStoredQuestions(SupportsGrants, Gate, Protocol):
     """Protocol of a gate whose questions to people are stored by the run, to be answered even after a restart.
 
     The gate decides what it can by rules, and leaves asking to the run.
@@ -119,7 +119,7 @@ class SupportsQuestions(SupportsGrants, Gate, Protocol):
         """Return a verdict for each request that can be decided at once, and `None` if a person has to be asked."""
         ...
 
-    def with_handler(self, handler: Handler, grants: Grants) -> "SupportsQuestions":
+    def with_handler(self, handler: Handler, grants: Grants) -> "SupportsStoredQuestions":
         """Return a copy of this gate that asks with this handler, and remembers decisions in these grants."""
         ...
 
@@ -130,9 +130,9 @@ def get_gate_grants(gate: Gate | None) -> Grants | None:
     return grants if isinstance(grants, Grants) else None
 
 
-def cast_to_question_gate(gate: Gate | None) -> SupportsQuestions | None:
-    """Return the gate if it implements `SupportsQuestions`, else `None`."""
+def cast_to_question_gate(gate: Gate | None) -> SupportsStoredQuestions | None:
+    """Return the gate if it implements `SupportsStoredQuestions`, else `None`."""
     members = ("handler", "expires_seconds", "verdicts", "with_handler")
     if get_gate_grants(gate) is None or not all(hasattr(gate, each) for each in members):
         return None
-    return cast("SupportsQuestions", gate)
+    return cast("SupportsStoredQuestions", gate)

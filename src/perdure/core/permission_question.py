@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from .clock import new_id
+from .clock_and_ids import new_id
 from .error import ConfigError
 from .event import QuestionAsked, QuestionWithdrawn
-from .permission import later
 from .permission_gate import Handler as Asker
-from .permission_gate import SupportsQuestions
+from .permission_gate import SupportsStoredQuestions
 from .permission_grants import check_grant_pattern, list_offers, make_grant
 from .permission_request import EXPIRED, NO_ANSWER, NO_ONE_TO_ASK, PermissionRequest, Verdict, complete_verdicts
+from .permissions import later
 from .question import EXPIRED_SOURCE, ask_and_store_answer, find_asked_question
 from .thread_safe_msgspec import convert
 from .unsuccessful_results import CONTAINED_ERRORS, RunSuspended, describe_error
@@ -29,7 +29,7 @@ _ALLOW_FIELD = "allow"  # distinguishes a verdict in JSON from a dict with one v
 
 
 async def ask_permission(
-    run: "Run", gate: SupportsQuestions, requests: Sequence[PermissionRequest]
+    run: "Run", gate: SupportsStoredQuestions, requests: Sequence[PermissionRequest]
 ) -> Sequence[Verdict]:
     """Ask a person for permission for tool calls that no rule decides, and return a verdict for each."""
     if not run.options.interactive:

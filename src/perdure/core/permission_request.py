@@ -10,7 +10,7 @@ from . import argument_checks
 from .approval_binding import NO_BINDING, ApprovalBinding
 from .error import ConfigError
 from .event import PermissionDecided, Scope
-from .misspelt_options import StrictOptionsMeta
+from .misspelt_option_metaclass import StrictOptionsMeta
 from .permission_target import CommandTarget, Target, TextTarget, is_target_pattern
 from .provenance import has_private_and_untrusted_labels
 

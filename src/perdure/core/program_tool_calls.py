@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .direct_tool_calls import store_open_direct_results
+from .engine_tool_calls import store_open_direct_results
 from .error import ToolError
 from .loop import carry_out_calls
 from .message import ToolCall, ToolResult
@@ -18,8 +18,8 @@ from .tool_call_preparation import prepare_calls
 from .unsuccessful_results import RunSuspended
 
 if TYPE_CHECKING:
+    from .tool_call_execution import PreparedCall
     from .tool_context import ToolContext
-    from .tool_execution import PreparedCall
 
 
 class ProgramDiverged(ToolError):

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from . import fault_injection as faults
-from .clock import new_id
+from .clock_and_ids import new_id
 from .error import NotAnswered
 from .event import QuestionAnswered, QuestionAsked
 from .jsonable import replace_surrogates, to_text

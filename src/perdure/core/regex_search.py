@@ -8,7 +8,7 @@ import os
 import re
 import threading
 
-from .worker_process import WORKERS
+from .tool_worker_process import WORKERS
 
 _MULTIPLYING = frozenset("*+?{|")
 """Characters of repetitions and alternatives: the time of a search without them is that of reading the text."""

@@ -13,7 +13,7 @@ from .message import Message, user
 
 if TYPE_CHECKING:
     from .run import Run
-    from .run_callbacks import Reminder
+    from .run_function_types import Reminder
 
 
 def build_reminder_messages(run: "Run") -> list[Message]:

@@ -37,7 +37,8 @@ from .outcome import Outcome, OutcomeStatus
 from .pausable_timer import RUN_TIMER, PausableTimer
 from .prompt_cache_misses import describe_prefix_change, hash_instructions, hash_request_part
 from .reminders import build_reminder_messages
-from .run_callbacks import (
+from .run_cost import find_cost_usd
+from .run_function_types import (
     Accepted,
     BetweenTurns,
     CancelMode,
@@ -50,7 +51,6 @@ from .run_callbacks import (
     call_engine,
     get_engine_name,
 )
-from .run_cost import find_cost_usd
 from .run_spec import RunPlace, RunSpec
 from .stop_conditions import Limits, repeated_calls
 from .store import get_namespaced_session_id

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from .clock import new_id
+from .clock_and_ids import new_id
 from .error import ConfigError
 from .event import (
     Event,

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import Struct, field
 
-from .clock import SYSTEM_CLOCK, Clock
+from .clock_and_ids import SYSTEM_CLOCK, Clock
 from .event import Entry
-from .fanout import Fanout
+from .event_fanout import Fanout
 from .model import Model, OutputSpec, Settings
 from .prompt_cache_misses import PrefixComparer
-from .run_callbacks import (
+from .run_function_types import (
     BetweenTurns,
     CompactFunction,
     HistoryProcessor,

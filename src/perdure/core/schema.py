@@ -21,7 +21,6 @@ from .argument_parsing import arguments_hash, parse_arguments
 from .error import ConfigError
 from .function_signature import NO_DEFAULT, Parameter, Signature, read_signature
 from .jsonable import short_repr
-from .msgspec_type_hints import FieldClassFinder, split_description, translate_for_msgspec
 from .schema_definitions import (
     REF,
     JsonSchema,
@@ -31,6 +30,7 @@ from .schema_definitions import (
     inline_root_reference,
 )
 from .thread_safe_msgspec import prepare_type
+from .type_hints_for_msgspec import FieldClassFinder, split_description, translate_for_msgspec
 from .validation_problems import (
     Invalid,
     Problem,

@@ -10,8 +10,8 @@ from typing import Any
 
 from .error import ConfigError
 from .schema_definitions import JsonSchema
-from .validation_cost import MAX_CHECKS, MAX_VALUE_DEPTH, count_values, estimate_validation_cost, is_nested_deeper
 from .validation_problems import MAX_KEPT_PROBLEMS, Problem, problems_from_schema_error
+from .validation_work_bound import MAX_CHECKS, MAX_VALUE_DEPTH, count_values, estimate_validation_cost, is_nested_deeper
 
 MAX_LISTED_CHECKS = 50_000
 """A value that may need more checks is reported with its first problem only."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 from . import argument_checks
 from .error import ConfigError
 from .message import Message, ToolCall, ToolResult
-from .misspelt_options import StrictOptionsMeta
+from .misspelt_option_metaclass import StrictOptionsMeta
 
 
 class Limits(Struct, frozen=True, kw_only=True, metaclass=StrictOptionsMeta):

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, Typ
 
 from msgspec import Struct
 
-from .clock import Clock, new_id
+from .clock_and_ids import Clock, new_id
 from .ended_run_outlines import EndedRuns
 from .error import Fenced, StoreError
 from .event import Entry, Event
@@ -323,7 +323,7 @@ class ForkListingStore(Protocol):
         ...
 
 
-class StoreFastPaths(NamedTuple):
+class StoreFastPathFlags(NamedTuple):
     """Flags for the optional, faster operations that a class of stores supports."""
 
     appends_now: bool
@@ -333,9 +333,9 @@ class StoreFastPaths(NamedTuple):
 
 
 @cache
-def detect_store_fast_paths(kind: type) -> StoreFastPaths:
+def detect_store_fast_paths(kind: type) -> StoreFastPathFlags:
     """Return which optional, faster operations a class of stores supports; cached, as protocol checks are slow."""
-    return StoreFastPaths(
+    return StoreFastPathFlags(
         issubclass(kind, NonBlockingAppendStore),
         issubclass(kind, GroupCommitStore),
         issubclass(kind, EventReadingStore),

@@ -29,12 +29,12 @@ def convert(value: Any, kind: Any, *, strict: bool = True) -> Any: ...
 def convert(value: Any, kind: Any, *, strict: bool = True) -> Any:
     """Convert a plain value to a type, as `msgspec.convert` does. Raises `ValidationError`."""
     if kind not in _prepared:
-        build_decoder(kind)
+        build_decoder_under_lock(kind)
         _prepared.add(kind)
     return msgspec.convert(value, kind, strict=strict)
 
 
-def build_decoder(kind: type[T]) -> "msgspec.json.Decoder[T]":
+def build_decoder_under_lock(kind: type[T]) -> "msgspec.json.Decoder[T]":
     """Build a JSON decoder for a type, under a lock, since msgspec may crash if two threads build one at once."""
     with _building:
         return msgspec.json.Decoder(kind)
@@ -43,4 +43,4 @@ def build_decoder(kind: type[T]) -> "msgspec.json.Decoder[T]":
 def prepare_type(kind: Any) -> None:
     """Let msgspec analyze a type before its first use, so that several threads can then convert values to it."""
     with suppress(TypeError):
-        build_decoder(kind)
+        build_decoder_under_lock(kind)

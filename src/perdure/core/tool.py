@@ -34,7 +34,7 @@ from .docstring import parse_clean_docstring
 from .error import ConfigError
 from .function_signature import read_signature
 from .message import ToolCall, ToolResult, check_labels
-from .misspelt_options import UnresolvedSignatureMeta
+from .misspelt_option_metaclass import UnresolvedSignatureMeta
 from .model import ToolSpec
 from .thread_pool import THREAD_POOL
 from .tool_context import D, ToolContext
@@ -393,7 +393,10 @@ def _make_isolated_call(
     function: Callable[..., Any], context_parameter: str | None, receiver: str | None
 ) -> Callable[..., Awaitable[Any]]:
     """Return the tool's function as an async function that calls it in a worker process."""
-    from .worker_process import call_isolated, locate_isolated_function  # at first use: most tools share this process
+    from .tool_worker_process import (  # at first use: most tools share this process
+        call_isolated,
+        locate_isolated_function,
+    )
 
     module, name = locate_isolated_function(function, context_parameter, receiver)
 

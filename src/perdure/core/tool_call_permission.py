@@ -11,16 +11,16 @@ from msgspec.structs import replace
 from .approval_binding import ApprovalBinding, build_call_binding
 from .event import Event
 from .fold import State
+from .inherited_permission_gates import GateChainDecision, decide_by_gate
 from .jsonable import replace_surrogates, to_text
 from .message import ToolResult, merge_labels
-from .permission_gate_chain import GateDecision, decide_by_gate
 from .permission_question import ask_permission
 from .permission_request import NO_ONE_TO_ASK, PermissionRequest, Verdict, build_permission_decided_event
 from .permission_target import TextTarget, UncomputableTarget
 from .run import Run
 from .schema import Invalid, parse_arguments
+from .tool_call_execution import PreparedCall
 from .tool_call_preparation import store_results_without_running
-from .tool_execution import PreparedCall
 from .unsuccessful_results import CONTAINED_ERRORS, build_denied_result, build_error_result, describe_error
 
 MAX_EARLIER_CALLS = 200
@@ -151,7 +151,7 @@ async def ask_gate(run: Run, requests: Sequence[PermissionRequest]) -> Sequence[
     return [(each.verdict or answers[each.request.call_id], each.level) for each in decisions]
 
 
-async def ask_about_undecided(run: Run, undecided: Sequence[GateDecision]) -> dict[str, Verdict]:
+async def ask_about_undecided(run: Run, undecided: Sequence[GateChainDecision]) -> dict[str, Verdict]:
     """Ask a person about each request that no rule decides, in one question for each gate; return verdicts by call."""
     verdicts: dict[str, Verdict] = {}
     for asker in {id(each.asker): each.asker for each in undecided}.values():

@@ -12,12 +12,12 @@ from typing import Any
 from . import argument_checks
 from .content_limit import replace_oversized_result
 from .event import Event, LimitReached, ToolFinished
-from .log_repair import build_withdrawals
+from .interrupted_run_repair import build_withdrawals
 from .message import ToolCall, ToolResult
 from .run import Run
 from .schema import Invalid, parse_arguments
 from .tool import Arguments, Skip, Tool
-from .tool_execution import PreparedCall
+from .tool_call_execution import PreparedCall
 from .unsuccessful_results import (
     CONTAINED_ERRORS,
     build_call_limit_result,
@@ -127,7 +127,7 @@ def _build_preparation_error(run: Run, call: ToolCall, error: BaseException) -> 
 
 
 def _get_provider_tool(call: ToolCall) -> Tool[..., Any]:
-    from .provider_tool_call import build_permission_only_tool  # at first use: few providers ask
+    from .provider_call_approval import build_permission_only_tool  # at first use: few providers ask
 
     return build_permission_only_tool(call)
 

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 from . import argument_checks
-from .clock import new_id
-from .display_slot import Askable, ToolDisplay
+from .clock_and_ids import new_id
+from .display_slot import Askable, ToolDisplaySlots
 from .event import RESERVED_PREFIXES, Event, InboxAdded, ValueKept
 from .jsonable import to_jsonable, to_text
 from .message import ToolResult
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .path_target import PathTarget
     from .run import Run
     from .tool import Tool
-    from .tool_execution import PreparedCall
+    from .tool_call_execution import PreparedCall
     from .url_target import UrlTarget
 
     D = TypeVarWithDefault("D", default=Any)
@@ -115,7 +115,7 @@ class ToolContext(Generic[D]):
         if call is None or gate is None or not self.hides_paths:
             return True
         from .approval_binding import build_call_binding  # at first use: few tools find files by themselves
-        from .permission_gate_chain import can_call_see_path
+        from .inherited_permission_gates import can_call_see_path
         from .permission_request import PermissionRequest
 
         target = call.get_target()
@@ -140,7 +140,7 @@ class ToolContext(Generic[D]):
         """False if no permission rule can hide a path from this tool: then `may_show` need not be called."""
         if self._run.gate is None:
             return False
-        from .permission_gate_chain import has_path_restrictions
+        from .inherited_permission_gates import has_path_restrictions
 
         return has_path_restrictions(self._run.gate)
 
@@ -241,9 +241,9 @@ class ToolContext(Generic[D]):
         return None
 
     @property
-    def display(self) -> ToolDisplay:
+    def display(self) -> ToolDisplaySlots:
         """The display slots of this call, through which it shows things to people."""
-        return ToolDisplay(self)
+        return ToolDisplaySlots(self)
 
     @overload
     async def ask(self, question: str, *, timeout_seconds: float | None = None) -> str: ...
@@ -252,7 +252,7 @@ class ToolContext(Generic[D]):
     async def ask(self, question: str | Askable[T], *, timeout_seconds: float | None = None) -> str | T:
         """Ask people a question (text, `Confirm(…)`, `Choice(…)`, `Form(…)`), and wait for the answer.
 
-        Raises `NotAnswered` when no answer is given. See `ToolDisplay.ask`.
+        Raises `NotAnswered` when no answer is given. See `ToolDisplaySlots.ask`.
         """
         return await self.display.ask(question, timeout_seconds=timeout_seconds)
 

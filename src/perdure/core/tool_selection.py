@@ -9,7 +9,7 @@ from .toolbox import Toolbox
 if TYPE_CHECKING:
     from .fold import State
     from .run import Run
-    from .run_callbacks import ToolSelector
+    from .run_function_types import ToolSelector
 
 
 class ToolSelection:

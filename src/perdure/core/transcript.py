@@ -96,7 +96,7 @@ class Transcript:
         messages.append(reply)
         messages.append(results)
         if self.sent_messages is not messages:
-            self.sent_messages += (reply, build_sent_message(results))
+            self.sent_messages += (reply, shorten_message_for_model(results))
             return
         for part in results.parts:
             if type(part) is ToolResult and part.preview:
@@ -116,13 +116,13 @@ class Transcript:
     def _rebuild_sent(self) -> None:
         first = self.compacted_count
         rest = [
-            build_sent_message(each, short=place < self.shortened_count)
+            shorten_message_for_model(each, short=place < self.shortened_count)
             for place, each in enumerate(self.messages[first:], first)
         ]
         self.sent_messages = rest if self.summary is None else [self.summary, *rest]
 
 
-def build_sent_message(message: Message, *, short: bool = False) -> Message:
+def shorten_message_for_model(message: Message, *, short: bool = False) -> Message:
     """Return a message as it is sent to the model: long results as previews or, with `short`, as their summaries."""
     if message.role != "tool":
         return message

@@ -4,8 +4,8 @@ import asyncio
 from typing import cast
 
 from .error import ToolError
+from .interrupted_run_repair import NOT_STARTED_CALL_TEXT, READ_IS_REPEATABLE, describe_interrupted_call
 from .jsonable import error_message, replace_surrogates
-from .log_repair import NOT_STARTED_CALL_TEXT, READ_IS_REPEATABLE, describe_interrupted_call
 from .message import Status, StopReason, Text, ToolCall, ToolResult
 
 CONTAINED_ERRORS = (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit)

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from perdure.core.jsonable import error_message
 
-from .builtins_without_narrowing import is_a, type_of
 from .fixed_secrets_redactor import FixedSecretsRedactor
+from .isinstance_without_narrowing import is_a, type_of
 
 _PLAIN = (str, bytes, bool, int, float, type(None))
 _MOST_FRAMES = 20

@@ -17,7 +17,7 @@ import msgspec
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 
-from .builtins_without_narrowing import is_a
+from .isinstance_without_narrowing import is_a
 from .secret import Secret, check_secret_name, check_secret_value
 
 _LARGEST = 2**20

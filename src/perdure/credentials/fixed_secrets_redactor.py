@@ -14,7 +14,7 @@ from perdure.core.jsonable import to_jsonable, to_text
 from perdure.core.message import PART_TYPES, Media, Message, Thinking, ToolCall
 from perdure.core.tool import ToolOutput
 
-from .builtins_without_narrowing import is_a, type_of
+from .isinstance_without_narrowing import is_a, type_of
 from .obfuscated_secret_finder import ObfuscatedSecretFinder
 from .secret import MIN_SECRET_LENGTH
 from .secret_form_finder import SecretFormFinder, encode_forms_as_latin1, map_forms_to_names, replace_spans

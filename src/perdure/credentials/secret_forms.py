@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .builtins_without_narrowing import is_a
+from .isinstance_without_narrowing import is_a
 from .secret import MIN_SECRET_LENGTH
 
 SHORTEST_LINE = 6

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from .builtins_without_narrowing import fspath, has, is_a, type_of
+from .isinstance_without_narrowing import fspath, has, is_a, type_of
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 """Pattern of valid credential names."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.core.loop import react
-from perdure.core.run_callbacks import Engine
+from perdure.core.run_function_types import Engine
 
 if TYPE_CHECKING:
     from .autonomous_engine import autonomous as autonomous

@@ -13,7 +13,7 @@ from perdure.core.loop import handle_answer, react
 from perdure.core.message import Message, Status, Text
 from perdure.core.outcome import Outcome
 from perdure.core.run import Accepted, Engine, Retry, Run
-from perdure.core.run_callbacks import ToolSelector
+from perdure.core.run_function_types import ToolSelector
 from perdure.core.run_spec import RunOptions, RunSpec
 from perdure.core.stop_conditions import Step, StopCondition, any_of
 from perdure.core.tool import Tool, tool_from_schema

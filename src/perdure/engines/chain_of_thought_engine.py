@@ -7,11 +7,11 @@ from perdure.core.event import ThinkingDelta
 from perdure.core.loop import react
 from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run
-from perdure.core.run_callbacks import PrivateRunTask
+from perdure.core.run_function_types import PrivateRunTask
 
 from .private_run import (
-    EngineStopped,
-    PrivateAnswer,
+    EngineRunStopped,
+    PrivateRunResult,
     add_reminder,
     compute_private_turn_limit,
     deliver_and_compact,
@@ -54,7 +54,7 @@ class ChainOfThoughtEngine:
         await deliver_and_compact(run)
         try:
             thought = await self._think(run)
-        except EngineStopped as stop:
+        except EngineRunStopped as stop:
             return stop.outcome
         if thought is not None and thought.is_done and thought.text:  # else the model answers without it
             if thought.is_new:
@@ -63,7 +63,7 @@ class ChainOfThoughtEngine:
             add_reminder(run, lambda run: None if has_continued_with_follow_up(run) else given)
         return await react(run)
 
-    async def _think(self, run: Run) -> PrivateAnswer | None:
+    async def _think(self, run: Run) -> PrivateRunResult | None:
         """Return the thought of the model, from the log if it is there; `None` if the last turn is for the answer."""
         name = f"thought:{run.state.first_message_index}"
         max_turns = compute_private_turn_limit(run, name, _THOUGHT_TURNS)

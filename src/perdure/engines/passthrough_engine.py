@@ -9,12 +9,12 @@ from perdure.core.error import LimitExceeded
 from perdure.core.loop import handle_answer, handle_tool_calls, run_turn
 from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run
-from perdure.core.run_callbacks import ToolSelector
+from perdure.core.run_function_types import ToolSelector
 from perdure.core.run_spec import RunOptions, RunSpec
 from perdure.core.toolbox import Toolbox
 
 from .private_run import override_run_spec
-from .private_run_settings import ParentHistoryProcessor
+from .private_run_settings import ParentHistoryPrepender
 
 NO_TOOLS_REASON = "no_tools"
 """Reason of a run that ended because the model called a tool, which this engine does not offer."""
@@ -66,5 +66,5 @@ def _hide_tool_calls(spec: RunSpec) -> RunOptions[Any]:
     return replace(
         options,
         limits=limits,
-        history_processor=ParentHistoryProcessor((), options.history_processor, keeps_tools=False),
+        history_processor=ParentHistoryPrepender((), options.history_processor, keeps_tools=False),
     )

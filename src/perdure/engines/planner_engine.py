@@ -11,19 +11,19 @@ from perdure.core.loop import react
 from perdure.core.message import Message
 from perdure.core.outcome import Outcome
 from perdure.core.run import Accepted, Engine, Retry, Run
-from perdure.core.run_callbacks import OutputValidator, PrivateRunTask
+from perdure.core.run_function_types import OutputValidator, PrivateRunTask
 from perdure.core.tool import Tool
 
 from .plan_parsing import ParsedPlan, parse_plan
+from .planner_tasks import PlannerTasks
 from .private_run import (
-    EngineStopped,
+    EngineRunStopped,
     add_reminder,
     compute_private_turn_limit,
     deliver_and_compact,
     has_continued_with_follow_up,
     run_privately,
 )
-from .task_board import TaskBoard
 from .task_scheduler import TaskScheduler
 
 PLAN_PROMPT = (
@@ -89,11 +89,11 @@ class PlannerEngine:
 
     async def __call__(self, run: Run) -> Outcome[Any]:
         """Perform a run."""
-        board = TaskBoard()
+        board = PlannerTasks()
         await deliver_and_compact(run)
         try:
             await self._work_on_plans(run, board)
-        except EngineStopped as stop:
+        except EngineRunStopped as stop:
             return stop.outcome
         if board.tasks:
             report = RESULTS_TEXT.format(report=board.describe())
@@ -103,7 +103,7 @@ class PlannerEngine:
             return replace(outcome, status="limit", reason="max_turns")
         return outcome
 
-    async def _work_on_plans(self, run: Run, board: TaskBoard) -> None:
+    async def _work_on_plans(self, run: Run, board: PlannerTasks) -> None:
         """Make a plan and carry it out; plan again what has failed."""
         scheduler = TaskScheduler(run, board, self._max_parallel_tasks, self._max_task_turns)
         for revision in range(self._max_replans + 1):
@@ -115,7 +115,7 @@ class PlannerEngine:
             if board.is_complete or board.is_cut_short:
                 return
 
-    async def _make_plan(self, run: Run, board: TaskBoard, revision: int) -> PlanMade:
+    async def _make_plan(self, run: Run, board: PlannerTasks, revision: int) -> PlanMade:
         """Return the plan of this number: from the log, or a new one of the model."""
         plans = [each for each in run.state.engine_steps if isinstance(each, PlanMade)]
         if revision < len(plans):
@@ -125,7 +125,7 @@ class PlannerEngine:
         await run.emit(run.stamp_event(made))
         return made
 
-    async def _ask_for_plan(self, run: Run, board: TaskBoard, revision: int) -> ParsedPlan:
+    async def _ask_for_plan(self, run: Run, board: PlannerTasks, revision: int) -> ParsedPlan:
         """Ask the model for a plan, unless the last turn of the run is left, which is for the answer."""
         name = f"plan:{run.state.first_message_index}:{revision}"
         max_turns = compute_private_turn_limit(run, name, _PLAN_TURNS)
@@ -136,7 +136,7 @@ class PlannerEngine:
             return parse_plan(answer.text, self._max_tasks, board.done_ids)
         return ParsedPlan(problems=(f"there is no plan: {answer.status} {answer.reason}".strip(),))
 
-    def _build_plan_task(self, run: Run, board: TaskBoard, name: str, max_turns: int) -> PrivateRunTask:
+    def _build_plan_task(self, run: Run, board: PlannerTasks, name: str, max_turns: int) -> PrivateRunTask:
         words = PLAN_PROMPT if not board.tasks else REPLAN_PROMPT
         done = tuple(board.done_ids)
         return PrivateRunTask(

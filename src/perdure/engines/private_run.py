@@ -24,7 +24,7 @@ from perdure.core.message import Message, Text, merge_labels
 from perdure.core.outcome import Outcome
 from perdure.core.past_run_totals import RunWithInputId
 from perdure.core.run import Run
-from perdure.core.run_callbacks import RECALL_ATTRIBUTE, PrivateRunTask, Reminder
+from perdure.core.run_function_types import RECALL_ATTRIBUTE, PrivateRunTask, Reminder
 from perdure.core.run_mailbox import FOLLOW_UP_POST
 from perdure.core.run_spec import RunSpec
 from perdure.core.unsuccessful_results import RunSuspended
@@ -37,7 +37,7 @@ TURNS_FOR_ANSWER = 1
 """Turns of the run that private runs before the answer leave for it."""
 
 
-class PrivateAnswer(Struct, frozen=True):
+class PrivateRunResult(Struct, frozen=True):
     """The result of a private run (outside the conversation): its status and reason, and the last text of the model."""
 
     status: str
@@ -52,7 +52,7 @@ class PrivateAnswer(Struct, frozen=True):
         return self.status == "done"
 
 
-class EngineStopped(Exception):
+class EngineRunStopped(Exception):
     """Raised in an engine to end its run, because the run was cancelled or a private run met a stop condition."""
 
     def __init__(self, outcome: Outcome[Any]) -> None:
@@ -61,10 +61,10 @@ class EngineStopped(Exception):
         """The outcome of the run of the engine."""
 
 
-async def run_privately(run: Run, task: PrivateRunTask) -> PrivateAnswer:
+async def run_privately(run: Run, task: PrivateRunTask) -> PrivateRunResult:
     """Carry out a task in a run outside the conversation: begin it, resume it after a crash, or read its stored answer.
 
-    Raises `RunSuspended` if it waits for a person, or this process leaves the run, and `EngineStopped` if the run of
+    Raises `RunSuspended` if it waits for a person, or this process leaves the run, and `EngineRunStopped` if the run of
     the engine is over.
     """
     path = get_private_path(run, task.name)
@@ -80,9 +80,9 @@ async def run_privately(run: Run, task: PrivateRunTask) -> PrivateAnswer:
     else:
         answer = await _carry_out(run, task, past)
         if run.cancel_mode is not None:
-            raise EngineStopped(run.outcome("cancelled", "cancelled"))
+            raise EngineRunStopped(run.outcome("cancelled", "cancelled"))
     if (answer.status, answer.reason) == ("stopped", "stop_condition"):
-        raise EngineStopped(run.outcome("stopped", "stop_condition"))
+        raise EngineRunStopped(run.outcome("stopped", "stop_condition"))
     return answer
 
 
@@ -111,22 +111,22 @@ def compute_private_turn_limit(run: Run, name: str, most: int) -> int:
     return max(0, min(most, left + (0 if begun is None else begun.turns)))
 
 
-def find_private_answer(run: Run, name: str) -> PrivateAnswer | None:
+def find_private_answer(run: Run, name: str) -> PrivateRunResult | None:
     """Return the answer of a private run that has ended, from the log; `None` if it has not ended."""
     state = run.state.children.get(get_private_path(run, name))
     past = None if state is None else state.runs_by_input_id.get(name)
     return None if state is None or past is None or past.run_ended_event is None else _read_answer(state, past)
 
 
-def _read_answer(state: State, past: RunWithInputId) -> PrivateAnswer:
+def _read_answer(state: State, past: RunWithInputId) -> PrivateRunResult:
     messages = state.messages[past.first_message_index : past.end_message_index]
     text = next((each.text for each in reversed(messages) if each.role == "assistant"), "")
     ended = past.run_ended_event
     status, reason = ("", "") if ended is None else (ended.status, ended.reason)
-    return PrivateAnswer(status, reason, text, is_new=False)
+    return PrivateRunResult(status, reason, text, is_new=False)
 
 
-async def _carry_out(run: Run, task: PrivateRunTask, past: RunWithInputId | None) -> PrivateAnswer:
+async def _carry_out(run: Run, task: PrivateRunTask, past: RunWithInputId | None) -> PrivateRunResult:
     """Build the private run, store its first events, and perform it to its end."""
     builder = run.spec.private_run_builder
     if builder is None:
@@ -141,7 +141,7 @@ async def _carry_out(run: Run, task: PrivateRunTask, past: RunWithInputId | None
         run.children.remove(child)
     if outcome.status == "waiting":
         raise RunSuspended
-    return PrivateAnswer(outcome.status, outcome.reason, outcome.text)
+    return PrivateRunResult(outcome.status, outcome.reason, outcome.text)
 
 
 def _build_opening_events(run: Run, task: PrivateRunTask, child: Run, past: RunWithInputId | None) -> list[Event]:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from perdure.core.loop import process_history
 from perdure.core.message import Message, Text, ToolResult
 from perdure.core.run import Run
-from perdure.core.run_callbacks import HistoryProcessor, PrivateRunTask
+from perdure.core.run_function_types import HistoryProcessor, PrivateRunTask
 from perdure.core.run_spec import RunPlace
 from perdure.core.stop_conditions import Limits
 from perdure.core.toolbox import Toolbox
@@ -56,7 +56,7 @@ def build_private_limits(parent: Run, task: PrivateRunTask, toolbox: Toolbox) ->
     )
 
 
-class ParentHistoryProcessor:
+class ParentHistoryPrepender:
     """History processor that puts the conversation of the parent run before the messages of a private run.
 
     For a request without tools it sends tool calls and their results as text.

@@ -15,9 +15,9 @@ from perdure.core.message import Message
 from perdure.core.outcome import Outcome
 from perdure.core.reply_json import list_json_values
 from perdure.core.run import Accepted, Engine, Retry, Run
-from perdure.core.run_callbacks import PrivateRunTask
+from perdure.core.run_function_types import PrivateRunTask
 
-from .private_run import EngineStopped, PrivateAnswer, add_reminder, has_continued_with_follow_up, run_privately
+from .private_run import EngineRunStopped, PrivateRunResult, add_reminder, has_continued_with_follow_up, run_privately
 
 REVIEW_PROMPT = (
     "Review the last answer above as a strict evaluator: is it correct, complete, and what was asked for? Do not "
@@ -84,7 +84,7 @@ class ReflectEngine:
                 if review is None or not review.needs_revision:
                     return run.outcome(outcome.status, outcome.reason)  # with the turns of the review
                 await run_turn(run)  # the revised answer, or calls of tools; `react` goes on from it
-            except EngineStopped as stop:
+            except EngineRunStopped as stop:
                 return stop.outcome
             except LimitExceeded as limit:
                 return run.outcome("limit", limit.limit)
@@ -112,7 +112,7 @@ class ReflectEngine:
         await run.emit(run.stamp_event(decided))
         return decided
 
-    def _decide(self, answer: PrivateAnswer) -> AnswerReviewed:
+    def _decide(self, answer: PrivateRunResult) -> AnswerReviewed:
         """Decide by the answer of the reviewer whether a revision is needed."""
         review = parse_review(answer.text) if answer.is_done else None
         if review is None:

@@ -3,13 +3,13 @@
 import asyncio
 
 from perdure.core.run import Run
-from perdure.core.run_callbacks import PrivateRunTask
+from perdure.core.run_function_types import PrivateRunTask
 from perdure.core.store import wait_despite_cancel
 from perdure.core.unsuccessful_results import RunSuspended
 
-from .private_run import TURNS_FOR_ANSWER, EngineStopped, PrivateAnswer, find_private_answer, run_privately
+from .planner_tasks import NumberedTask, PlannerTasks
+from .private_run import TURNS_FOR_ANSWER, EngineRunStopped, PrivateRunResult, find_private_answer, run_privately
 from .private_run_settings import get_private_path
-from .task_board import NumberedTask, TaskBoard
 
 TASK_PROMPT = (
     "The work on the last message above was split into tasks. Do this one task now, and nothing else:\n\n{task}\n\n"
@@ -29,9 +29,9 @@ class RunningTask:
 
 
 class TaskScheduler:
-    """Carries out the tasks on a `TaskBoard`, a limited number at a time."""
+    """Carries out the tasks on a `PlannerTasks`, a limited number at a time."""
 
-    def __init__(self, run: Run, board: TaskBoard, max_parallel_tasks: int, max_task_turns: int) -> None:
+    def __init__(self, run: Run, board: PlannerTasks, max_parallel_tasks: int, max_task_turns: int) -> None:
         limits = run.limits
         self._run = run
         self._board = board
@@ -39,14 +39,14 @@ class TaskScheduler:
         self._max_parallel = 1 if one_by_one else min(max_parallel_tasks, limits.max_parallel_tools)
         self._max_parallel_tools = max(1, limits.max_parallel_tools // self._max_parallel)
         self._max_task_turns = max_task_turns
-        self._running: dict[asyncio.Task[PrivateAnswer], RunningTask] = {}
-        self._stop: EngineStopped | RunSuspended | None = None
+        self._running: dict[asyncio.Task[PrivateRunResult], RunningTask] = {}
+        self._stop: EngineRunStopped | RunSuspended | None = None
         """Why no more tasks begin: the run is over, or waits."""
 
     async def carry_out_tasks(self) -> None:
         """Carry out all tasks that can be done; those that depend on a failed one are left.
 
-        Raises `RunSuspended` or `EngineStopped`, once no task is running any more.
+        Raises `RunSuspended` or `EngineRunStopped`, once no task is running any more.
         """
         try:
             while True:
@@ -102,14 +102,14 @@ class TaskScheduler:
             max_parallel_tools=self._max_parallel_tools,
         )
 
-    def _take_answer(self, work: "asyncio.Task[PrivateAnswer]") -> None:
+    def _take_answer(self, work: "asyncio.Task[PrivateRunResult]") -> None:
         """Store the answer of a task that has ended on the board, or remember why no more tasks begin."""
         ended = self._running.pop(work)
         try:
             self._board.answers[ended.numbered.task.id] = work.result()
         except RunSuspended as waiting:  # the others go on, as far as they can
             self._stop = self._stop or waiting
-        except EngineStopped as stop:
+        except EngineRunStopped as stop:
             self._stop = stop
             if self._run.cancel_mode is None:  # else all of them are being cancelled already
                 for child in self._run.children:

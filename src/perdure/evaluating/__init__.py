@@ -6,7 +6,7 @@ page of it, and `format_report` a table.
 
 from .case_result import CaseResult
 from .dataset import Case, Dataset
-from .dataset_file import BadDataset, load_dataset
+from .dataset_file_reader import BadDataset, load_dataset
 from .evaluation import Evaluation, EvaluationProgress
 from .evaluation_report import AgentSummary, CaseChange, Comparison, EvaluationReport, read_report
 from .report_page import build_report_page

@@ -7,11 +7,11 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from perdure.core.clock import Clock
+from perdure.core.clock_and_ids import Clock
 from perdure.core.error import SessionBusy, ShuttingDown, StoreError
 from perdure.core.event import RunEnded
 from perdure.core.outcome import Outcome
-from perdure.core.run_callbacks import SHUTDOWN_REASON
+from perdure.core.run_function_types import SHUTDOWN_REASON
 from perdure.core.shared_budget import Budget
 from perdure.core.store import Store
 from perdure.grading import Evidence, Grade, Grader, grade_evidence
@@ -20,7 +20,7 @@ from perdure.runtime.session import Session
 
 from .case_result import CaseResult, build_raised_result, build_result
 from .dataset import Case
-from .stored_evaluations import read_result, write_result
+from .evaluation_sessions import read_result, write_result
 
 GRADED: Final = frozenset({"done", "stopped"})
 """Ways in which a run can end that leave an answer to grade."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from perdure.core import argument_checks
 from perdure.core.jsonable import replace_surrogates, short_repr, to_jsonable
-from perdure.core.misspelt_options import StrictOptionsMeta
+from perdure.core.misspelt_option_metaclass import StrictOptionsMeta
 from perdure.core.stop_conditions import Limits
 from perdure.grading.grader import AnyGrader
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.core import argument_checks
-from perdure.core.clock import SYSTEM_CLOCK, Clock, new_id
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock, new_id
 from perdure.core.error import ConfigError, ShuttingDown
 from perdure.core.model import Model, model_info
 from perdure.core.shared_budget import Budget
@@ -28,8 +28,8 @@ from .evaluation_report import (
     compare_results,
     summarize_agents,
 )
+from .evaluation_sessions import EvaluationRecord, EvaluationStore, get_run_session_id
 from .named_graders import GraderDefaults, build_grader
-from .stored_evaluations import EvaluationRecord, EvaluationStore, get_run_session_id
 
 DEFAULT_PARALLEL: Final = 4
 """Cases that run at the same time."""

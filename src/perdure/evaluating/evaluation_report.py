@@ -12,7 +12,7 @@ from .case_result import CaseResult
 from .dataset import Case
 
 
-class ReportedCase(Struct, frozen=True, kw_only=True):
+class ReportedCaseDefinition(Struct, frozen=True, kw_only=True):
     """A case as an evaluation report shows it: id, prompt, expected answer and tags."""
 
     id: str
@@ -88,7 +88,7 @@ class EvaluationReport(Struct, frozen=True, kw_only=True):
     started_at: float
     """When it began, in seconds since 1970; that of the first process if it was resumed."""
     finished_at: float
-    cases: tuple[ReportedCase, ...]
+    cases: tuple[ReportedCaseDefinition, ...]
     results: tuple[CaseResult, ...]
     """One result for each case, agent and repetition, in this order."""
     summaries: tuple[AgentSummary, ...]
@@ -138,11 +138,13 @@ def read_report(data: bytes | str) -> EvaluationReport:
         ) from error
 
 
-def build_reported_case(case: Case) -> ReportedCase:
+def build_reported_case(case: Case) -> ReportedCaseDefinition:
     """Return the part of a case that an evaluation report shows: id, prompt, expected answer and tags."""
     from perdure.core.jsonable import to_jsonable
 
-    return ReportedCase(id=case.id, prompt=case.prompt, expected=to_jsonable(case.expected), tags=tuple(case.tags))
+    return ReportedCaseDefinition(
+        id=case.id, prompt=case.prompt, expected=to_jsonable(case.expected), tags=tuple(case.tags)
+    )
 
 
 def summarize_agents(results: Iterable[CaseResult]) -> tuple[AgentSummary, ...]:

@@ -11,10 +11,10 @@ from typing import Final
 
 from perdure.core.jsonable import to_text
 from perdure.core.model_and_tool_wrappers import shorten_text
-from perdure.tracing.web_page import escape_text, fill_template, hash_source, read_theme
+from perdure.tracing.web_page_parts import escape_text, fill_template, hash_source, read_theme
 
 from .case_result import MAX_TEXT, CaseResult
-from .evaluation_report import AgentSummary, CaseChange, EvaluationReport, ReportedCase
+from .evaluation_report import AgentSummary, CaseChange, EvaluationReport, ReportedCaseDefinition
 from .report_plots import COLOURS, plot_costs, plot_history, plot_latencies, plot_results, plot_scores, plot_tags
 from .report_text import describe_failure_reason, format_cost, format_seconds, format_utc_time
 
@@ -167,7 +167,7 @@ def _build_cases(report: EvaluationReport) -> Iterator[str]:
     yield "</section>"
 
 
-def _build_case(case: ReportedCase, results: Sequence[CaseResult], most: int, *, is_regressed: bool) -> str:
+def _build_case(case: ReportedCaseDefinition, results: Sequence[CaseResult], most: int, *, is_regressed: bool) -> str:
     names = ["passed" if all(each.passed for each in results) else "bad", *(["regressed"] if is_regressed else [])]
     chips = "".join([_build_chip(each) for each in results])
     tags = "".join([f"<span class=tag>{escape_text(tag)}</span>" for tag in case.tags])

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from perdure.tracing.web_page import escape_text
+from perdure.tracing.web_page_parts import escape_text
 
 from .case_result import CaseResult
 from .evaluation_report import AgentSummary, EvaluationReport

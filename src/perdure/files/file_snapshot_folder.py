@@ -31,7 +31,7 @@ class RemovedSnapshots(Struct, frozen=True):
 
 
 class SnapshotFolder:
-    """A folder that stores contents of files by digest; a `SnapshotBackend` for the file tools."""
+    """A folder that stores contents of files by digest; a `FileSnapshotBackend` for the file tools."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Name the folder; it is made at the first use."""

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from msgspec import Struct
 
 from perdure.core import argument_checks
-from perdure.core.misspelt_options import StrictOptionsMeta
+from perdure.core.misspelt_option_metaclass import StrictOptionsMeta
 
 GoalStatus: TypeAlias = Literal[
     "running", "paused", "achieved", "blocked", "budget_limited", "max_iterations", "errored"

@@ -24,6 +24,7 @@ from perdure.core.store import Store
 from perdure.grading import Evidence, Grade, Grader, grade_evidence
 from perdure.runtime.agent import Agent
 
+from .checker_and_planner_replies import ChecklistVerdict, parse_plan, parse_verdict
 from .goal import Goal, GoalStatus, build_checklist
 from .goal_events import (
     GoalEnded,
@@ -46,7 +47,6 @@ from .role_prompts import (
     build_planner_prompt,
     format_checklist,
 )
-from .role_replies import ChecklistVerdict, parse_plan, parse_verdict
 
 ROLE_INPUT: Final = "work"
 """Input id of the prompt of a role: sent again after a crash, it is answered once."""
@@ -72,7 +72,7 @@ class GoalRoles(Struct, frozen=True, kw_only=True, eq=False):
     grade_seconds: float = 600.0
 
 
-class GoalInterrupted(Exception):
+class GoalCannotContinue(Exception):
     """Raised when a goal cannot continue now, such as after a failed run of its maker; has the goal's new status."""
 
     def __init__(self, status: GoalStatus, reason: str, summary: str = "") -> None:
@@ -106,7 +106,7 @@ class GoalEngine:
                 if status is not None:
                     return await self._end(run, status, reason)
                 await self._perform_iteration(run)
-        except GoalInterrupted as end:
+        except GoalCannotContinue as end:
             return await self._end(run, end.status, end.reason, end.summary)
 
     # -- the steps of a pursuit ----------------------------------------------------------------------------------------
@@ -177,7 +177,9 @@ class GoalEngine:
         self._spending.count_grade(grade.usage, grade.cost_usd)
         await self._store(run, WorkGraded(number, grade))
         if self._goal.max_cost_usd is not None and grade.usage.total_tokens and grade.cost_usd is None:
-            raise GoalInterrupted("errored", f"max_cost_usd needs known prices, and {grade.grader} has a model without")
+            raise GoalCannotContinue(
+                "errored", f"max_cost_usd needs known prices, and {grade.grader} has a model without"
+            )
 
     def _choose_grade_seconds(self) -> float:
         remaining = self._spending.find_remaining_seconds()
@@ -301,7 +303,7 @@ class GoalEngine:
         try:
             outcome = await session.run(prompt, input_id=ROLE_INPUT, limits=limits, **self._build_budget_override())
         except ShuttingDown:
-            raise GoalInterrupted("paused", "shutdown") from None
+            raise GoalCannotContinue("paused", "shutdown") from None
         return outcome, session_id
 
     async def _collect_labels(self, iteration: GoalIteration | None) -> tuple[str, ...]:
@@ -326,20 +328,20 @@ class GoalEngine:
         return {} if self._spending.budget is None else {"budget": self._spending.budget}
 
     def _raise_if_interrupted(self, outcome: Outcome[Any], role: str, *, may_fail: bool = False) -> None:
-        """Raise `GoalInterrupted` if the goal cannot go on after the run of a role."""
+        """Raise `GoalCannotContinue` if the goal cannot go on after the run of a role."""
         if outcome.reason == BUDGET_REASON:
-            raise GoalInterrupted("budget_limited", "budget", outcome.text.strip())
+            raise GoalCannotContinue("budget_limited", "budget", outcome.text.strip())
         if outcome.status == "limit" and outcome.reason == "timeout" and self._spending.find_remaining_seconds() == 0.0:
-            raise GoalInterrupted("budget_limited", "max_seconds")
+            raise GoalCannotContinue("budget_limited", "max_seconds")
         if outcome.status == "waiting":
             waits = "waits for an answer" if outcome.questions else "was interrupted"
             reason = f"{outcome.reason or 'question'}: the {role} {waits} in session {outcome.session_id}"
-            raise GoalInterrupted("paused", reason)
+            raise GoalCannotContinue("paused", reason)
         if outcome.status == "cancelled":
-            raise GoalInterrupted("paused", f"the run of the {role} was cancelled")
+            raise GoalCannotContinue("paused", f"the run of the {role} was cancelled")
         if outcome.status in _FAILED and not may_fail:
             problem = error_message(outcome.error) if outcome.error is not None else outcome.reason
-            raise GoalInterrupted("errored", f"the {role} failed: {problem}")
+            raise GoalCannotContinue("errored", f"the {role} failed: {problem}")
 
     # -- the log -------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from perdure.core import argument_checks
-from perdure.core.clock import Clock, new_id
+from perdure.core.clock_and_ids import Clock, new_id
 from perdure.core.error import SessionExists, UsageError
 from perdure.core.event import Entry
 from perdure.core.model import model_info

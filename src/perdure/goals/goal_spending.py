@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.core.clock import Clock
+from perdure.core.clock_and_ids import Clock
 from perdure.core.event import Entry
 from perdure.core.message import Usage
 from perdure.core.shared_budget import Budget

@@ -6,13 +6,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from perdure.core.loop import react
-from perdure.core.run_callbacks import find_shutdown_signal
+from perdure.core.run_function_types import find_shutdown_signal
 from perdure.core.stop_conditions import Limits
 from perdure.runtime.agent import Agent
 
+from .checker_and_planner_replies import make_verdict_validator, validate_plan
 from .goal import ChecklistItem
 from .role_prompts import CHECKER_INSTRUCTIONS, PLANNER_INSTRUCTIONS
-from .role_replies import make_verdict_validator, validate_plan
 
 
 def build_read_only_agent(agent: "Agent[Any]", name: str, instructions: str) -> "Agent[Any]":

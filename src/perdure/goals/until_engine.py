@@ -14,7 +14,7 @@ from perdure.core.loop import react
 from perdure.core.message import Usage, user
 from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run, call_engine
-from perdure.core.run_callbacks import get_engine_name
+from perdure.core.run_function_types import get_engine_name
 from perdure.core.thread_safe_msgspec import convert
 from perdure.grading import AnyGrader, Evidence, Grade, grade_evidence, to_grader
 from perdure.grading.grader import GRADE_SECONDS

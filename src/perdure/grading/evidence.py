@@ -5,10 +5,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from perdure.core.finished_run_steps import ToolCallRecord
 from perdure.core.message import Message
 from perdure.core.model_and_tool_wrappers import shorten_text
 from perdure.core.outcome import Outcome
-from perdure.core.run_record import ToolCallRecord
 
 MOST_RESULT_CHARACTERS = 2_000
 """Characters of a tool result that `describe_tool_calls` shows."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from perdure.core import argument_checks
 from perdure.core.jsonable import error_message, short_repr
-from perdure.core.run_callbacks import get_engine_name
+from perdure.core.run_function_types import get_engine_name
 from perdure.core.thread_pool import THREAD_POOL
 
 from .evidence import Evidence

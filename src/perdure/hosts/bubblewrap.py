@@ -77,7 +77,7 @@ def find_system_program(name: str) -> str | None:
     return shutil.which(name, path=SYSTEM_PATH)
 
 
-class SandboxCovers(Struct, frozen=True):
+class CoverMountSources(Struct, frozen=True):
     """The folder and files mounted read-only over paths that a sandboxed command must not create, or see.
 
     Made by `make_covers`.
@@ -91,14 +91,14 @@ class SandboxCovers(Struct, frozen=True):
     """A file that cannot be read."""
 
 
-def make_covers() -> SandboxCovers:
+def make_covers() -> CoverMountSources:
     """Create the folder and files that are mounted over paths which a sandboxed command must not create, or see.
 
     Over a name in the working folder it is a folder. An empty one outside, and one in which everything is ignored
     inside, are nothing to git: it neither lists, adds, stashes nor removes them. A file it would do all this to.
     """
     place = make_user_temp_folder()
-    covers = SandboxCovers(*[os.path.join(place, "covers", name) for name in ("folder", "file", "closed")])
+    covers = CoverMountSources(*[os.path.join(place, "covers", name) for name in ("folder", "file", "closed")])
     os.makedirs(covers.folder, exist_ok=True)
     files = (os.path.join(covers.folder, ".gitignore"), _COVER_TEXT, 0o444), (covers.file, b"", 0o444)
     for path, content, mode in (*files, (covers.closed, b"", 0)):
@@ -169,13 +169,13 @@ def replace_stdin(words: Sequence[str], descriptor: int) -> list[str]:
     return [*words[:at], f"/proc/self/fd/{descriptor}", *words[at + 1 :]]
 
 
-def _hide_secrets(paths: Iterable[str], covers: SandboxCovers) -> Iterator[str]:
+def _hide_secrets(paths: Iterable[str], covers: CoverMountSources) -> Iterator[str]:
     for path in paths:
         is_folder = os.path.isdir(path)
         yield from ["--tmpfs", path] if is_folder else ["--ro-bind", covers.file, path]
 
 
-def protect_configuration(root: str, covers: SandboxCovers) -> Iterator[str]:
+def protect_configuration(root: str, covers: CoverMountSources) -> Iterator[str]:
     """Yield bubblewrap options so that a command can neither change nor create configuration files of Perdure and git.
 
     For a name that does not exist, bubblewrap creates an empty folder or file to mount over; `remove_placeholders`

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from perdure.core.error import ConfigError, ToolError
 from perdure.net.egress_proxy import EgressProxy
 
-from . import browser_launcher, chromium_flags
+from . import chromium_command, supervised_browser_program
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Playwright
@@ -67,11 +67,11 @@ class ChromiumProcess:
             playwright = await async_playwright().start()
             command = [
                 executable,
-                *chromium_flags.build_flags(str(Path(folder, "profile")), proxy.url, viewport, sandbox=sandbox),
+                *chromium_command.build_flags(str(Path(folder, "profile")), proxy.url, viewport, sandbox=sandbox),
             ]
             browser = await playwright.chromium.launch(
                 executable_path=sys.executable,
-                args=["-I", "-S", str(Path(browser_launcher.__file__)), pipe, folder, *command],
+                args=["-I", "-S", str(Path(supervised_browser_program.__file__)), pipe, folder, *command],
                 ignore_default_args=True,
                 env=cast("dict[str, str | float | bool]", build_environment(folder)),
                 proxy={"server": proxy.url, "username": proxy.username, "password": proxy.password},

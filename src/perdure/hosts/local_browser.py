@@ -20,7 +20,7 @@ from perdure.toolkits.browser_backend import (
 )
 
 from .browser_session_pages import BrowserSessionPages, describe_playwright_error
-from .chromium_flags import find_chromium
+from .chromium_command import find_chromium
 from .chromium_process import ChromiumProcess, require_playwright
 
 STEP_SECONDS: Final = 20.0

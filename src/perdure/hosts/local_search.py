@@ -7,8 +7,8 @@ from perdure.core.error import ConfigError
 from perdure.core.path_target import PathTarget
 from perdure.files.jail import Jail
 from perdure.files.tree_walk import walk_files
+from perdure.toolkits.file_search_backend import GlobQuery, GlobResult, SearchMatch, SearchQuery, SearchResult
 from perdure.toolkits.glob_pattern import compile_glob
-from perdure.toolkits.search_backend import GlobQuery, GlobResult, SearchMatch, SearchQuery, SearchResult
 
 from .local_files import LocalFiles
 from .python_grep import search_with_python

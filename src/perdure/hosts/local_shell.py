@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.core import argument_checks
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.error import ConfigError, ToolError
 from perdure.toolkits.shell_backend import Confinement, JobOutput, ShellCommand, ShellResult
 

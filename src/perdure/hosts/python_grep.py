@@ -13,7 +13,7 @@ from typing import IO, Any, Final, Self, cast
 from perdure.core.error import ToolError
 from perdure.files.confined_folder import FileRefused
 from perdure.files.jail import Jail
-from perdure.toolkits.search_backend import MOST_FILE_BYTES, SearchMatch, SearchQuery
+from perdure.toolkits.file_search_backend import MOST_FILE_BYTES, SearchMatch, SearchQuery
 
 _PROGRAM: Final = os.path.join(os.path.dirname(__file__), "line_search_program.py")
 _BATCH_BYTES: Final = 1024 * 1024

@@ -17,8 +17,8 @@ from perdure.core.error import ToolError
 from perdure.core.path_target import PathTarget
 from perdure.files.confined_folder import FileRefused
 from perdure.files.jail import Jail
+from perdure.toolkits.file_search_backend import MOST_FILE_BYTES, SearchMatch, SearchQuery
 from perdure.toolkits.glob_pattern import extract_file_name_patterns
-from perdure.toolkits.search_backend import MOST_FILE_BYTES, SearchMatch, SearchQuery
 
 from .bounded_program import run_program
 

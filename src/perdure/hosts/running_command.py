@@ -13,7 +13,7 @@ from typing import IO, Final, Protocol
 
 from msgspec import Struct
 
-from perdure.core.clock import SYSTEM_CLOCK
+from perdure.core.clock_and_ids import SYSTEM_CLOCK
 from perdure.core.error import ConfigError
 from perdure.toolkits.shell_backend import JobOutput, ShellCommand, ShellEnding, ShellResult
 
@@ -38,7 +38,7 @@ class SpoolLimits(Struct, frozen=True):
     spool_bytes: int
 
 
-class SandboxLock(Protocol):
+class SandboxedCommandLock(Protocol):
     """Protocol of a lock that is kept while a sandboxed command runs, and released when it has ended."""
 
     @property
@@ -61,7 +61,7 @@ class RunningCommand:
         kept: SpoolLimits,
         *,
         control: int | None = None,
-        guard: SandboxLock | None = None,
+        guard: SandboxedCommandLock | None = None,
         most_processes: int = 0,
         start_mark: bytes = b"",
         answer_pipe: int | None = None,
@@ -93,7 +93,7 @@ class RunningCommand:
         env: Mapping[str, str],
         *,
         kept: SpoolLimits,
-        guard: SandboxLock,
+        guard: SandboxedCommandLock,
         most_processes: int,
         start_mark: bytes,
     ) -> "RunningCommand":

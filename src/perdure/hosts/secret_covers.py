@@ -20,7 +20,7 @@ from perdure.files.file_head import UnreadableFile, read_file_head
 from perdure.files.ignore_rules import FILE_NAME, MOST_BYTES, IgnoreRules, is_ignored, parse_rules
 
 if TYPE_CHECKING:
-    from .bubblewrap import SandboxCovers
+    from .bubblewrap import CoverMountSources
 
 _MOST_INDEX_BYTES: Final = 64 * 1024 * 1024
 _MOST_CONTENT_BYTES: Final = 1024 * 1024
@@ -66,13 +66,13 @@ class GitIndex:
         return 0
 
 
-def cover_secrets(root: str, paths: Sequence[str], covers: "SandboxCovers") -> Iterator[str]:
+def cover_secrets(root: str, paths: Sequence[str], covers: "CoverMountSources") -> Iterator[str]:
     """Yield the bubblewrap options that hide these files and folders of a working folder from a command."""
     for _, options in choose_covers(root, paths, covers):
         yield from options
 
 
-def choose_covers(root: str, paths: Sequence[str], covers: "SandboxCovers") -> Iterator[tuple[str, Sequence[str]]]:
+def choose_covers(root: str, paths: Sequence[str], covers: "CoverMountSources") -> Iterator[tuple[str, Sequence[str]]]:
     """Yield each path with the bubblewrap options that hide it; with none if git already tracks its content."""
     if not paths:
         return

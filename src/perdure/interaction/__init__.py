@@ -1,6 +1,6 @@
 """Kinds of display slots (places where a tool shows something or asks a question), and permissions kept in a file.
 
-    displays.py     PlainText, Markdown, Table, Picture, Progress: shown, without an answer
+    display_content.py     PlainText, Markdown, Table, Picture, Progress: shown, without an answer
     questions.py    Confirm, Choice, MultiSelect, Form, CustomSlot: asked, and answered by a value of a type
     slot_view.py    SlotView: a slot as any screen displays it, with or without an answer
     grant_file.py   GrantFile: permissions granted for ever, in a file
@@ -8,9 +8,9 @@
 Your own kind is a class: a `Showable`, or an `Askable` if it is answered.
 """
 
-from .displays import Markdown, Picture, PlainText, Progress, Table
+from .display_content import Markdown, Picture, PlainText, Progress, Table
 from .grant_file import GrantFile
-from .questions import Choice, Confirm, CustomSlot, Form, MultiSelect, Option
+from .question_types import Choice, Confirm, CustomSlot, Form, MultiSelect, Option
 from .slot_view import SlotView
 
 __all__ = [

@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.core import argument_checks
 from perdure.core.error import StoreError
-from perdure.core.permission import Grant, Grants
+from perdure.core.permissions import Grant, Grants
 
 _PRIVATE = 0o600
 _OTHERS_WRITE = 0o022

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
 
-from perdure.core.clock import SYSTEM_CLOCK
+from perdure.core.clock_and_ids import SYSTEM_CLOCK
 from perdure.core.error import ConfigError, EffectNotStarted, PerdureError, ToolError
-from perdure.core.misspelt_options import UnresolvedSignatureMeta
+from perdure.core.misspelt_option_metaclass import UnresolvedSignatureMeta
 from perdure.core.store import run_to_completion
 
 from .listed_tool import CheckedToolList, ListedTool, check_tool_list, clean_text
-from .message_limits import MAX_ITEMS, MAX_TOOLS, FloodMeter, collect_pages
-from .request_status import CONNECTION_CLOSED, RequestStatus
+from .request_delivery import CONNECTION_CLOSED, RequestDelivery
+from .server_output_limits import MAX_ITEMS, MAX_TOOLS, FloodMeter, collect_pages
 from .server_settings import McpServer, hide_secrets
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class NoConnection(EffectNotStarted):
     """Raised when no connection to an MCP server could be made, so that the request was not sent."""
 
 
-class McpClientCallbacks(Struct, frozen=True, eq=False, metaclass=UnresolvedSignatureMeta):
+class StartAndLoginCallbacks(Struct, frozen=True, eq=False, metaclass=UnresolvedSignatureMeta):
     """Callbacks of an `McpClient`: one starts the process of a server, the other returns its stored login."""
 
     start_process: "Callable[[McpServer], Awaitable[LineProcess]]"
@@ -76,7 +76,7 @@ class McpClient:
     def __init__(
         self,
         server: McpServer,
-        links: McpClientCallbacks,
+        links: StartAndLoginCallbacks,
         *,
         headers: Mapping[str, str] | None = None,
         monotonic: Callable[[], float] = SYSTEM_CLOCK.monotonic,
@@ -250,7 +250,7 @@ class McpClient:
         connection = await self._connect()
         if expected is not None:
             await self._check_unchanged(expected)
-        record = RequestStatus()
+        record = RequestDelivery()
         from mcp import MCPError  # loaded already: there is a connection
 
         from .connection import McpUnreachable
@@ -279,7 +279,7 @@ class McpClient:
             problem = f"its tool {expected.name!r} has changed, and is switched off until a person approves the change"
             raise McpError(self._say(problem))
 
-    def _classify(self, error: Any, record: RequestStatus, connection: "McpConnection") -> ToolError:
+    def _classify(self, error: Any, record: RequestDelivery, connection: "McpConnection") -> ToolError:
         """Return the error for what the SDK raised: an answer of the server, or a request whose fate is unknown."""
         if record.was_refused:
             return McpError(self._say("it wants a login (HTTP status 401); the request was not carried out"))
@@ -364,7 +364,7 @@ class McpClient:
                 return processes[0]
 
             return open_stdio_streams(start, end, flood)
-        from .http_client import open_http_streams
+        from .limited_http_client import open_http_streams
 
         login = None if self._links.login is None else self._links.login(self.server)
         is_sse = self.server.transport == "sse"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from perdure.core.error import ConfigError
 
-from .client import McpClient, McpClientCallbacks
+from .client import McpClient, StartAndLoginCallbacks
 from .server_settings import McpServer
 
 MOST_CLIENTS = 256
@@ -17,7 +17,7 @@ _Identity = tuple[str, tuple[tuple[str, str], ...]]
 class McpClientPool:
     """Pool of MCP clients by server and identity: users with different headers never share a connection."""
 
-    def __init__(self, servers: Iterable[McpServer], links: McpClientCallbacks) -> None:
+    def __init__(self, servers: Iterable[McpServer], links: StartAndLoginCallbacks) -> None:
         self._links = links
         self._clients: dict[_Identity, McpClient] = {}
         self.servers: dict[str, McpServer] = {}

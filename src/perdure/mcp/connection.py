@@ -19,8 +19,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from perdure._version import __version__
 from perdure.core.store import run_to_completion
 
-from .http_client import current_record
-from .request_status import RequestStatus
+from .limited_http_client import current_record
+from .request_delivery import RequestDelivery
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class _Request(Generic[T]):
     def __init__(
         self,
         function: Callable[[Client], Awaitable[T]],
-        record: RequestStatus | None,
+        record: RequestDelivery | None,
         answerer: ElicitationAnswerer | None,
     ) -> None:
         self.function = function
@@ -142,7 +142,7 @@ class McpConnection:
         self,
         function: Callable[[Client], Awaitable[T]],
         *,
-        record: RequestStatus | None = None,
+        record: RequestDelivery | None = None,
         answerer: ElicitationAnswerer | None = None,
     ) -> T:
         """Call a function with the SDK's client in a task of this connection, and return its result.
@@ -178,7 +178,7 @@ class McpConnection:
 
     async def _own(self) -> None:
         """Open the connection, let requests be made until it ends, and close it."""
-        record = RequestStatus()
+        record = RequestDelivery()
         current_record.set(record)
         try:
             async with AsyncExitStack() as stack:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from perdure.core.error import ConfigError
 from perdure.core.schema import Parameters, build_parameters_from_json_schema, check_json_schema
 
-from .message_limits import MAX_DESCRIPTION_BYTES, MAX_SCHEMA_BYTES, MAX_TOOLS
+from .server_output_limits import MAX_DESCRIPTION_BYTES, MAX_SCHEMA_BYTES, MAX_TOOLS
 
 _MAX_TOOL_NAME: Final = 64
 _UNUSABLE_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9_-]+")

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.error import ConfigError
 
 from .listed_tool import ListedTool, clean_text

@@ -14,7 +14,7 @@ import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from .message_limits import MAX_GARBAGE_LINES, FloodMeter
+from .server_output_limits import MAX_GARBAGE_LINES, FloodMeter
 
 logger = logging.getLogger("perdure")
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from perdure.core.error import ToolError
-from perdure.core.log_repair import READ_IS_REPEATABLE
+from perdure.core.interrupted_run_repair import READ_IS_REPEATABLE
 from perdure.core.message import Status, Text, ToolResult
 from perdure.core.provenance import UNTRUSTED_LABEL
 from perdure.core.schema import build_parameters_from_json_schema

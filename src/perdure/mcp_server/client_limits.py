@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from msgspec import Struct
 
 from perdure.core import argument_checks
-from perdure.core.clock import Clock
+from perdure.core.clock_and_ids import Clock
 from perdure.core.error import UsageError
 
 SECONDS_PER_MINUTE = 60.0

@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from typing import Any, Final, TypeAlias
 
-from perdure.core.clock import SYSTEM_CLOCK, Clock
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
 
 from .client_limits import ClientLimits, ClientRequestLimiter, TooManyCalls
 from .client_tokens import ClientTokens

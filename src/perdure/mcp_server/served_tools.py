@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from perdure.core.clock import SYSTEM_CLOCK, Clock, new_id
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock, new_id
 from perdure.core.error import PerdureError, UsageError
 from perdure.core.event import Entry, QuestionAsked, ToolProgress, ToolStarted
 from perdure.core.jsonable import error_message, to_text
@@ -27,8 +27,8 @@ from perdure.runtime.session import Session
 from perdure.runtime.subagents.subagent_result import build_subagent_result
 
 from .client_limits import ClientLimits, ClientRequestLimiter
-from .output_schema import derive_output_schema
 from .served_agent import ServedAgent
+from .structured_results import derive_output_schema
 from .waiting_runs import OpenQuestions, WaitingRun, WaitingRuns
 
 ReportProgress = Callable[[str], Awaitable[None]]

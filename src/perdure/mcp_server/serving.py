@@ -53,7 +53,7 @@ async def serve_stdio(
     from mcp.server.stdio import stdio_server
 
     from .bounded_line_reader import BoundedLineReader, reserve_standard_input
-    from .protocol_server import build_protocol_server
+    from .mcp_sdk_server import build_protocol_server
 
     tools = ServedTools(agents, limits=limits, keeps_conversations=False)
     server = build_protocol_server(tools, name=name, local_client=STDIO_CLIENT, instructions=instructions)
@@ -104,7 +104,7 @@ def build_app(
     agents = list_served_agents(served, permission=permission, store=store)
     _require_sdk()
     from .http_app import McpApp
-    from .protocol_server import build_protocol_server
+    from .mcp_sdk_server import build_protocol_server
 
     limits = limits or ClientLimits()
     tools = ServedTools(agents, limits=limits)

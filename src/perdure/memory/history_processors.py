@@ -13,9 +13,15 @@ from typing import Final, Literal
 
 from perdure.core import argument_checks
 from perdure.core.message import Message
-from perdure.core.run_callbacks import HistoryProcessor
+from perdure.core.run_function_types import HistoryProcessor
 
-from .history_index import HistoryIndex, HistoryIndexCache, cut_history, find_call_and_results, list_turn_opening
+from .history_cut_index import (
+    HistoryCutIndex,
+    HistoryCutIndexCache,
+    cut_history,
+    find_call_and_results,
+    list_turn_opening,
+)
 
 BUFFER_MESSAGES: Final = 20
 WINDOW_TURNS: Final = 50
@@ -38,7 +44,7 @@ class BufferMemory:
         self.max_messages = max_messages
         self.max_tokens = max_tokens
         self.step = step
-        self._indexes = HistoryIndexCache(counts_tokens=max_tokens is not None)
+        self._indexes = HistoryCutIndexCache(counts_tokens=max_tokens is not None)
 
     def __call__(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the newest messages of a conversation."""
@@ -68,7 +74,7 @@ class WindowMemory:
         self.max_turns = max_turns
         self.max_tokens = max_tokens
         self.step = step
-        self._indexes = HistoryIndexCache(counts_tokens=max_tokens is not None)
+        self._indexes = HistoryCutIndexCache(counts_tokens=max_tokens is not None)
 
     def __call__(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the newest turns of a conversation."""
@@ -99,7 +105,7 @@ class CompositeMemory:
             )
         self.shapes = shapes
         self.strategy = strategy
-        self._indexes = HistoryIndexCache(counts_tokens=False)
+        self._indexes = HistoryCutIndexCache(counts_tokens=False)
 
     async def __call__(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the messages of a conversation that the combined processors send."""
@@ -123,7 +129,7 @@ class CompositeMemory:
 
 
 def complete_selection(
-    messages: Sequence[Message], index: HistoryIndex, chosen: set[int], made: Sequence[Message] = ()
+    messages: Sequence[Message], index: HistoryCutIndex, chosen: set[int], made: Sequence[Message] = ()
 ) -> list[Message]:
     """Return the chosen messages in order, with system text, summaries, whole call/result pairs and the last one."""
     if messages:
@@ -138,7 +144,7 @@ def complete_selection(
     return [*[messages[place] for place in fixed], *made, *[messages[place] for place in others]]
 
 
-def _has_earlier(found: set[int], index: HistoryIndex) -> bool:
+def _has_earlier(found: set[int], index: HistoryCutIndex) -> bool:
     """Return True if messages are chosen from before the current turn, besides those that are always sent."""
     begin = index.turns[-1] if index.turns else 0
     fixed = set(index.fixed)

@@ -12,7 +12,7 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from perdure.core import argument_checks
-from perdure.core.clock import SYSTEM_CLOCK, Clock, new_id
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock, new_id
 from perdure.core.error import ConfigError
 from perdure.core.jsonable import replace_surrogates
 from perdure.stores.sqlite.apsw_types import Connection
@@ -32,9 +32,9 @@ from .memory_record import (
     merge_entity,
     normalize_tags,
 )
-from .memory_rows import (
+from .memory_table_operations import (
     MemoryFilter,
-    StoredMemory,
+    MemoryRow,
     delete_memory,
     find_entity,
     find_memory,
@@ -292,7 +292,7 @@ class LongTermMemory:
 
     async def export(self) -> AsyncIterator[bytes]:
         """Yield the memories of this scope in the order in which they were stored, each as a line of JSON."""
-        page: list[StoredMemory] = []
+        page: list[MemoryRow] = []
         while not page or len(page) == MAX_LISTED:
             page = await self._read_page(page[-1].row if page else 0)
             for stored in page:
@@ -371,10 +371,10 @@ class LongTermMemory:
             return 0, before
         name = get_embedder_name(embedder)
 
-        def find(connection: Connection) -> list[StoredMemory]:
+        def find(connection: Connection) -> list[MemoryRow]:
             scope = find_scope(connection, self.scope)
             rows = [] if scope is None else list_memories_without_vector(connection, scope, name, before, limit)
-            return [StoredMemory(row, msgspec.json.decode(encoded, type=MemoryRecord)) for row, encoded in rows]
+            return [MemoryRow(row, msgspec.json.decode(encoded, type=MemoryRecord)) for row, encoded in rows]
 
         rows = await self._database.run(find)
         records = [each.record for each in rows]
@@ -444,8 +444,8 @@ class LongTermMemory:
         weight = self._recency_weight
         return MemoryHit(record, (1 - weight) * relevance + weight * recency, relevance)
 
-    async def _read_page(self, after: int) -> list[StoredMemory]:
-        def read(connection: Connection) -> list[StoredMemory]:
+    async def _read_page(self, after: int) -> list[MemoryRow]:
+        def read(connection: Connection) -> list[MemoryRow]:
             scope = find_scope(connection, self.scope)
             return [] if scope is None else list_rows_after(connection, scope, after, MAX_LISTED)
 

@@ -16,7 +16,7 @@ import msgspec
 
 from perdure.core.error import StoreError
 from perdure.core.store import wait_despite_cancel
-from perdure.stores.private_paths import check_file_path, create_file, resolve_store_path
+from perdure.stores.private_paths import check_file_path, create_file, make_path_absolute
 from perdure.stores.sqlite.apsw_types import Connection
 from perdure.stores.sqlite.database_file import (
     BUSY_SECONDS,
@@ -139,7 +139,7 @@ class MemoryDatabase:
     """The SQLite file of long-term memories, opened at first use and used on one thread."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = resolve_store_path(path)
+        self.path = make_path_absolute(path)
         self._file: _OpenFile | None = None
 
     async def run(self, job: Callable[[Connection], T]) -> T:

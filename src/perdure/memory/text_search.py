@@ -10,7 +10,7 @@ from typing import Final
 from perdure.core.jsonable import replace_surrogates
 from perdure.stores.sqlite.apsw_types import Connection
 
-from .memory_rows import MemoryFilter
+from .memory_table_operations import MemoryFilter
 
 MAX_QUERY_CHARACTERS: Final = 4_096
 """Characters of a query that are read; the rest is ignored."""

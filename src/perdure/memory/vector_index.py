@@ -13,7 +13,7 @@ from typing import Any, Final
 from perdure.stores.sqlite.apsw_types import Connection
 
 from .embedder import compute_bits, compute_centre, compute_similarity, pack_vector, unpack_vector
-from .memory_rows import mark_vectors_changed
+from .memory_table_operations import mark_vectors_changed
 
 EXACT_VECTORS: Final = 1_000
 """Vectors of a scope up to which all are compared."""

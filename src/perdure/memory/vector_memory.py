@@ -8,7 +8,7 @@ from perdure.core import argument_checks
 from perdure.core.message import Message
 
 from .embedder import Embedder, check_embedder, compute_similarity, embed_texts
-from .history_index import HistoryIndex, HistoryIndexCache, find_call_and_results, list_turn_opening
+from .history_cut_index import HistoryCutIndex, HistoryCutIndexCache, find_call_and_results, list_turn_opening
 from .history_processors import complete_selection
 
 RELEVANT_MESSAGES: Final = 8
@@ -34,7 +34,7 @@ class VectorMemory:
         self.embedder = embedder
         self.max_messages = max_messages
         self.min_similarity = min_similarity
-        self._indexes = HistoryIndexCache(counts_tokens=False)
+        self._indexes = HistoryCutIndexCache(counts_tokens=False)
         self._vectors: dict[str, array[float]] = {}
 
     async def __call__(self, messages: Sequence[Message]) -> Sequence[Message]:
@@ -52,7 +52,7 @@ class VectorMemory:
         return complete_selection(messages, index, chosen)
 
     async def _find_relevant(
-        self, messages: Sequence[Message], index: HistoryIndex, begin: int, query: str
+        self, messages: Sequence[Message], index: HistoryCutIndex, begin: int, query: str
     ) -> list[int]:
         fixed = set(index.fixed)
         texts = {

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from perdure.net.transport import Transport
 
     from .auth import TokenSource
-    from .provider_availability import ProviderStatus
     from .provider_catalog import WireName
     from .throttle import Throttle
+    from .usable_providers import ProviderStatus
 
 __all__ = [
     "ModelFactory",
@@ -129,7 +129,7 @@ def providers() -> list[str]:
 
 def list_provider_statuses() -> "list[ProviderStatus]":
     """Return every provider with its availability on this machine, and the reason. Does not use the network."""
-    from .provider_availability import ProviderStatus, list_catalog_statuses
+    from .usable_providers import ProviderStatus, list_catalog_statuses
 
     known = [each for each in list_catalog_statuses() if each.name not in _factories]
     return known + [
@@ -139,14 +139,14 @@ def list_provider_statuses() -> "list[ProviderStatus]":
 
 def price_of(provider: str, model: str) -> Price | None:
     """Return the price of a model, as set by `set_price` or listed by `genai-prices`; `None` if it is unknown."""
-    from perdure.models.price import price_of as looked_up
+    from perdure.models.price_lookup import price_of as looked_up
 
     return looked_up(provider, model)
 
 
 def set_price(provider: str, model: str, price: Price | None) -> None:
     """Set the price of a model, for models opened from now on. It overrides `genai-prices`."""
-    from perdure.models.price import set_price as keep
+    from perdure.models.price_lookup import set_price as keep
 
     keep(provider, model, price)
 

@@ -31,7 +31,7 @@ _MESSAGE_BYTES = 256
 _encode = msgspec.json.Encoder().encode
 
 
-class ProviderMessageRules(Protocol):
+class EncodedMessageOrderRules(Protocol):
     """Protocol for a provider's rules about the order of encoded messages (items), checked one item at a time."""
 
     def begin(self) -> Any:
@@ -88,7 +88,7 @@ class EncodingMemo:
         name: Hashable | None,
         messages: Sequence[Message],
         items_of: Callable[[Message], Sequence[Item]],
-        rules: ProviderMessageRules,
+        rules: EncodedMessageOrderRules,
         separator: Message | None = None,
     ) -> list[bytes]:
         """Encode the messages, reusing those cached under `name`, and check them against the rules.

@@ -15,7 +15,7 @@ from typing import NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from perdure.core.clock import SYSTEM_CLOCK, Clock
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
 from perdure.core.error import (
     AuthFailed,
     BadRequest,
@@ -27,8 +27,8 @@ from perdure.core.error import (
 )
 from perdure.core.event import ErrorRaised, ModelEvent, ReplyFinished, RetryScheduled
 from perdure.core.model import Request
-from perdure.net.error import DeadlineExceeded, NetError
-from perdure.net.http_transport import get_shared_transport
+from perdure.net.error import HttpTimeoutExceeded, NetError
+from perdure.net.pooled_http_transport import get_shared_transport
 from perdure.net.tap import apply_current_taps, mask_sent_secrets, mask_url
 from perdure.net.transport import Response, Transport
 
@@ -203,12 +203,12 @@ class HttpModel:
             raise ReplyCutOff(f"the reply of {self.info.name} broke off: {error}") from error
 
     def _check_progress(self, quiet_since: float | None) -> float:
-        """Return the time since which the response has had no content. Raises `DeadlineExceeded` if too long ago."""
+        """Return the time since which the response has had no content. Raises `HttpTimeoutExceeded` if too long ago."""
         now = self._clock.monotonic()
         if quiet_since is None:
             return now
         if now - quiet_since > self._progress_seconds:
-            raise DeadlineExceeded(f"no content for {self._progress_seconds:g} s, though the connection is alive")
+            raise HttpTimeoutExceeded(f"no content for {self._progress_seconds:g} s, though the connection is alive")
         return quiet_since
 
     def _learn_from_error(self, error: ModelError, slot: RequestSlot) -> None:

@@ -21,7 +21,7 @@ from .api_key import ApiKey, key_header_for
 from .auth import Auth
 from .base_url import get_host, get_wire_base_url, is_provider_url, normalize_base_url, resolve_base_url
 from .model_families import get_capability_fields
-from .price import price_of
+from .price_lookup import price_of
 from .profile import Profile
 from .profile_files import SavedProfile, load_profile, normalize_url
 from .provider_catalog import PROVIDERS, Provider, WireName, find_provider, raise_unknown_provider
@@ -214,7 +214,7 @@ def _adapt_to_model(provider: Provider, model: str) -> Provider:
 def resolve_url_and_auth(provider: Provider, model: str, options: ModelOptions) -> tuple[str, Auth]:
     """Return the base URL and authentication for a provider. Raises `ConfigError` if either is missing."""
     if provider.wire == "codex":
-        from perdure.net.http_transport import get_shared_transport
+        from perdure.net.pooled_http_transport import get_shared_transport
 
         from .codex import CodexAuth
 
@@ -244,7 +244,7 @@ def resolve_url_and_auth(provider: Provider, model: str, options: ModelOptions) 
 
 async def list_provider_models(name: str) -> "list[ListedModel] | None":
     """Fetch the models that a built-in provider serves; `None` if it publishes no list."""
-    from perdure.net.http_transport import get_shared_transport
+    from perdure.net.pooled_http_transport import get_shared_transport
 
     from .model_list import fetch_model_list
 

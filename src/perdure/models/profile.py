@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from perdure.core.misspelt_options import StrictOptionsMeta
+from perdure.core.misspelt_option_metaclass import StrictOptionsMeta
 from perdure.core.model import ModelInfo, OutputMode, Price
 
 ToolMode: TypeAlias = Literal["native", "json", "none"]

@@ -10,7 +10,7 @@ guardrail_trace  what filters of the provider have found
 
 from typing import Any
 
-from .lenient_json import as_dict, as_list
+from .mistyped_json_fields import as_dict, as_list
 
 
 def drop_empty_fields(**fields: Any) -> dict[str, Any]:

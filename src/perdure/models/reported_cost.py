@@ -11,7 +11,7 @@ from typing import Any
 
 from perdure.core.message import is_cost
 
-from .lenient_json import as_dict
+from .mistyped_json_fields import as_dict
 
 _TICKS_PER_USD = 10**10
 _TOTALS = ("total_cost", "usd")

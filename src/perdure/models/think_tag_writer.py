@@ -18,7 +18,7 @@ from perdure.core.model_and_tool_wrappers import WrappedModel, open_stream
 _OPEN, _CLOSE = "<think>", "</think>\n\n"
 
 
-class ThinkTagEventConverter:
+class ThinkingToTagsConverter:
     """Converter of one reply's events that repeats each finished block of thinking as text in think tags."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ def with_think_tags(model: Model) -> Model:
     """Wrap a model: its replies repeat the thinking as `<think>` text, if `Settings.reasoning_in_text` is set."""
 
     async def aloud(request: Request) -> AsyncIterator[ModelEvent]:
-        tags = ThinkTagEventConverter()
+        tags = ThinkingToTagsConverter()
         async with open_stream(model, request) as events:
             async for event in events:
                 for shown in tags.convert_event(event):

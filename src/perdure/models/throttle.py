@@ -14,7 +14,7 @@ from typing import NamedTuple, overload
 from weakref import WeakValueDictionary
 
 from perdure.core import argument_checks
-from perdure.core.clock import SYSTEM_CLOCK, Clock
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
 
 from .throttle_state import RequestSlot, ThrottleState, TokenBucket, WaitReason
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from .lenient_json import as_dict, as_text
+from .mistyped_json_fields import as_dict, as_text
 
 CREDENTIALS_VARIABLE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
 TOKEN_VARIABLE: Final = "VERTEX_ACCESS_TOKEN"  # noqa: S105 - a name

@@ -5,7 +5,7 @@ import errno
 import aiohttp
 from aiohttp import http_exceptions
 
-from .error import DeadlineExceeded, HostUnreachable, InvalidResponse, NetError, ResponseCutOff
+from .error import HostUnreachable, HttpTimeoutExceeded, InvalidResponse, NetError, ResponseCutOff
 from .transport import Deadlines
 
 AIOHTTP_ERRORS = (aiohttp.ClientError, OSError, ValueError, RuntimeError)
@@ -17,10 +17,10 @@ _DROPPED = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN)
 _REQUEST_ERRORS: tuple[tuple[type[Exception], type[NetError], str], ...] = (
     (
         aiohttp.ConnectionTimeoutError,
-        DeadlineExceeded,
+        HttpTimeoutExceeded,
         "no connection to {host!r} within {deadlines.connect_seconds:g} s: check the address and the network",
     ),
-    (TimeoutError, DeadlineExceeded, "{host!r} did not start to respond within {deadlines.first_byte_seconds:g} s"),
+    (TimeoutError, HttpTimeoutExceeded, "{host!r} did not start to respond within {deadlines.first_byte_seconds:g} s"),
     (
         aiohttp.ClientSSLError,
         InvalidResponse,

@@ -24,8 +24,8 @@ from perdure._version import __version__
 from .aiohttp_errors import AIOHTTP_ERRORS, convert_read_error, convert_request_error, is_connection_dropped
 from .checked_resolver import CheckedResolver, check_socket_address
 from .egress_policy import EgressPolicy, LookUp
-from .error import DeadlineExceeded, ResponseCutOff, ResponseTooLarge
-from .timeout_watch import FirstByteTimer, TimeoutWatch
+from .error import HttpTimeoutExceeded, ResponseCutOff, ResponseTooLarge
+from .shared_timeout_timer import FirstByteTimer, SharedTimeoutTimer
 from .transport import Deadlines
 
 _KEEP_ALIVE_SECONDS = 60.0
@@ -52,7 +52,7 @@ class HttpConnectionPool:
         is_checked = egress is not None and egress.proxy is None  # a proxy makes the connections itself
         self._checked_by = egress if is_checked else None
         self.loop = asyncio.get_running_loop()
-        self._watch = TimeoutWatch(self.loop, min(deadlines.first_byte_seconds, deadlines.idle_seconds))
+        self._watch = SharedTimeoutTimer(self.loop, min(deadlines.first_byte_seconds, deadlines.idle_seconds))
         self._dialled = 0
         """Number of connections opened so far: if it does not change during a request, the request used an old
         connection.
@@ -204,7 +204,7 @@ class ReceivedResponse:
     __slots__ = ("_idle", "_left", "_read", "_response", "_since", "_time", "_watch", "headers", "status")
 
     def __init__(
-        self, response: aiohttp.ClientResponse, watch: TimeoutWatch, idle_seconds: float, most_bytes: int
+        self, response: aiohttp.ClientResponse, watch: SharedTimeoutTimer, idle_seconds: float, most_bytes: int
     ) -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = {name.lower(): text for name, text in response.headers.items()}
@@ -267,7 +267,7 @@ class ReceivedResponse:
         content, host = self._response.content, self._response.url.host
         if waited >= self._idle:
             told = f"{host!r} has sent nothing for {self._idle:g} s in the middle of its answer"
-            content.set_exception(DeadlineExceeded(told))
+            content.set_exception(HttpTimeoutExceeded(told))
             self._watch.remove(self)
             return math.inf
         if waited > 0 and self._is_connection_lost():

@@ -15,8 +15,8 @@ from perdure.core.url_target import UrlTarget
 
 from .bounded_body import BoundedBody
 from .egress_policy import EgressPolicy, LookUp
-from .error import DeadlineExceeded, InvalidResponse, NetError
-from .http_transport import HttpTransport
+from .error import HttpTimeoutExceeded, InvalidResponse, NetError
+from .pooled_http_transport import HttpTransport
 from .transport import Deadlines, Response
 
 DEADLINE_SECONDS: Final = 30.0
@@ -104,7 +104,7 @@ class EgressClient:
             async with asyncio.timeout(self._seconds):
                 return await self._follow_redirects(target, sent, most, follow)
         except TimeoutError:
-            failure = DeadlineExceeded(f"{target.host!r} did not send its whole answer within {self._seconds:g} s")
+            failure = HttpTimeoutExceeded(f"{target.host!r} did not send its whole answer within {self._seconds:g} s")
         raise failure
 
     async def _follow_redirects(

@@ -14,7 +14,7 @@ from msgspec.structs import force_setattr
 
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
-from perdure.core.misspelt_options import StrictOptionsMeta
+from perdure.core.misspelt_option_metaclass import StrictOptionsMeta
 from perdure.core.url_target import UrlTarget, normalize_host
 
 from .error import EgressDenied

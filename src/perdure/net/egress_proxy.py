@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
-from perdure.core.misspelt_options import StrictOptionsMeta
+from perdure.core.misspelt_option_metaclass import StrictOptionsMeta
 from perdure.core.url_target import UrlTarget
 
 from .checked_resolver import CheckedResolver

@@ -3,7 +3,7 @@
 NetError
 ├ HostUnreachable     no response: nothing was received
 ├ ResponseCutOff      the response ended before it was complete
-├ DeadlineExceeded    a deadline passed; the message names it
+├ HttpTimeoutExceeded    a deadline passed; the message names it
 ├ ResponseTooLarge    a response, or an event in it, exceeds the size limit
 ├ InvalidResponse     the response is malformed, or the connection is not trusted
 └ EgressDenied        the egress policy does not allow the request
@@ -30,7 +30,7 @@ class ResponseCutOff(NetError):
     retryable = True
 
 
-class DeadlineExceeded(NetError):
+class HttpTimeoutExceeded(NetError):
     """Raised when an HTTP request exceeds a timeout: no connection, no response, or no content for too long."""
 
     retryable = True

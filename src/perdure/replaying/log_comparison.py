@@ -40,7 +40,7 @@ from .difference_text import (
     get_prompt_prefix,
     to_sorted_json,
 )
-from .prompt_hash import describe_prefix_difference, has_same_prefix
+from .prompt_hash_comparison import describe_prefix_difference, has_recorded_prompt_prefix
 from .recorded_log_index import RecordedLog
 from .run_segment import RunSegment, is_compaction, is_result_shortening
 
@@ -189,7 +189,7 @@ class LogComparer:
         if not _same_settings(then, now):
             recorded.append(f"settings: {to_sorted_json(then.settings)}")
             sent.append(f"settings: {to_sorted_json(now.settings)}")
-        if not has_same_prefix(then, now, request):
+        if not has_recorded_prompt_prefix(then, now, request):
             known = self._known.get(then.prefix)
             recorded += format_instructions_and_tools(known) if known else [_hash_line(then)]
             sent += (
@@ -244,7 +244,7 @@ def _differing_parts(then: ModelRequested, now: ModelRequested, request: Request
         "its turn": (then.turn, then.attempt) != (now.turn, now.attempt),
         "it is beside the conversation" if now.aside else "it is part of the conversation": then.aside != now.aside,
         "its settings": not _same_settings(then, now),
-        describe_prefix_difference(then, now): not has_same_prefix(then, now, request),
+        describe_prefix_difference(then, now): not has_recorded_prompt_prefix(then, now, request),
         "the messages": then.messages != now.messages,
     }
     return [name for name, is_other in parts.items() if is_other]

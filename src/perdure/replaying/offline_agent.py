@@ -15,8 +15,8 @@ from perdure.core.tool import Tool
 from perdure.runtime.agent_spec import AgentSpec
 from perdure.runtime.extension import Extension
 
-from .playback import Playback, RecordedModel
 from .recorded_compaction import RecordedCompaction, make_recorded_compaction_step, make_recorded_events_step
+from .recorded_input_playback import Playback, RecordedModel
 from .recorded_permissions import copy_gate_for_replay
 from .recorded_tools import RecordedTools
 

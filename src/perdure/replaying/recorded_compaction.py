@@ -9,13 +9,13 @@ from typing import Any
 
 from perdure.core.error import ContextOverflow
 from perdure.core.event import Compacted, Entry, GrantRevoked, ModelRequested, SlotClosed, SubagentFinished
+from perdure.core.inherited_permission_gates import list_chain_grants
 from perdure.core.model import Model
-from perdure.core.permission_gate_chain import list_chain_grants
 from perdure.core.run import BetweenTurns, Run
-from perdure.core.run_callbacks import RECALL_ATTRIBUTE
+from perdure.core.run_function_types import RECALL_ATTRIBUTE
 
 from .log_comparison import get_call_id
-from .playback import Playback
+from .recorded_input_playback import Playback
 from .run_segment import is_compaction, is_result_shortening
 
 _OURS = "perdure."

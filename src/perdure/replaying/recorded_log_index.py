@@ -29,7 +29,7 @@ from perdure.core.event import (
     ToolStarted,
     ValueKept,
 )
-from perdure.core.log_repair import ENDING_CRASH_LOOP, ENDING_PROCESS_DIED, ENDING_UNANSWERED
+from perdure.core.interrupted_run_repair import ENDING_CRASH_LOOP, ENDING_PROCESS_DIED, ENDING_UNANSWERED
 from perdure.core.message import Status
 from perdure.core.program_call_id import find_program_call_id
 

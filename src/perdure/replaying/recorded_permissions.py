@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from perdure.core.jsonable import to_text
-from perdure.core.permission import NO_ANSWER, Gate, Grant, Grants, PermissionRequest, Verdict, cast_to_question_gate
+from perdure.core.permissions import NO_ANSWER, Gate, Grant, Grants, PermissionRequest, Verdict, cast_to_question_gate
 
-from .playback import Playback
+from .recorded_input_playback import Playback
 
 
 def copy_gate_for_replay(playback: Playback, gate: Gate | None) -> Gate | None:

@@ -17,7 +17,7 @@ from perdure.core.message import Status, ToolCall, ToolResult
 from perdure.core.run import Run
 from perdure.core.tool import Arguments, Tool, ToolContext
 
-from .playback import Playback
+from .recorded_input_playback import Playback
 from .run_segment import is_compaction
 
 

@@ -7,11 +7,11 @@ log, entry by entry, and the first difference ends the replay.
     replay.py              the public function
     replayer.py            replays a log, one segment of a run after the other
     recorded_log_index.py  the log, indexed for a replay; `run_segment.py` is one segment of a run
-    log_comparison.py      compares with the log; `prompt_hash.py` compares hashes, `difference_text.py` describes
+    log_comparison.py      compares with the log; `prompt_hash_comparison.py` compares hashes, `difference_text.py` describes
                            differences
     offline_agent.py       the agent with stand-ins: `recorded_tools.py`, `recorded_permissions.py`,
                            `recorded_compaction.py`
-    playback.py            position in the log, model; `replay_session.py`, `replay_stubs.py`: session, clock, store
+    recorded_input_playback.py            position in the log, model; `session_for_replay.py`, `recorded_clock_and_store.py`: session, clock, store
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.core import argument_checks
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.error import SessionNotFound, UsageError
 from perdure.core.event import Entry, ModelRequested
 from perdure.core.message import Content, Message
@@ -35,8 +35,8 @@ from perdure.stores import open_store
 
 from .difference_text import DifferenceKind, Divergence
 from .recorded_log_index import RecordedLog, index_recorded_log
-from .replay_session import ReplaySession
 from .replayer import Replayer, list_missing_options
+from .session_for_replay import ReplaySession
 
 __all__ = ["DifferenceKind", "Divergence", "ReplayReport", "Source", "replay"]
 

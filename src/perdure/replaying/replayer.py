@@ -15,13 +15,13 @@ from perdure.session_transfer import Recording
 
 from .log_comparison import LogComparer, ReplayStopped
 from .offline_agent import list_skill_tools, make_offline_agent
-from .playback import Playback
+from .recorded_clock_and_store import ComparingStore
+from .recorded_input_playback import Playback
 from .recorded_log_index import RecordedLog
 from .recorded_permissions import copy_gate_for_replay
 from .recorded_tools import RecordedTools
-from .replay_session import ReplaySession
-from .replay_stubs import ComparingStore
 from .run_segment import RunSegment
+from .session_for_replay import ReplaySession
 
 _UNUSED: Mapping[str, Any] = {"deps": None, "budget": None}
 """Run options that only tools and models use, which a replay does not call."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from perdure.core import argument_checks
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.error import ConfigError, PerdureError, ToolError
 from perdure.core.jsonable import error_message
 from perdure.core.message import Message, Text

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.error import ConfigError
 from perdure.core.outcome import Outcome
 from perdure.core.store import Hit, SearchOptions, Store
@@ -124,7 +124,7 @@ class Agent(AgentSpec[D], Generic[D], kw_only=True, eq=False):
             overrides: Options of the runs, as for `Session.wake`: code that they were begun with is passed again. All
                 sessions get the same.
         """
-        from perdure.core.run_callbacks import find_shutdown_signal
+        from perdure.core.run_function_types import find_shutdown_signal
 
         from .overrides import add_output, check_overrides
         from .resume_worker import ResumeWorker  # at first use: most programs are no workers

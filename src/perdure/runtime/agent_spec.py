@@ -11,9 +11,9 @@ from perdure.core import argument_checks
 from perdure.core.error import ConfigError, Unchangeable, UsageError
 from perdure.core.event import Entry
 from perdure.core.loop import react
-from perdure.core.misspelt_options import StrictOptionsMeta
+from perdure.core.misspelt_option_metaclass import StrictOptionsMeta
 from perdure.core.model import Model, Settings
-from perdure.core.run_callbacks import Engine, OutputValidator
+from perdure.core.run_function_types import Engine, OutputValidator
 from perdure.core.run_spec import RunOptions
 from perdure.core.shared_budget import Budget
 from perdure.core.stop_conditions import GUARDRAILS, Guardrail, Limits, StopCondition

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from perdure.core.clock import Clock
-from perdure.core.run_callbacks import ShutdownSignal
+from perdure.core.clock_and_ids import Clock
+from perdure.core.run_function_types import ShutdownSignal
 from perdure.core.store import cancel_and_await_tasks
 
 T = TypeVar("T")

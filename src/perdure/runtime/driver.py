@@ -29,14 +29,14 @@ from perdure.core.event import (
 )
 from perdure.core.event_erasure import REDACTED
 from perdure.core.fold import State
-from perdure.core.last_run_progress import GIVEN_BY_SETTING
-from perdure.core.log_repair import (
+from perdure.core.interrupted_run_repair import (
     ENDING_CRASH_LOOP,
     ENDING_LOG_DAMAGED,
     ENDING_PROCESS_DIED,
     ENDING_UNANSWERED,
     build_repair_events,
 )
+from perdure.core.last_run_progress import GIVEN_BY_SETTING
 from perdure.core.loop import execute, react
 from perdure.core.lost_log_entries import build_lost_entries_error, build_lost_input_error
 from perdure.core.model import Model
@@ -44,7 +44,7 @@ from perdure.core.outcome import Outcome
 from perdure.core.past_run_totals import RunWithInputId
 from perdure.core.prompt_cache_misses import PrefixComparer
 from perdure.core.run import CancelMode, Engine, Run, SimulatedCrash
-from perdure.core.run_callbacks import find_shutdown_signal, get_engine_name, raise_if_shutting_down
+from perdure.core.run_function_types import find_shutdown_signal, get_engine_name, raise_if_shutting_down
 from perdure.core.run_mailbox import CANCEL_POST, Mailbox
 from perdure.core.run_spec import RunPlace
 from perdure.core.secret_redaction import RelatedRunsRedaction
@@ -70,8 +70,8 @@ from .driver_commands import (
     CompactCommand,
     DriverCommand,
     ResumeCommand,
-    RunPlan,
     RunPromptCommand,
+    RunStartValues,
     WakeCommand,
 )
 from .extension import Extension
@@ -79,6 +79,7 @@ from .output import end_run_on_answer
 from .overrides import RunOverrides, encode_overrides, parse_stored_output, restore_overrides
 from .past_outcome import rebuild_outcome
 from .post_delivery import PostPoller, fill_mailbox, promote_follow_ups
+from .redaction_across_agents import add_agent_redactors, check_id_for_secrets, redact_input_id
 from .resume_reasons import CALL_OPTION, find_resume_reasons, is_resumable
 from .run_builder import build_run, check_deps
 from .run_ownership import check_agent_of_run
@@ -89,7 +90,6 @@ from .session_channel import (
     hold_command_turn,
     release_nothing,
 )
-from .session_redaction import add_agent_redactors, check_id_for_secrets, redact_input_id
 
 logger = logging.getLogger("perdure")
 
@@ -107,14 +107,14 @@ _NOTHING_TO_OPEN = nullcontext()
 _current_sessions: ContextVar[frozenset[SessionPlace]] = ContextVar("perdure_driving", default=frozenset())
 """The sessions whose runs the current task is part of: a tool must not wait for its own session."""
 
-session_additions: "dict[SessionPlace, SessionAdditions]" = {}
+session_additions: "dict[SessionPlace, AddedExtensionsAndModels]" = {}
 """Extensions and model objects that sessions were given in this process."""
 
 _active_drivers: dict[SessionPlace, "tuple[SessionDriver, asyncio.AbstractEventLoop]"] = {}
 """The drivers of this process that have a session's lease, and their event loops, so that posts reach a run at once."""
 
 
-class SessionAdditions(msgspec.Struct):
+class AddedExtensionsAndModels(msgspec.Struct):
     """Extensions and model objects that were added to one session, kept in this process."""
 
     store: Store
@@ -282,7 +282,7 @@ class SessionDriver(SessionChannelHandle):
 
     async def _prepare_run(
         self, command: DriverCommand, lease: Lease, channel: SessionChannel
-    ) -> "Outcome[Any] | tuple[RunPlan, Run, list[Post]]":
+    ) -> "Outcome[Any] | tuple[RunStartValues, Run, list[Post]]":
         """Read the log and build the run; return an outcome instead if there is nothing to run."""
         await self._read_new_entries()
         await add_agent_redactors(self.agent, self._state, self.redaction, command.overrides.get("tools", ()))
@@ -359,7 +359,7 @@ class SessionDriver(SessionChannelHandle):
 
     def _may_go_on(self, run: Run, posts: Sequence[Post]) -> bool:
         """Return True if a run that waits could go on now: it has an answer, or could get one while it is resumed."""
-        from perdure.core.permission_gate_chain import can_ask_in_process  # at first use: for runs that wait
+        from perdure.core.inherited_permission_gates import can_ask_in_process  # at first use: for runs that wait
 
         if run.options.answer_timeout_seconds > 0 or can_ask_in_process(run.gate):
             return True
@@ -374,7 +374,7 @@ class SessionDriver(SessionChannelHandle):
         return parse_stored_output(outcome, command.overrides.get("output"), input_id)
 
     async def _run_to_end(
-        self, plan: RunPlan, run: Run, posts: Sequence[Post], channel: SessionChannel
+        self, plan: RunStartValues, run: Run, posts: Sequence[Post], channel: SessionChannel
     ) -> Outcome[Any]:
         """Perform the run in a task that can be cancelled, and abandoned if it ignores that.
 
@@ -418,7 +418,7 @@ class SessionDriver(SessionChannelHandle):
         return outcome
 
     async def _execute_run(
-        self, plan: RunPlan, run: Run, posts: Sequence[Post], channel: SessionChannel
+        self, plan: RunStartValues, run: Run, posts: Sequence[Post], channel: SessionChannel
     ) -> Outcome[Any]:
         """Store the opening events of the run, then perform the agent loop."""
         if plan.is_resumed:
@@ -443,7 +443,7 @@ class SessionDriver(SessionChannelHandle):
             except SimulatedCrash:
                 run = await self._rebuild_run(plan, run, channel)
 
-    def _choose_engine(self, plan: RunPlan) -> Engine:
+    def _choose_engine(self, plan: RunStartValues) -> Engine:
         """Return the engine of a run, wrapped with the agent's middleware and with the tool for structured output."""
         engine = _end_with_given_answer if plan.is_answered else self._get_engine(plan)
         if faults.always_resume and engine is react:
@@ -456,7 +456,7 @@ class SessionDriver(SessionChannelHandle):
             engine = end_run_on_answer(engine, output)
         return engine
 
-    def _get_engine(self, plan: RunPlan) -> Engine:
+    def _get_engine(self, plan: RunStartValues) -> Engine:
         """Return the engine of the agent, or that of this run, which stops with the process too."""
         engine = open_engine(plan.overrides.get("engine", self.agent.engine))
         process_end = find_shutdown_signal(self.agent.engine)
@@ -466,7 +466,7 @@ class SessionDriver(SessionChannelHandle):
 
     # -- how a run begins ----------------------------------------------------------------------------------------------
 
-    def _plan_run(self, command: DriverCommand, past: RunWithInputId | None) -> RunPlan:
+    def _plan_run(self, command: DriverCommand, past: RunWithInputId | None) -> RunStartValues:
         """Return the plan (id, overrides, first events) of the run that a command requires."""
         match command:
             case ResumeCommand():
@@ -481,14 +481,14 @@ class SessionDriver(SessionChannelHandle):
                         self.agent.name, {CALL_OPTION: command.tool}, engine="direct_call", run_id=command.run_id
                     )
                 )
-                return RunPlan(command.run_id, command.overrides, opening, may_wait=False)
+                return RunStartValues(command.run_id, command.overrides, opening, may_wait=False)
             case WakeCommand() | CompactCommand():
                 if GIVEN_BY_SETTING in self._state.settings:
                     self._check_agent_of_run()
                 started = self._build_run_started(command.overrides, command.run_id)
-                return RunPlan(command.run_id, command.overrides, self._build_opening_events(started))
+                return RunStartValues(command.run_id, command.overrides, self._build_opening_events(started))
 
-    def _plan_prompt(self, command: RunPromptCommand) -> RunPlan:
+    def _plan_prompt(self, command: RunPromptCommand) -> RunStartValues:
         """Return the plan of a new run that answers a prompt."""
         run_id = command.run_id
         started = self._build_run_started(command.overrides, run_id, command.input_id)
@@ -499,7 +499,7 @@ class SessionDriver(SessionChannelHandle):
             from .imported_messages import build_transcript_events  # at first use: most prompts are one message
 
             opening = (*opening[:-1], *build_transcript_events(command.history, self._state), started)
-        return RunPlan(
+        return RunStartValues(
             run_id,
             command.overrides,
             (*opening, *events, *[MessageAdded(each, run_id=run_id) for each in messages]),
@@ -513,7 +513,7 @@ class SessionDriver(SessionChannelHandle):
         name = "react" if engine is react else get_engine_name(engine)
         return RunStarted(self.agent.name, encode_overrides(overrides), input_id, name, run_id=run_id)
 
-    def _plan_resumed_run(self, options: RunOverrides, *, unpark: bool = False) -> RunPlan:
+    def _plan_resumed_run(self, options: RunOverrides, *, unpark: bool = False) -> RunStartValues:
         """Return the plan of the interrupted run, with the overrides it was begun with and those given now."""
         before = self._find_interrupted_run(unpark=unpark)
         self.resumed_run_ids = {self._requested_run_id: before.run_id}
@@ -521,7 +521,7 @@ class SessionDriver(SessionChannelHandle):
         combined: RunOverrides = {**restore_overrides(before.options, options), **options}
         if "engine" in combined:
             open_engine(combined["engine"])  # an unknown name is refused before anything is stored
-        return RunPlan(before.run_id, combined, (RunResumed(run_id=before.run_id),), is_resumed=True)
+        return RunStartValues(before.run_id, combined, (RunResumed(run_id=before.run_id),), is_resumed=True)
 
     def _build_opening_events(self, started: RunStarted) -> tuple[Event, ...]:
         """Return the event that starts a run, preceded by events that repair an unfinished earlier run."""
@@ -576,14 +576,14 @@ class SessionDriver(SessionChannelHandle):
         entries = await self.store.read(self.session_id)
         return [each for each in entries if each.event.run_id == run_id and not each.event.path]
 
-    def _sort_posts(self, posts: Sequence[Post], plan: RunPlan) -> tuple[Mailbox, list[Post]]:
+    def _sort_posts(self, posts: Sequence[Post], plan: RunStartValues) -> tuple[Mailbox, list[Post]]:
         """Return this run's mailbox with the posts for it, and separately those too late for an earlier run."""
         mailbox = Mailbox(self.agent.steering_mode, self.agent.follow_up_mode)
         if not posts:
             return mailbox, []
         return mailbox, fill_mailbox(mailbox, posts, self._state, plan.run_id, is_resumed=plan.is_resumed)
 
-    def _build(self, plan: RunPlan, lease: Lease, mailbox: Mailbox, channel: SessionChannel) -> Run:
+    def _build(self, plan: RunStartValues, lease: Lease, mailbox: Mailbox, channel: SessionChannel) -> Run:
         """Build the run from the agent, the session's state and the plan."""
         place = RunPlace(
             session_id=self.session_id,
@@ -624,7 +624,7 @@ class SessionDriver(SessionChannelHandle):
                 if extension.background is not None:
                     extension.background.resume_tasks(run)
 
-    async def _rebuild_run(self, plan: RunPlan, run: Run, channel: SessionChannel) -> Run:
+    async def _rebuild_run(self, plan: RunStartValues, run: Run, channel: SessionChannel) -> Run:
         """Rebuild a run from the log after its loop was discarded (`PERDURE_ALWAYS_RESUME`, for tests)."""
         ids, self._state, self._head = self._entry_ids, State(), 0
         await self._read_new_entries()
@@ -640,7 +640,7 @@ class SessionDriver(SessionChannelHandle):
         return rebuilt
 
 
-def _add_late_posts(plan: RunPlan, late: Sequence[Post]) -> RunPlan:
+def _add_late_posts(plan: RunStartValues, late: Sequence[Post]) -> RunStartValues:
     """Return the plan of a run that first consumes posts which arrived too late for the run before."""
     taken = tuple([PostTaken(post.kind, run_id=plan.run_id) for post in late])
     return msgspec.structs.replace(plan, opening=(*taken, *plan.opening), taken=[post.id for post in late])

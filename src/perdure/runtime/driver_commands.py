@@ -6,7 +6,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from perdure.core import argument_checks
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.event import Event
 from perdure.core.message import Message
 
@@ -70,7 +70,7 @@ class CompactCommand(Struct, frozen=True):
 DriverCommand: TypeAlias = RunPromptCommand | ResumeCommand | WakeCommand | CallToolCommand | CompactCommand
 
 
-class RunPlan(Struct, frozen=True):
+class RunStartValues(Struct, frozen=True):
     """The values that are decided before a run starts: its id, its overrides, and the events that are stored first."""
 
     run_id: str

@@ -15,10 +15,10 @@ from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.core.event import Entry
 from perdure.core.fold import State
-from perdure.core.misspelt_options import StrictOptionsMeta
+from perdure.core.misspelt_option_metaclass import StrictOptionsMeta
 from perdure.core.model import Model
 from perdure.core.run import BetweenTurns, Engine, HistoryProcessor, OutputValidator, Reminder, Run
-from perdure.core.run_callbacks import ToolSelector
+from perdure.core.run_function_types import ToolSelector
 from perdure.core.stop_conditions import Guardrail, StopCondition
 from perdure.core.store import Post, SessionPlace, Store
 from perdure.core.tool import Tool
@@ -40,7 +40,7 @@ Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any] | Abstrac
 """Opens the resources of an extension, and closes them: once for `async with agent`, else for each run."""
 
 
-class BackgroundWork(Protocol):
+class ResumableBackgroundTasks(Protocol):
     """Protocol of an extension's background work, which continues between runs and can be resumed after a crash."""
 
     def has_unfinished_tasks(self, state: State, posts: Sequence[Post], store: Store) -> bool:
@@ -108,7 +108,7 @@ class Extension(Struct, frozen=True, kw_only=True, eq=False, metaclass=StrictOpt
     stop: Sequence[StopCondition] = ()
     """Stop conditions: each can end a run after a turn."""
     watchers: Sequence[Watcher[Entry]] = ()
-    background: BackgroundWork | None = None
+    background: ResumableBackgroundTasks | None = None
     """Work that continues between runs, such as tasks of background agents."""
     lifespan: Lifespan | None = None
     """Opens the resources that the extension needs, and closes them."""
@@ -222,6 +222,6 @@ def add_extension_rules(gate: "Gate | None", extensions: "Sequence[Extension]") 
     rules = list_extension_rules(extensions)
     if not rules:
         return gate
-    from perdure.core.permission_gate_chain import add_rules_to_gate  # at first use: few extensions have rules
+    from perdure.core.inherited_permission_gates import add_rules_to_gate  # at first use: few extensions have rules
 
     return add_rules_to_gate(gate, rules)

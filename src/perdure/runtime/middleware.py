@@ -14,11 +14,11 @@ from msgspec import Struct
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError, MiddlewareFailed, PerdureError
 from perdure.core.message import Message
-from perdure.core.misspelt_options import StrictOptionsMeta
+from perdure.core.misspelt_option_metaclass import StrictOptionsMeta
 from perdure.core.model_and_tool_wrappers import ToolWrapper, around
 from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run
-from perdure.core.run_callbacks import TurnWrapper, call_engine
+from perdure.core.run_function_types import TurnWrapper, call_engine
 from perdure.core.tool import Tool, ToolContext
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from perdure.core.message import Message, Status, ToolCall
 from perdure.core.model import ModelInfo, OutputMode, OutputSpec
 from perdure.core.outcome import Outcome
 from perdure.core.run import Accepted, Engine, OutputValidator, Retry, Run
-from perdure.core.run_callbacks import call_engine, get_engine_name
+from perdure.core.run_function_types import call_engine, get_engine_name
 from perdure.core.schema import check_json_schema, check_value, convert_value, json_schema_for_type
 from perdure.core.schema_definitions import hoist_definitions
 from perdure.core.tool import Tool, tool_from_schema
@@ -95,16 +95,16 @@ class Output(Generic[T]):
         boxed = plain.get("type") != "object"
         title = name or str(plain.get("title", "")) or "output"
         return SchemaOutput(
-            OutputRecord(
+            OutputTypeRecord(
                 title, _box_schema(plain) if boxed else plain, str(plain.get("description", "")), mode, repairs, boxed
             )
         )
 
     @property
-    def record(self) -> "OutputRecord":
+    def record(self) -> "OutputTypeRecord":
         """The description that is stored with a run, so that a process without the type can continue the run."""
         spec = self.spec
-        return OutputRecord(spec.name, spec.schema, spec.description, self.mode, self.repairs, self._boxed)
+        return OutputTypeRecord(spec.name, spec.schema, spec.description, self.mode, self.repairs, self._boxed)
 
     def convert_answer(self, data: Any) -> T:
         """Convert parsed JSON of an answer to a value of the type. Raises `Invalid` with every problem."""
@@ -130,7 +130,7 @@ class Output(Generic[T]):
         return f"Output({self.spec.name})"
 
 
-class OutputRecord(Struct, frozen=True, omit_defaults=True):
+class OutputTypeRecord(Struct, frozen=True, omit_defaults=True):
     """The output of a run as it is stored in the log: everything but the Python type."""
 
     name: str
@@ -148,7 +148,7 @@ class SchemaOutput(Output[Any]):
 
     __slots__ = ()
 
-    def __init__(self, record: OutputRecord) -> None:
+    def __init__(self, record: OutputTypeRecord) -> None:
         self._type = object
         self._boxed = record.boxed
         self.mode = record.mode
@@ -245,7 +245,7 @@ def _count_repairs(run: Run) -> int:
     return sum([each.origin == REPAIR_ORIGIN for each in run.messages[run.state.first_message_index :]])
 
 
-class OutputParts(Struct, frozen=True):
+class OutputTypeSettings(Struct, frozen=True):
     """The settings of a run that depend on its output type: tools, instructions, output validators and schema."""
 
     toolbox: Toolbox
@@ -257,7 +257,9 @@ class OutputParts(Struct, frozen=True):
     """Name of the tool that takes the answer, in `tool` mode."""
 
 
-def add_output_parts(output: Output[Any] | None, model_info: ModelInfo, plan: OutputParts) -> OutputParts:
+def add_output_type_settings(
+    output: Output[Any] | None, model_info: ModelInfo, plan: OutputTypeSettings
+) -> OutputTypeSettings:
     """Add to a run's settings what its output type needs: a schema, an answer tool or instructions.
 
     Which of them is added depends on the output's `mode`, or else on what the model supports best. A validator is
@@ -268,12 +270,12 @@ def add_output_parts(output: Output[Any] | None, model_info: ModelInfo, plan: Ou
     mode = output.mode or model_info.output
     accept = (make_output_validator(output, mode), *plan.accept)
     if mode == "native":
-        return OutputParts(plan.toolbox, plan.instructions, accept, output.spec)
+        return OutputTypeSettings(plan.toolbox, plan.instructions, accept, output.spec)
     if mode == "tool":
         tools = plan.toolbox.with_tools([build_answer_tool(output)])
-        return OutputParts(tools, plan.instructions, accept, answer_tool=ANSWER_TOOL)
+        return OutputTypeSettings(tools, plan.instructions, accept, answer_tool=ANSWER_TOOL)
     texts = [part for part in (plan.instructions, build_output_instructions(output)) if part]
-    return OutputParts(plan.toolbox, "\n\n".join(texts), accept)
+    return OutputTypeSettings(plan.toolbox, "\n\n".join(texts), accept)
 
 
 def end_run_on_answer(engine: Engine, output: Output[Any]) -> Engine:

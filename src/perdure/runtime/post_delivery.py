@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from weakref import WeakKeyDictionary
 
-from perdure.core.clock import random_fraction
+from perdure.core.clock_and_ids import random_fraction
 from perdure.core.error import StoreError
 from perdure.core.event import Entry, InboxAdded
 from perdure.core.fold import State

@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from perdure.core import argument_checks
-from perdure.core.clock import Clock
+from perdure.core.clock_and_ids import Clock
 from perdure.core.error import Fenced, SessionBusy, StoreError, UnsupportedByStore
 from perdure.core.outcome import Outcome
-from perdure.core.run_callbacks import ShutdownSignal
+from perdure.core.run_function_types import ShutdownSignal
 from perdure.core.store import InterruptedSession, Store, cancel_and_await_tasks, get_namespaced_session_id
 
 logger = logging.getLogger("perdure")

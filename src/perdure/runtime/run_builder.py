@@ -20,7 +20,13 @@ from perdure.core.loop import process_history
 from perdure.core.message import Message, ToolResult
 from perdure.core.model import Model, Request, ShortenRequest, model_info
 from perdure.core.run import Run
-from perdure.core.run_callbacks import HistoryProcessor, PrivateRunBuilder, PrivateRunTask, ToolSelector, TurnWrapper
+from perdure.core.run_function_types import (
+    HistoryProcessor,
+    PrivateRunBuilder,
+    PrivateRunTask,
+    ToolSelector,
+    TurnWrapper,
+)
 from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.shared_budget import Budget, budgeted
@@ -38,7 +44,7 @@ from perdure.core.store import Store, get_namespaced_session_id
 from perdure.core.tool import Tool
 from perdure.core.toolbox import Toolbox
 from perdure.engines.private_run_settings import (
-    ParentHistoryProcessor,
+    ParentHistoryPrepender,
     build_private_limits,
     build_private_place,
     exclude_answer_and_handoff_tools,
@@ -49,7 +55,7 @@ from .active_agent import choose_compaction, choose_model, choose_role, get_acti
 from .agent_spec import AgentSpec
 from .extension import add_extension_rules, list_extension_rules
 from .handoff import HANDED_BY_SETTING, HANDOFF_TRIAL_KEY, build_handoff_tool_name, make_handoff_step, make_handoff_tool
-from .output import OutputParts, add_output_parts
+from .output import OutputTypeSettings, add_output_type_settings
 from .overrides import RunOverrides
 
 if TYPE_CHECKING:
@@ -196,7 +202,7 @@ def _build_spec(
 
 async def _call_tools(run: Run, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[ToolResult]:
     """Carry out tool calls of an engine."""
-    from perdure.core.direct_tool_calls import call_tools  # at first use, which few runs have
+    from perdure.core.engine_tool_calls import call_tools  # at first use, which few runs have
 
     return await call_tools(run, calls)
 
@@ -225,7 +231,7 @@ def _make_private_run_builder(
             previous_agent=None,
             built_runs=made,
         )
-        history = ParentHistoryProcessor(
+        history = ParentHistoryPrepender(
             parent.state.view, parent.options.history_processor, keeps_tools=task.offers_tools
         )
         spec = replace(
@@ -264,13 +270,13 @@ def build_instructions(first_agent: AgentSpec[Any], state: State, overrides: Run
 
 def _plan_output(
     agent: AgentSpec[Any], toolbox: Toolbox, model: Model, overrides: RunOverrides, configured: dict[str, Any]
-) -> OutputParts:
+) -> OutputTypeSettings:
     """Return the tools, base instructions and output validators of a run, with what its output type requires."""
     base = overrides.get("instructions", configured.get("instructions", agent.instructions))
     texts = [each for each in (base, *[extension.instructions for extension in agent.extensions]) if each]
     validators = [*agent.output_validators, *_collect_from_extensions(agent, "output_validators")]
-    return add_output_parts(
-        overrides.get("output"), model_info(model), OutputParts(toolbox, "\n\n".join(texts), validators)
+    return add_output_type_settings(
+        overrides.get("output"), model_info(model), OutputTypeSettings(toolbox, "\n\n".join(texts), validators)
     )
 
 
@@ -452,7 +458,7 @@ def _get_tool_wrapper(agent: AgentSpec[Any]) -> "Callable[[Tool[..., Any]], Tool
 
 
 def _compose_instructions(
-    agent: AgentSpec[Any], output_plan: OutputParts, skills: "Skills | None", role: "Role | None"
+    agent: AgentSpec[Any], output_plan: OutputTypeSettings, skills: "Skills | None", role: "Role | None"
 ) -> str:
     """Compose the system prompt, its parts in a fixed order.
 
@@ -461,7 +467,9 @@ def _compose_instructions(
     prompts = [each.prompt for each in _select_first_tools(agent, output_plan.toolbox) if each.prompt]
     if agent.project is None and skills is None and role is None:
         return replace_surrogates("\n\n".join([part for part in (output_plan.instructions, *prompts) if part]))
-    from perdure.context.instructions import compose_instructions  # at first use: most agents have none of these
+    from perdure.context.instructions_composition import (
+        compose_instructions,  # at first use: most agents have none of these
+    )
 
     return replace_surrogates(
         compose_instructions(
@@ -533,7 +541,7 @@ def _limit_gate(
     """
     if gate_above is None:
         return add_extension_rules(gate, agent.extensions)
-    from perdure.core.permission_gate_chain import (  # at first use: for subagents and handoffs
+    from perdure.core.inherited_permission_gates import (  # at first use: for subagents and handoffs
         narrow_gate,
         restrict_gate,
     )
@@ -556,7 +564,7 @@ def build_session_gate(
 def update_grants_from_log(gate: "Gate | None", session_id: str, state: State, store: Store) -> None:
     """Update the grants of a chain of permission gates from a session's log: add new ones, and remove revoked ones."""
     if state.remembered_decisions:
-        from perdure.core.permission_gate_chain import list_chain_grants  # at first use: for remembered answers
+        from perdure.core.inherited_permission_gates import list_chain_grants  # at first use: for remembered answers
 
         full_id = get_namespaced_session_id(store, session_id)
         keys = list_session_keys(full_id, state)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 import msgspec
 
 from perdure.core import argument_checks
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.error import ConfigError, Fenced, SessionBusy, ShuttingDown, UsageError
 from perdure.core.event import GrantRevoked, QuestionAsked
 from perdure.core.fold import State, fold_entries
@@ -24,7 +24,7 @@ from perdure.core.message import Content, Message, ToolCall, ToolResult, check_l
 from perdure.core.model import Model
 from perdure.core.outcome import Outcome
 from perdure.core.run import CancelMode
-from perdure.core.run_callbacks import find_shutdown_signal
+from perdure.core.run_function_types import find_shutdown_signal
 from perdure.core.run_mailbox import (
     ANSWER_POST,
     CANCEL_POST,
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
     from perdure.context.compaction import Compaction
-    from perdure.core.permission import Explanation, Gate, Grant
+    from perdure.core.permissions import Explanation, Gate, Grant
 
     from .session_display_slots import SessionDisplay
 
@@ -334,7 +334,7 @@ class Session(StoredSession[D]):
             message = f"session {self.session_id!r} waits for an answer: session.answer() it first, or cancel() its run"
             raise UsageError(message)
         await self._check_id_of_new_session()
-        from perdure.core.direct_tool_calls import build_direct_call_engine  # at first use, which few programs have
+        from perdure.core.engine_tool_calls import build_direct_call_engine  # at first use, which few programs have
 
         call = ToolCall(new_id(), tool, to_text(arguments))
         engine: RunOverrides = {**add_output(overrides, None), "engine": build_direct_call_engine(call)}
@@ -524,7 +524,7 @@ class Session(StoredSession[D]):
         argument_checks.require_text("session.explain", "tool", tool, non_empty=True)
         if not isinstance(arguments, dict):
             argument_checks.raise_config_error("session.explain", "arguments", arguments, "give a dict")
-        from .permission_queries import explain_permission  # at first use, as for the display
+        from .permission_explanation import explain_permission  # at first use, as for the display
 
         call = ToolCall(new_id(), tool, to_text(arguments))
         state = await self.read_state()
@@ -534,7 +534,7 @@ class Session(StoredSession[D]):
 
     async def grants(self) -> "list[Grant]":
         """Return the grants that apply here: permissions for more than one call, for this session or for all."""
-        from .permission_queries import list_grants
+        from .permission_explanation import list_grants
 
         state, posts = await self.read_state(), await self.store.posts(self.session_id)
         return list_grants(self._get_current_gate(state), self.session_id, state, self.store, posts)
@@ -548,7 +548,9 @@ class Session(StoredSession[D]):
         argument_checks.require_text("session.revoke", "grant_id", grant_id, non_empty=True)
         if grant_id not in {each.grant_id for each in await self.grants()}:
             return False
-        from perdure.core.permission_gate_chain import list_chain_grants  # at first use: few programs revoke grants
+        from perdure.core.inherited_permission_gates import (
+            list_chain_grants,  # at first use: few programs revoke grants
+        )
 
         for _, grants in list_chain_grants(self._get_current_gate(await self.read_state())):
             grants.forget(grant_id, get_namespaced_session_id(self.store, self.session_id))
@@ -586,7 +588,7 @@ class Session(StoredSession[D]):
             raise UsageError(f"session {self.session_id!r} has no item {item_id!r} in its inbox: see session.inbox()")
         redacted = (await self._complete_redaction()).redact_value(to_jsonable(response))
         is_new = await self._store_post(build_resolution_post(item_id, redacted, self._now(), check_labels(labels)))
-        from .late_inbox_results import forward_late_inbox_results  # at first use: for a quick start
+        from .late_inbox_forwarding import forward_late_inbox_results  # at first use: for a quick start
 
         await forward_late_inbox_results(self.store, self.session_id, self.agent.clock)
         return is_new

@@ -14,10 +14,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from perdure.core.clock import Clock
+from perdure.core.clock_and_ids import Clock
 from perdure.core.error import SessionBusy, UsageError
 from perdure.core.event import Entry
-from perdure.core.fanout import Fanout, Subscription
+from perdure.core.event_fanout import Fanout, Subscription
 from perdure.core.store import SessionPlace, Store, finish_before_cancel, get_process_wide_session_key
 from perdure.core.watcher_feed import Watcher
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from msgspec.structs import replace
 
 from perdure.core import argument_checks
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.display_slot import Askable, Showable, TextQuestion, require_showable
 from perdure.core.error import SessionBusy, UsageError
 from perdure.core.event import Entry, Event, QuestionAsked, SlotClosed, SlotOpened, SlotUpdated
@@ -30,7 +30,7 @@ from .resume_reasons import is_waiting_run_cancelled
 from .stored_session import prefix_path_with_job_handle
 
 if TYPE_CHECKING:
-    from .display_adapter import DisplayAdapter
+    from .display_slot_adapter import DisplayAdapter
     from .session import Session
 
 T = TypeVar("T")
@@ -106,13 +106,13 @@ class SessionDisplay:
         argument_checks.require_text("display.ask", "slot_id", slot_id)
         if timeout_seconds is not None:
             argument_checks.require_number("display.ask", "timeout_seconds", timeout_seconds)
-        from .questions_from_host import ask_people  # at first use: most hosts only show something
+        from .host_questions_to_people import ask_people  # at first use: most hosts only show something
 
         return asked.read(await ask_people(self, asked, slot_id or new_id(), timeout_seconds))
 
     def connect(self, adapter: "DisplayAdapter") -> AbstractAsyncContextManager[None]:
         """Pass all slots of the session to an adapter during the block: what is shown, changed, closed and asked."""
-        from .display_adapter import connect_adapter  # at first use: most programs use the methods above
+        from .display_slot_adapter import connect_adapter  # at first use: most programs use the methods above
 
         return connect_adapter(self, adapter)
 

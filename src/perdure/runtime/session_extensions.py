@@ -13,7 +13,7 @@ from perdure.core.model import Model, model_info
 from perdure.core.store import Store, get_process_wide_session_key
 
 from .agent_spec import OBJECT_PREFIX, AgentSpec
-from .driver import SessionAdditions, session_additions
+from .driver import AddedExtensionsAndModels, session_additions
 from .extension import Extension
 
 if TYPE_CHECKING:
@@ -58,6 +58,6 @@ def register_session_model(session: "StoredSession[Any]", model: Model) -> str:
     return name
 
 
-def _get_additions(session: "StoredSession[Any]") -> SessionAdditions:
+def _get_additions(session: "StoredSession[Any]") -> AddedExtensionsAndModels:
     key = get_process_wide_session_key(session.store, session.session_id)
-    return session_additions.setdefault(key, SessionAdditions(session.store))
+    return session_additions.setdefault(key, AddedExtensionsAndModels(session.store))

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast
 
 from perdure.core import argument_checks
 from perdure.core.approval_binding import KEEPS_GRANTS_OF, list_session_keys
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.error import SessionBusy, SessionNotFound, UnsupportedByStore, UsageError
 from perdure.core.event import Entry, Event, QuestionAsked, SessionConfigured, SlotOpened
 from perdure.core.event_erasure import erase_event_content, find_summaries_of
-from perdure.core.fanout import Subscription
+from perdure.core.event_fanout import Subscription
 from perdure.core.fold import State, fold_entries, fold_events
 from perdure.core.jsonable import to_jsonable
 from perdure.core.message import Message
-from perdure.core.run_callbacks import ShutdownSignal, find_shutdown_signal, is_shutting_down
+from perdure.core.run_function_types import ShutdownSignal, find_shutdown_signal, is_shutting_down
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.store import (
     ForkListingStore,
@@ -40,10 +40,10 @@ from perdure.core.tool import D
 from perdure.core.watcher_feed import Watcher
 
 from .agent_spec import AgentSpec
-from .background_job_record import list_background_jobs
+from .background_agent_task import list_background_jobs
 from .driver import SessionDriver, pass_post_to_run, session_additions
+from .redaction_across_agents import add_agent_redactors, is_redaction_complete
 from .session_channel import pause_commands
-from .session_redaction import add_agent_redactors, is_redaction_complete
 
 if TYPE_CHECKING:
     from perdure.core.inbox import HostEvent

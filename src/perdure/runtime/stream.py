@@ -18,7 +18,7 @@ from perdure.core.event import (
     TurnStarted,
     WatcherDropped,
 )
-from perdure.core.fanout import Subscription
+from perdure.core.event_fanout import Subscription
 from perdure.core.jsonable import error_message
 from perdure.core.outcome import Outcome
 from perdure.core.run import CancelMode

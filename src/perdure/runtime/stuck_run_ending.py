@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.core.event import Event, RunStarted, RunWaiting
-from perdure.core.log_repair import build_child_repairs
+from perdure.core.interrupted_run_repair import build_child_repairs
 from perdure.core.loop import build_run_ended
 from perdure.core.message import Status, ToolCall
 from perdure.core.outcome import Outcome

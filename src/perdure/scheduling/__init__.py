@@ -4,7 +4,7 @@
 you like.
 """
 
-from .firing_record import Firing, FiringRecord
+from .firing_record import Firing, ScheduleJournalRecord
 from .schedule import Schedule
 from .scheduler import Scheduler
 from .stored_schedules import ScheduleStatus
@@ -15,8 +15,8 @@ __all__ = [
     "Cron",
     "Every",
     "Firing",
-    "FiringRecord",
     "Schedule",
+    "ScheduleJournalRecord",
     "ScheduleStatus",
     "Scheduler",
     "Timing",

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Final
 
-from .cron_expression import CronExpression
+from .cron_expression_parser import CronExpression
 
 _LONGEST_SEARCH_DAYS: Final = 366 * 9
 """29 February can be eight years away."""

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from perdure.core.store import Post
 
-from .firing_record import FiringRecord, JournalState
+from .firing_record import JournalState, ScheduleJournalRecord
 from .schedule import Schedule
 from .timing import At, Every, Timing, format_moment
 
@@ -32,7 +32,9 @@ class OverdueTimes(Struct, frozen=True):
     count: int
 
 
-def plan_records(schedule: Schedule, state: JournalState, posts: Sequence[Post], now: float) -> list[FiringRecord]:
+def plan_records(
+    schedule: Schedule, state: JournalState, posts: Sequence[Post], now: float
+) -> list[ScheduleJournalRecord]:
     """Return the records to add to the journal of a schedule that has no run in progress; empty if nothing is due.
 
     If the last of them is `fired` or `resumed`, a run has to begin once they are stored.
@@ -55,14 +57,14 @@ def plan_records(schedule: Schedule, state: JournalState, posts: Sequence[Post],
     return [*before, _build_fired(schedule, format_moment(due.last), due=due.last)]
 
 
-def plan_skipped(schedule: Schedule, state: JournalState, now: float) -> list[FiringRecord]:
+def plan_skipped(schedule: Schedule, state: JournalState, now: float) -> list[ScheduleJournalRecord]:
     """Return a record that skips the due times which passed while the schedule's last run went on; empty if none."""
     if schedule.when is None or state.timing != schedule.when or (due := find_overdue_times(state, now)) is None:
         return []
     return [_build_passed(schedule, "skipped", due, OVERLAP_REASON)]
 
 
-def _plan_arming(schedule: Schedule, now: float) -> list[FiringRecord]:
+def _plan_arming(schedule: Schedule, now: float) -> list[ScheduleJournalRecord]:
     """Return the record from which the times of a new or changed schedule are counted."""
     armed = _build(schedule, "armed", timing=schedule.when)
     if schedule.when is not None and schedule.when.find_next(now, now) is None:
@@ -107,14 +109,14 @@ def _count(timing: Timing, anchor: float, first: float, last: float) -> int:
     return count
 
 
-def build_triggered_record(schedule: Schedule, post: Post) -> FiringRecord:
+def build_triggered_record(schedule: Schedule, post: Post) -> ScheduleJournalRecord:
     """Build the record of a firing that a trigger asked for; the firing has the id of the trigger's post."""
     body = cast("dict[str, Any]", post.body if isinstance(post.body, dict) else {})
     labels = tuple([str(each) for each in cast("Sequence[object]", body.get("labels") or ())])
     return _build_fired(schedule, post.id, input=body.get("input"), labels=labels)
 
 
-def _build_fired(schedule: Schedule, firing_id: str, **fields: Any) -> FiringRecord:
+def _build_fired(schedule: Schedule, firing_id: str, **fields: Any) -> ScheduleJournalRecord:
     return _build(
         schedule,
         "fired",
@@ -126,9 +128,9 @@ def _build_fired(schedule: Schedule, firing_id: str, **fields: Any) -> FiringRec
     )
 
 
-def _build_passed(schedule: Schedule, kind: Any, due: OverdueTimes, reason: str) -> FiringRecord:
+def _build_passed(schedule: Schedule, kind: Any, due: OverdueTimes, reason: str) -> ScheduleJournalRecord:
     return _build(schedule, kind, firing_id=format_moment(due.first), due=due.last, count=due.count, reason=reason)
 
 
-def _build(schedule: Schedule, kind: Any, **fields: Any) -> FiringRecord:
-    return FiringRecord(kind=kind, schedule=schedule.name, **fields)
+def _build(schedule: Schedule, kind: Any, **fields: Any) -> ScheduleJournalRecord:
+    return ScheduleJournalRecord(kind=kind, schedule=schedule.name, **fields)

@@ -26,7 +26,7 @@ END_KINDS: Final = frozenset({"finished", "failed", "cancelled"})
 """Kinds of records that end a firing."""
 
 
-class FiringRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ScheduleJournalRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A record in a schedule's journal: the schedule was armed, or a firing began, was skipped or missed, or ended."""
 
     kind: RecordKind
@@ -124,7 +124,7 @@ class JournalState:
         """The moment from which its times are counted."""
         self.handled_until = 0.0
         """The last due time that was fired, skipped or missed."""
-        self.open: FiringRecord | None = None
+        self.open: ScheduleJournalRecord | None = None
         """The firing whose run is not over."""
         self.firings: dict[str, Firing] = {}
 
@@ -155,11 +155,11 @@ class JournalState:
         elif (before := self.firings.get(record.firing_id)) is not None:
             self._change_firing(before, record)
 
-    def _count_due(self, record: FiringRecord) -> None:
+    def _count_due(self, record: ScheduleJournalRecord) -> None:
         if record.due is not None:
             self.handled_until = max(self.handled_until, record.due)
 
-    def _change_firing(self, before: Firing, record: FiringRecord) -> None:
+    def _change_firing(self, before: Firing, record: ScheduleJournalRecord) -> None:
         replace = msgspec.structs.replace
         if record.kind == "resumed":
             changed = replace(before, resumed=before.resumed + 1)
@@ -185,7 +185,7 @@ def _add_costs(before: float | None, cost: float | None) -> float | None:
     return cost if before is None else before + (cost or 0.0)
 
 
-def _start_firing(record: FiringRecord, status: FiringStatus, attempts: int = 0) -> Firing:
+def _start_firing(record: ScheduleJournalRecord, status: FiringStatus, attempts: int = 0) -> Firing:
     return Firing(
         schedule=record.schedule,
         firing_id=record.firing_id,
@@ -205,17 +205,17 @@ def build_input_id(schedule: str, firing_id: str, attempt: int) -> str:
     return f"schedule:{schedule}:{firing_id}#{attempt}"
 
 
-def build_record_event(record: FiringRecord) -> Custom:
+def build_record_event(record: ScheduleJournalRecord) -> Custom:
     """Return the event that stores a record in a schedule's journal."""
     return Custom(RECORD_EVENT, msgspec.to_builtins(record))
 
 
-def read_record(entry: Entry) -> FiringRecord | None:
+def read_record(entry: Entry) -> ScheduleJournalRecord | None:
     """Return the record that a log entry of a schedule's journal contains; `None` for any other entry."""
     event = entry.event
     if not isinstance(event, Custom) or event.name != RECORD_EVENT:
         return None
     try:
-        return msgspec.structs.replace(convert(event.data, FiringRecord), at=entry.at)
+        return msgspec.structs.replace(convert(event.data, ScheduleJournalRecord), at=entry.at)
     except msgspec.ValidationError:  # written by a newer version
         return None

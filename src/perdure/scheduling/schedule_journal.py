@@ -8,13 +8,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from perdure.core.clock import Clock
+from perdure.core.clock_and_ids import Clock
 from perdure.core.error import SessionBusy
 from perdure.core.event import Entry
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.store import Lease, Log, Post, Store, finish_before_cancel, run_to_completion
 
-from .firing_record import END_KINDS, FiringRecord, JournalState, build_record_event, read_record
+from .firing_record import END_KINDS, JournalState, ScheduleJournalRecord, build_record_event, read_record
 
 REGISTRY_SESSION: Final = "schedules"
 """The session whose log has the schedules that were added to a store."""
@@ -113,7 +113,7 @@ def _name_end(firing_id: str) -> str:
     return f"end-{firing_id}"
 
 
-def _has_no_id(record: FiringRecord) -> bool:
+def _has_no_id(record: ScheduleJournalRecord) -> bool:
     return record.kind != "fired" and record.kind not in END_KINDS
 
 
@@ -137,7 +137,7 @@ class ScheduleClaim:
         await self.journal.refresh()
         self._log = Log(self._store, self._lease, self.journal.head, self._clock)
 
-    async def append(self, records: Sequence[FiringRecord]) -> list[FiringRecord]:
+    async def append(self, records: Sequence[ScheduleJournalRecord]) -> list[ScheduleJournalRecord]:
         """Store records, all or none, and return them with their times. They survive a loss of power.
 
         The entry of a firing has the firing's id: a trigger is consumed by it, and no id is fired twice. That of

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.core.clock import Clock
+from perdure.core.clock_and_ids import Clock
 from perdure.core.error import SessionBusy
 from perdure.core.event import Custom, Entry
 from perdure.core.store import Lease, Log, Store, finish_before_cancel

@@ -13,17 +13,17 @@ import msgspec
 
 from perdure.core import argument_checks
 from perdure.core.error import Fenced, StoreError, UsageError
-from perdure.core.run_callbacks import find_shutdown_signal
+from perdure.core.run_function_types import find_shutdown_signal
 from perdure.core.store import Store, cancel_and_await_tasks
 from perdure.runtime.agent import Agent
 from perdure.runtime.asyncio_tasks import mark_exception_retrieved
 from perdure.runtime.overrides import Overrides, add_output, check_overrides
 
 from .firing_plan import plan_records, plan_skipped
-from .firing_record import Firing, FiringRecord
+from .firing_record import Firing, ScheduleJournalRecord
+from .firing_runner import FiringRunner
 from .schedule import Schedule
 from .schedule_journal import ScheduleClaim
-from .scheduled_run import ScheduledRun
 from .stored_schedules import POLL_SECONDS, StoredSchedules
 
 logger = logging.getLogger("perdure")
@@ -32,7 +32,7 @@ MOST_AT_ONCE: Final = 4
 """The default number of schedules that run at the same time."""
 _LONGEST_PAUSE_SECONDS: Final = 60.0
 
-RecordWatcher = Callable[[FiringRecord], object]
+RecordWatcher = Callable[[ScheduleJournalRecord], object]
 """Function that is called with each record that this process stores."""
 _BegunRuns: TypeAlias = "dict[asyncio.Task[None], ScheduleClaim]"
 """The runs that one call of `serve` or `run_now` has begun, and their claims. It ends them, and no others."""
@@ -80,14 +80,14 @@ class Scheduler(StoredSchedules):
         """Their claims, by the name of their schedule."""
         self._not_before: dict[str, tuple[float, float]] = {}
         """Schedules that failed because of the store: the time of the next attempt, and the pause before it."""
-        self._records: list[FiringRecord] = []
+        self._records: list[ScheduleJournalRecord] = []
         """Records that were stored and not yielded yet, while `serve` is iterated."""
         self._iterations = 0
         """Number of iterations of `serve`."""
 
     # -- serving -------------------------------------------------------------------------------------------------------
 
-    async def serve(self, *, once: bool = False) -> AsyncGenerator[FiringRecord]:
+    async def serve(self, *, once: bool = False) -> AsyncGenerator[ScheduleJournalRecord]:
         """Fire the schedules when they are due or triggered, and yield each record that this process stores.
 
         It runs until the caller stops it, which cancels the runs in progress, or until a `Shutdown` that has wrapped
@@ -214,7 +214,7 @@ class Scheduler(StoredSchedules):
         """Run the open firing of a schedule, and release its journal."""
         fired = claim.state.open
         assert fired is not None  # noqa: S101 - it was stored before
-        run = ScheduledRun(
+        run = FiringRunner(
             schedule,
             self.agent,
             self.store,
@@ -241,13 +241,15 @@ class Scheduler(StoredSchedules):
         except StoreError as error:
             self._pause(name, error)
 
-    async def _store_records(self, claim: ScheduleClaim, records: Sequence[FiringRecord]) -> list[FiringRecord]:
+    async def _store_records(
+        self, claim: ScheduleClaim, records: Sequence[ScheduleJournalRecord]
+    ) -> list[ScheduleJournalRecord]:
         stored = await claim.append(records)
         for record in stored:
             self._publish(record)
         return stored
 
-    def _publish(self, record: FiringRecord) -> None:
+    def _publish(self, record: ScheduleJournalRecord) -> None:
         """Pass a record to the watchers, and to the iteration of `serve`."""
         if self._iterations:
             self._records.append(record)
@@ -257,7 +259,7 @@ class Scheduler(StoredSchedules):
             except Exception:
                 logger.exception("a watcher of schedules failed")
 
-    def _take_records(self) -> list[FiringRecord]:
+    def _take_records(self) -> list[ScheduleJournalRecord]:
         taken, self._records = self._records, []
         return taken
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from perdure.core import argument_checks
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.error import ConfigError, StoreError, UsageError
 from perdure.core.fold import State
 from perdure.core.jsonable import to_jsonable
@@ -18,7 +18,7 @@ from perdure.core.message import check_labels
 from perdure.core.secret_redaction import RelatedRunsRedaction
 from perdure.core.store import Post, Store
 from perdure.runtime.agent import Agent
-from perdure.runtime.session_redaction import add_agent_redactors
+from perdure.runtime.redaction_across_agents import add_agent_redactors
 from perdure.stores import open_store
 
 from .firing_plan import TRIGGER_POST

@@ -14,7 +14,7 @@ from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 from perdure.core.jsonable import short_repr
 
-from .cron_expression import parse_cron_expression
+from .cron_expression_parser import parse_cron_expression
 from .cron_times import find_next_cron_time
 
 SHORTEST_INTERVAL_SECONDS: Final = 1.0

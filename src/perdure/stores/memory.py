@@ -6,14 +6,14 @@ Entries are not encoded, and forks share the same objects. The store may be used
 import threading
 from collections.abc import Sequence
 
-from perdure.core.clock import SYSTEM_CLOCK, Clock
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
 from perdure.core.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound
 from perdure.core.event import Entry
 from perdure.core.last_run_progress import NO_RUN, LastRunProgress, find_last_run_progress
 from perdure.core.store import InterruptedSession, Lease, Post, SessionInfo
 
 from .argument_checks import check_count, check_fork, check_page, check_post, check_session_id
-from .entry_text import find_given_title, find_message_title
+from .title_and_search_text import find_given_title, find_message_title
 
 _PAIR = 2
 """Number of entries in most appends of a run, which are checked without a loop."""

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Unpack
 import msgspec
 
 from perdure.core.approval_binding import identify_store
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.ended_run_outlines import EndedRuns
 from perdure.core.error import ConfigError, PerdureError
 from perdure.core.event import Entry, Event
@@ -66,7 +66,7 @@ def _open_part(store: Store, prefix: str) -> Store:
     return choose_wrapper_class(NamespacedStore, store, _EXTRAS)(store, prefix.rstrip(_SEPARATOR) + _SEPARATOR)
 
 
-class SubagentSession(NamedTuple):
+class SubagentSessionLocation(NamedTuple):
     """Store and id of a subagent's session: a namespace of the parent's store, named by the parent's session id."""
 
     store: Store
@@ -75,7 +75,7 @@ class SubagentSession(NamedTuple):
     """The session's id in that part."""
 
 
-def derive_subagent_session(store: Store, parent_id: str, name: str, *, durable: bool) -> SubagentSession:
+def derive_subagent_session(store: Store, parent_id: str, name: str, *, durable: bool) -> SubagentSessionLocation:
     """Return the store and id of the session of subagent `name`: a part of `store`, under the id of the parent session.
 
     With `durable` it is the same each time, and the subagent continues its session; else it is a new one each time.
@@ -84,7 +84,7 @@ def derive_subagent_session(store: Store, parent_id: str, name: str, *, durable:
     check_session_id(name, what="the name of a subagent")
     if not name or _SEPARATOR in name:
         raise ConfigError(f"{name!r} is no name of a subagent: pass one without slashes, such as 'reviewer'")
-    return SubagentSession(_open_part(store, parent_id), name if durable else f"{name}-{new_id()}")
+    return SubagentSessionLocation(_open_part(store, parent_id), name if durable else f"{name}-{new_id()}")
 
 
 class NamespacedStore:

@@ -20,7 +20,7 @@ _NETWORK: Final = frozenset(
 )
 
 
-def resolve_store_path(path: str | os.PathLike[str]) -> str:
+def make_path_absolute(path: str | os.PathLike[str]) -> str:
     """Return the absolute form of a path; raise `ConfigError` if it cannot be a path. Does not access the disk."""
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else ""  # pyright: ignore[reportUnnecessaryIsInstance]
     if not text.strip() or "\0" in text:

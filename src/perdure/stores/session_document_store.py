@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from perdure.core.clock import SYSTEM_CLOCK, Clock
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
 from perdure.core.error import ConfigError, PerdureError, StoreError, UnsupportedByStore
 from perdure.core.event import Entry
 from perdure.core.jsonable import to_jsonable

@@ -13,8 +13,8 @@ from perdure.files.confined_folder import FileRefused
 from perdure.files.jail import FileChanged, FileContent, FolderEntry, compute_digest
 from perdure.files.protected_names import PROTECTED_NAMES
 from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
+from perdure.toolkits.file_search_backend import GlobQuery, GlobResult, SearchMatch, SearchQuery, SearchResult
 from perdure.toolkits.glob_pattern import compile_glob
-from perdure.toolkits.search_backend import GlobQuery, GlobResult, SearchMatch, SearchQuery, SearchResult
 
 
 class MemoryFiles:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.error import ConfigError, PerdureError
 from perdure.core.event import Custom, Entry, Event, MessageAdded
 from perdure.core.message import user

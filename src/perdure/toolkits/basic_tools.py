@@ -7,7 +7,7 @@ import os
 from datetime import datetime
 from typing import Annotated, Any
 
-from perdure.core.clock import SYSTEM_CLOCK, Clock
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
 from perdure.core.error import ToolError
 from perdure.core.path_target import PathTarget
 from perdure.core.tool import Tool, ToolContext, tool

@@ -11,7 +11,7 @@ from perdure.core.command_target import CommandPart, CommandTarget, quote_words
 from perdure.core.error import ToolError
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
-from .file_changing_commands import record_command
+from .file_changing_command_records import record_command
 from .shell import (
     MOST_SECONDS,
     TIMEOUT_SECONDS,

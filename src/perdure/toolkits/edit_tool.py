@@ -9,7 +9,6 @@ from perdure.core.path_target import PathTarget
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
 from .edit_ladder import EditResult, TextEdit, apply_edit
-from .file_access_record import FileAccessRecord, SnapshotBackend, read_record, require_read_and_unchanged
 from .file_backend import (
     FileWriteBackend,
     build_early_path_check,
@@ -18,6 +17,7 @@ from .file_backend import (
     get_permitted_path,
 )
 from .file_page import decode_text
+from .file_reads_and_changes import FileAccessRecord, FileSnapshotBackend, read_record, require_read_and_unchanged
 from .logged_file_writer import FileWriter, read_file
 
 _CONTEXT_LINES: Final = 2
@@ -28,7 +28,7 @@ _PROMPT: Final = (
 )
 
 
-def edit_tool(files: FileWriteBackend, *, snapshots: SnapshotBackend | None = None) -> Tool[..., Any]:
+def edit_tool(files: FileWriteBackend, *, snapshots: FileSnapshotBackend | None = None) -> Tool[..., Any]:
     """Return the tool `edit`, which replaces text in the files of a backend and needs permission.
 
     With `snapshots`, the content of each file before and after a change is stored, so that it can be undone.

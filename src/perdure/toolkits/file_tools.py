@@ -13,7 +13,6 @@ from perdure.core.model_and_tool_wrappers import before
 from perdure.core.path_target import PathTarget
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
-from .file_access_record import SnapshotBackend, read_record, record_read, require_read_and_unchanged
 from .file_backend import (
     FileReadBackend,
     FileRefused,
@@ -26,6 +25,7 @@ from .file_backend import (
     may_show_path,
 )
 from .file_page import MOST_BYTES, MOST_LINES, detect_image_type, format_page
+from .file_reads_and_changes import FileSnapshotBackend, read_record, record_read, require_read_and_unchanged
 from .logged_file_writer import FileWriter, read_file, read_file_if_there
 
 MOST_LISTED: Final = 500
@@ -86,7 +86,7 @@ def list_tool(files: FileReadBackend) -> Tool[..., Any]:
     return before(list_folder, build_early_path_check(files, "listed", is_folder=True))
 
 
-def write_tool(files: FileWriteBackend, *, snapshots: SnapshotBackend | None = None) -> Tool[..., Any]:
+def write_tool(files: FileWriteBackend, *, snapshots: FileSnapshotBackend | None = None) -> Tool[..., Any]:
     """Return the tool `write`, which creates and replaces files of a backend and needs permission.
 
     With `snapshots`, the content of each file before and after a change is stored, so that it can be undone.

@@ -12,8 +12,8 @@ from perdure.core.path_target import PathTarget
 from perdure.core.tool import ToolContext
 from perdure.files.jail import compute_digest
 
-from .file_access_record import NO_FILE, SnapshotBackend, record_change
 from .file_backend import FileChanged, FileContent, FileReadBackend, FileRefused, FileWriteBackend, call_backend_method
+from .file_reads_and_changes import NO_FILE, FileSnapshotBackend, record_change
 
 
 async def read_file(
@@ -43,7 +43,7 @@ class FileWriter(Struct, frozen=True):
     """Writer of a backend's files for tool calls: it logs each change first, and saves snapshots if enabled."""
 
     files: FileWriteBackend
-    snapshots: SnapshotBackend | None = None
+    snapshots: FileSnapshotBackend | None = None
 
     async def write(
         self, context: ToolContext[Any], target: PathTarget, found: FileContent | None, data: bytes

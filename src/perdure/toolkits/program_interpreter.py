@@ -52,7 +52,7 @@ class ProgramLimits(Struct, frozen=True):
     """Depth of function calls."""
 
 
-class ProgramFailed(ToolError):
+class ProgramError(ToolError):
     """Raised when a model-written program cannot be parsed, raises an error, or exceeds a limit; names the line."""
 
 
@@ -207,7 +207,7 @@ class RunningProgram:
         return "".join(self._printed)
 
     def advance(self, answers: StepAnswers) -> ProgramStep:
-        """Run the program until it waits for calls or ends; blocks. Raises `ProgramFailed`.
+        """Run the program until it waits for calls or ends; blocks. Raises `ProgramError`.
 
         `answers` are those to the calls of the last step by number, or the time in seconds since 1970 if the program
         asked for it; `None` for the first step.
@@ -223,13 +223,13 @@ class RunningProgram:
         except pydantic_monty.MontyCrashedError as error:
             if self.is_quick and error.timed_out:
                 raise StepNeedsThread from None
-            raise ProgramFailed(f"the interpreter ended unexpectedly: {error}") from None
+            raise ProgramError(f"the interpreter ended unexpectedly: {error}") from None
         except (pydantic_monty.MontySyntaxError, pydantic_monty.MontyRuntimeError) as error:
             if self.is_quick and _STEP_TOO_LONG in str(error):
                 raise StepNeedsThread from None
-            raise ProgramFailed(clean_program_traceback(error.display())) from None
+            raise ProgramError(clean_program_traceback(error.display())) from None
         except pydantic_monty.MontyError as error:
-            raise ProgramFailed(clean_program_traceback(str(error))) from None
+            raise ProgramError(clean_program_traceback(str(error))) from None
         finally:
             with self._lock:
                 self._is_advancing = False
@@ -272,7 +272,7 @@ class RunningProgram:
             case "MontyComplete":
                 if self._waiting:
                     name = next(iter(self._waiting.values())).name
-                    raise ProgramFailed(f"a call of {name!r} was never awaited, and not made: write `await {name}(…)`")
+                    raise ProgramError(f"a call of {name!r} was never awaited, and not made: write `await {name}(…)`")
                 self._is_finished = True
                 return ProgramFinished(snapshot.output)
             case "FutureSnapshot":
@@ -298,7 +298,7 @@ class RunningProgram:
             return snapshot.resume({"exc_type": "NameError", "message": f"name {name!r} is not defined"})
         self._call_count += 1
         if self._call_count > self._interpreter.limits.max_calls:
-            raise ProgramFailed(f"a program may make {self._interpreter.limits.max_calls} calls, and has made them")
+            raise ProgramError(f"a program may make {self._interpreter.limits.max_calls} calls, and has made them")
         self._waiting[snapshot.call_id] = FunctionCall(snapshot.call_id, name, snapshot.args, snapshot.kwargs)
         return snapshot.resume({"future": ...})
 

@@ -13,10 +13,10 @@ from typing import Final
 from msgspec import Struct
 
 from perdure.core.command_target import CommandPart
-from perdure.files.secret_scan import has_no_secrets
+from perdure.files.secret_named_files import has_no_secrets
 from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
 
-from .shell_backend import CommandReadInspector
+from .shell_backend import ReadInspectingShellBackend
 
 
 class _Program(Struct, frozen=True, kw_only=True):
@@ -256,7 +256,7 @@ class ReadingRules(Struct, frozen=True, kw_only=True):
     """The working folder."""
     readable: tuple[str, ...] = ()
     """Further folders that may be read unasked."""
-    insight: CommandReadInspector | None = None
+    insight: ReadInspectingShellBackend | None = None
     """Tells what commands can see; without it, more is asked about."""
 
 

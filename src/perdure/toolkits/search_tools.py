@@ -17,9 +17,9 @@ from .file_backend import (
     get_permitted_path,
     may_show_path,
 )
+from .file_search_backend import MOST_RESULTS, GlobQuery, SearchBackend, SearchMatch, SearchQuery, SearchResult
 from .glob_pattern import compile_glob
 from .portable_regex import PortableRegex
-from .search_backend import MOST_RESULTS, GlobQuery, SearchBackend, SearchMatch, SearchQuery, SearchResult
 
 MOST_LINE_CHARACTERS: Final = 500
 """The most characters of a line that are returned."""

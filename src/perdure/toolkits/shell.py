@@ -17,9 +17,9 @@ from perdure.core.provenance import PRIVATE_LABEL, UNTRUSTED_LABEL
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 
 from .command_line import split_command_line
-from .file_changing_commands import record_command
+from .file_changing_command_records import record_command
 from .read_only_commands import ReadingRules, explain_reading
-from .shell_backend import CommandReadInspector, Confinement, JobOutput, ShellBackend, ShellCommand, ShellResult
+from .shell_backend import Confinement, JobOutput, ReadInspectingShellBackend, ShellBackend, ShellCommand, ShellResult
 
 TIMEOUT_SECONDS: Final = 120.0
 MOST_SECONDS: Final = 600.0
@@ -164,7 +164,7 @@ def parse_command_target(command: str, backend: ShellBackend) -> CommandTarget:
 def _explain_parts(commands: Sequence[tuple[str, ...]], backend: ShellBackend) -> tuple[CommandPart, ...]:
     """Return the parts of a line; none if one of them could do something else after a `cd`."""
     confinement = backend.confinement
-    insight = backend if isinstance(backend, CommandReadInspector) else None
+    insight = backend if isinstance(backend, ReadInspectingShellBackend) else None
     rules = ReadingRules(root=backend.root, readable=confinement.readable, insight=insight)
     parts = explain_reading(commands, rules)
     if not confinement.sandbox:

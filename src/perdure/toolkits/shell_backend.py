@@ -100,7 +100,7 @@ class Confinement(Struct, frozen=True, kw_only=True):
 
 
 @runtime_checkable
-class CommandReadInspector(Protocol):
+class ReadInspectingShellBackend(Protocol):
     """Protocol of a shell backend that knows what its commands would read, so that fewer of them need permission."""
 
     def list_hidden_paths(self) -> Collection[str]:

@@ -34,7 +34,7 @@ _STATUSES: Final[tuple[TodoStatus, ...]] = get_args(TodoStatus)
 _OVER: Final = frozenset({"done", "cancelled"})
 
 
-class Todo(Struct, frozen=True, kw_only=True):
+class TodoItem(Struct, frozen=True, kw_only=True):
     """An item of the todo list, as it is stored in the log."""
 
     id: str
@@ -46,10 +46,10 @@ class Todo(Struct, frozen=True, kw_only=True):
     """The number of times that it was to be done again after it had failed."""
 
 
-def parse_todos(kept: Any) -> list[Todo]:
+def parse_todos(kept: Any) -> list[TodoItem]:
     """Convert the value of `session.kept("todos")` to a list of items; `None` gives an empty list."""
     try:
-        return [] if kept is None else convert(kept, list[Todo])
+        return [] if kept is None else convert(kept, list[TodoItem])
     except msgspec.ValidationError as error:
         raise ConfigError(
             f"{short_repr(kept)} is no list of todos ({error}): was another value stored as 'todos'?"
@@ -74,7 +74,7 @@ async def todo_append(
 ) -> str:
     """Add an item to the todo list."""
     todos = parse_todos(await read_value(context, TODOS))
-    added = Todo(id=_check_id(id), content=_check_content(content), status=status)
+    added = TodoItem(id=_check_id(id), content=_check_content(content), status=status)
     if added in todos:
         return f"{added.id!r} is on the list already, just like that."
     if any(each.id == added.id for each in todos):
@@ -118,7 +118,7 @@ async def todo_update(
     return f"{_format_todo(changed)}\n{_format_counts(todos)}"
 
 
-def _update_todo(todo: Todo, content: str | None, status: TodoStatus | None) -> Todo:
+def _update_todo(todo: TodoItem, content: str | None, status: TodoStatus | None) -> TodoItem:
     is_retry = todo.status == "failed" and status in {"in_progress", "pending"}  # now, or when its turn comes
     return replace(
         todo,
@@ -142,13 +142,13 @@ def _check_content(content: str) -> str:
     return content
 
 
-def _format_counts(todos: Sequence[Todo]) -> str:
+def _format_counts(todos: Sequence[TodoItem]) -> str:
     counts = [(sum(each.status == status for each in todos), status) for status in _STATUSES]
     listed = ", ".join([f"{count} {status}" for count, status in counts if count])
     return f"{len(todos)} on the list: {listed}." if todos else "The list is empty."
 
 
-def _format_todo(todo: Todo) -> str:
+def _format_todo(todo: TodoItem) -> str:
     line = f"- [{todo.status}] {todo.id}: {todo.content}"
     if not todo.retries:
         return line

@@ -71,7 +71,7 @@ class RawResponseHead(NonEventTraceData, frozen=True, tag="raw_answer"):
     headers: Mapping[str, str] = {}
 
 
-class RawLine(NonEventTraceData, frozen=True, tag="raw_line"):
+class RawResponseLine(NonEventTraceData, frozen=True, tag="raw_line"):
     """Trace data: a line of an HTTP response, such as one server-sent event."""
 
     number: int
@@ -93,7 +93,7 @@ _DATA_CLASSES: Final[Mapping[str, type[NonEventTraceData]]] = {
     "first_delta": FirstDelta,
     "raw_request": RawRequest,
     "raw_answer": RawResponseHead,
-    "raw_line": RawLine,
+    "raw_line": RawResponseLine,
     "entries_missing": EntriesMissing,
 }
 _SOURCES: Final[Mapping[type[Event | NonEventTraceData], TraceSource]] = {
@@ -102,7 +102,7 @@ _SOURCES: Final[Mapping[type[Event | NonEventTraceData], TraceSource]] = {
     FirstDelta: "model",
     RawRequest: "wire",
     RawResponseHead: "wire",
-    RawLine: "wire",
+    RawResponseLine: "wire",
 }
 
 

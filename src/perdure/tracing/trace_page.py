@@ -15,9 +15,9 @@ from perdure.core.jsonable import to_jsonable
 from perdure.core.message import Message, Text, Thinking, ToolCall, Usage, parts_to_text
 
 from .curl_command import to_curl
-from .trace_entry import RawLine, RawRequest, RawResponseHead
-from .trace_tree import ContextItem, TracedCall, TracedRun, TracedTurn, TraceNotice
-from .web_page import encode_for_script, fill_template, hash_source, read_theme
+from .trace_entry import RawRequest, RawResponseHead, RawResponseLine
+from .trace_tree import ContextItem, TracedRun, TracedToolCall, TracedTurn, TraceNotice
+from .web_page_parts import encode_for_script, fill_template, hash_source, read_theme
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -139,7 +139,7 @@ class _PageData:
             "calls": [self._call(each, systems) for each in turn.calls],
         }
 
-    def _call(self, call: TracedCall, systems: Mapping[tuple[str, int], int]) -> dict[str, Any]:
+    def _call(self, call: TracedToolCall, systems: Mapping[tuple[str, int], int]) -> dict[str, Any]:
         return {
             "id": call.call_id,
             "name": call.name,
@@ -197,7 +197,7 @@ class _PageData:
                     found[entry.data.number] = self._request(entry.data, entry.t)
                 case RawResponseHead(number=number, status=status) if number in found:
                     found[number]["status"] = status
-                case RawLine(number=number, line=line) if number in found:
+                case RawResponseLine(number=number, line=line) if number in found:
                     each = found[number]
                     each["count"] += 1
                     if len(each["lines"]) < MAX_RAW_LINES:

@@ -9,7 +9,7 @@ from perdure.core.message import Usage
 
 from .disclosure import DisclosureStep
 from .trace_entry import TraceEntry, TraceSource, encode_data
-from .trace_tree import TracedCall, TracedRun, TracedTurn, TraceNotice
+from .trace_tree import TracedRun, TracedToolCall, TracedTurn, TraceNotice
 from .trajectory import TrajectoryStep
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _turn_children(turn: TracedTurn) -> "Iterator[_Node]":
         yield _call_line(call), below
 
 
-def _call_line(call: TracedCall) -> str:
+def _call_line(call: TracedToolCall) -> str:
     mark = {"ok": "✓", "open": "…"}.get(call.status, "✗")
     told = _join(format_seconds(call.duration_seconds) if call.finished_at else "", call.permission)
     result = f" → {cut_line(call.result, 60)}" if call.result else ""

@@ -43,7 +43,7 @@ class ContextItem(Struct, frozen=True):
     """The call, for the result of a tool."""
 
 
-class TracedCall(Struct, kw_only=True):
+class TracedToolCall(Struct, kw_only=True):
     """A tool call in a trace: its arguments, result, times, permission and progress."""
 
     call_id: str
@@ -106,7 +106,7 @@ class TracedTurn(Struct, kw_only=True):
     added_tools: list[str] = field(default_factory=list[str])
     removed_tools: list[str] = field(default_factory=list[str])
     notices: list[TraceNotice] = field(default_factory=list[TraceNotice])
-    calls: list[TracedCall] = field(default_factory=list[TracedCall])
+    calls: list[TracedToolCall] = field(default_factory=list[TracedToolCall])
     retries: int = 0
     failovers: int = 0
 

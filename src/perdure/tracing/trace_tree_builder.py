@@ -49,8 +49,8 @@ from .trace_tree import (
     NOTICE_LIMIT,
     PROGRESS_LIMIT,
     ContextItem,
-    TracedCall,
     TracedRun,
+    TracedToolCall,
     TracedTurn,
     TraceNotice,
     flatten_runs,
@@ -107,7 +107,7 @@ class TraceTreeBuilder:
     def __init__(self) -> None:
         self._runs: dict[str, TracedRun] = {}
         self._roots: list[TracedRun] = []
-        self._calls: dict[str, TracedCall] = {}
+        self._calls: dict[str, TracedToolCall] = {}
         self._turns: dict[str, TracedTurn] = {}
         """The turn in progress of each run, or the last one."""
         self._asides: dict[tuple[str, int], TracedTurn] = {}
@@ -259,14 +259,14 @@ class TraceTreeBuilder:
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
-    def _find_call(self, call_id: str, name: str, arguments: str = "") -> TracedCall:
+    def _find_call(self, call_id: str, name: str, arguments: str = "") -> TracedToolCall:
         call = self._calls.get(call_id)
         if call is None:
-            call = self._calls[call_id] = TracedCall(call_id=call_id, name=name)
+            call = self._calls[call_id] = TracedToolCall(call_id=call_id, name=name)
         call.arguments = call.arguments or arguments
         return call
 
-    def _place_call(self, event: Any) -> TracedCall:
+    def _place_call(self, event: Any) -> TracedToolCall:
         """Return the call that an event is about; one without a reply, such as a direct call, joins the last turn."""
         is_known = event.call_id in self._calls
         call = self._find_call(event.call_id, getattr(event, "name", "") or getattr(event, "tool", ""))

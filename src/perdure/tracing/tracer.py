@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 from msgspec.structs import replace
 
 from perdure.core import argument_checks
-from perdure.core.clock import SYSTEM_CLOCK, Clock
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
 from perdure.core.event import (
     Entry,
     Event,
@@ -40,9 +40,9 @@ from .trace_entry import (
     EntriesMissing,
     FirstDelta,
     NonEventTraceData,
-    RawLine,
     RawRequest,
     RawResponseHead,
+    RawResponseLine,
     RequestSnapshot,
     TraceEntry,
     TraceMeta,
@@ -171,7 +171,7 @@ class Tracer:
         """Collect a line of a response that is not empty; called by `tapped(transport, tracer)`."""
         text = line.decode("utf-8", "replace").strip()
         if text:
-            self._add(self._clock.now(), RawLine(exchange.number, *cut_text(text)))
+            self._add(self._clock.now(), RawResponseLine(exchange.number, *cut_text(text)))
 
     def _collect_request(self, request: Request) -> None:
         try:

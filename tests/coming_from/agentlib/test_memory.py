@@ -20,7 +20,7 @@ from perdure import (
     tool_message,
     user,
 )
-from perdure.core.run_callbacks import HistoryProcessor
+from perdure.core.run_function_types import HistoryProcessor
 from perdure.events import MessageAdded, RunStarted
 from perdure.extensions import memory as memory_extension
 from perdure.testing import Reply, ScriptedModel, call

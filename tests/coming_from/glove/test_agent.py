@@ -36,8 +36,8 @@ from perdure import (
     tool_from_schema,
 )
 from perdure.config import BadConfig
-from perdure.context.result_summaries import summarize_old_results
 from perdure.context.skills import load_skills_from
+from perdure.context.tool_provided_summaries import summarize_old_results
 from perdure.events import Compacted, ViewChanged
 from perdure.interaction import Confirm, PlainText
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call, calls

@@ -20,7 +20,7 @@ from perdure import (
 )
 from perdure.models import list_provider_statuses, openai_compatible, providers
 from perdure.models.provider_catalog import PROVIDERS
-from perdure.net.http_transport import HttpTransport
+from perdure.net.pooled_http_transport import HttpTransport
 from perdure.net.transport import Deadlines
 from tests.coming_from.outcomes import present
 from tests.coming_from.shows import shows

@@ -15,8 +15,8 @@ from perdure.toolkits.edit_ladder import TextEdit, apply_edit
 from perdure.toolkits.edit_tool import edit_tool
 from perdure.toolkits.file_backend import FileContent, FolderEntry
 from perdure.toolkits.file_page import format_page
+from perdure.toolkits.file_search_backend import GlobQuery, GlobResult, SearchMatch, SearchQuery, SearchResult
 from perdure.toolkits.file_tools import read_tool, write_tool
-from perdure.toolkits.search_backend import GlobQuery, GlobResult, SearchMatch, SearchQuery, SearchResult
 from perdure.toolkits.search_tools import format_matches, glob_tool, grep_tool
 from perdure.toolkits.shell import build_output, shell_tools
 from perdure.toolkits.shell_backend import CapturedStream, Confinement, ShellCommand, ShellResult

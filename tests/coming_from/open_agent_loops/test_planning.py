@@ -11,7 +11,7 @@ from perdure.events import SkillLoaded, SubagentFinished, SubagentStarted, ToolF
 from perdure.testing import Recorder, ScriptedModel, call, calls
 from perdure.toolkits.list_storage import MemoryValues
 from perdure.toolkits.scratchpad import scratchpad_tools
-from perdure.toolkits.todo import RETRY_LIMIT, Todo, TodoStatus, parse_todos, todo_tools
+from perdure.toolkits.todo import RETRY_LIMIT, TodoItem, TodoStatus, parse_todos, todo_tools
 from tests.coming_from.shows import shows
 
 
@@ -46,7 +46,7 @@ async def test_an_agent_keeps_a_list_of_things_to_do_in_the_log():
     session = agent.session("demo")
     outcome = await session.run("Go.")
     todos = parse_todos(await session.kept("todos"))
-    assert todos[0] == Todo(id="pending", content="Do pending", status="pending", retries=0)
+    assert todos[0] == TodoItem(id="pending", content="Do pending", status="pending", retries=0)
     assert [each.status for each in todos] == ["pending", "in_progress", "done", "cancelled", "in_progress"]
     assert todos[-1].retries == 1
     header, *lines = outcome.messages[-2].tool_results[0].text.splitlines()

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perdure.context.skills.loading import read_skill
-from perdure.context.skills.skill_directory_reader import MAX_FILE_BYTES
+from perdure.context.skills.skill_files_and_hashes import MAX_FILE_BYTES
 from perdure.core.error import ConfigError
 
 

@@ -194,7 +194,7 @@ async def test_a_link_inside_a_trusted_directory_is_followed(ground):
 
 
 def test_very_many_files_are_told_and_the_skill_is_used(ground, monkeypatch):
-    monkeypatch.setattr("perdure.context.skills.skill_directory_reader.MAX_FILES", 3)
+    monkeypatch.setattr("perdure.context.skills.skill_files_and_hashes.MAX_FILES", 3)
     ground.user_skill("rope", a_md="", b_md="", c_md="", d_md="")
     skills = ground.load()
     assert skills.names == ("rope",)

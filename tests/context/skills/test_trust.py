@@ -175,7 +175,7 @@ def test_a_disk_that_is_full_leaves_the_old_file(ground, trust, monkeypatch):
 
 
 def test_a_skill_that_is_too_large_to_be_hashed_cannot_be_trusted(ground, trust, monkeypatch):
-    monkeypatch.setattr("perdure.context.skills.skill_directory_reader.MAX_TOTAL_BYTES", 1000)
+    monkeypatch.setattr("perdure.context.skills.skill_files_and_hashes.MAX_TOTAL_BYTES", 1000)
     ground.skill("large", assets__data_md="x" * 1000)
     ground.skill("good")
     skills = ground.load(trust)

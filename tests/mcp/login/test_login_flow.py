@@ -12,7 +12,7 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from perdure import ConfigError
-from perdure.mcp.client import McpClient, McpClientCallbacks, McpError
+from perdure.mcp.client import McpClient, McpError, StartAndLoginCallbacks
 from perdure.mcp.login import login_file
 from perdure.mcp.login.login_file import LoginFile, StoredLogin
 from perdure.mcp.login.login_flow import log_in, refresh_login
@@ -69,7 +69,7 @@ async def test_a_login_is_stored_used_and_refreshed(logins):
         assert logins.get("safe") == login
         assert login.access_token not in repr(login)
 
-        client: Any = McpClient(server, McpClientCallbacks(start_process, build_login_resolver(logins)))
+        client: Any = McpClient(server, StartAndLoginCallbacks(start_process, build_login_resolver(logins)))
         try:
             assert [each.name for each in (await client.list_tools()).tools] == ["whoami"]
             accounts.access.clear()  # the server does not accept the token any more
@@ -107,7 +107,7 @@ async def test_a_refresh_token_is_used_once_however_many_need_a_new_access_token
         await log_in(server, logins, Browser(), seconds=SECONDS)
         accounts.access.clear()
         clients: list[Any] = [
-            McpClient(server, McpClientCallbacks(start_process, build_login_resolver(logins))) for _ in range(3)
+            McpClient(server, StartAndLoginCallbacks(start_process, build_login_resolver(logins))) for _ in range(3)
         ]
         try:
             listed = await asyncio.gather(*[each.list_tools() for each in clients])

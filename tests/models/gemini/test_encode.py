@@ -10,7 +10,7 @@ from perdure.core.message import Message, Status, Text, Thinking, ToolCall, Tool
 from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
 from perdure.models.encoding_memo import EncodingMemo, ProviderRuleError
 from perdure.models.gemini import WIRE
-from perdure.models.gemini import messages as contents_module
+from perdure.models.gemini import message_encoding as contents_module
 from perdure.models.profile import Profile
 
 OLD = Profile(provider="google", model="gemini-2.5-flash", schema="gemini")

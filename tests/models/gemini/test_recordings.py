@@ -25,7 +25,7 @@ from perdure.core.message import (
 from perdure.core.model import Request, assemble_reply, sanitize_reply
 from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.gemini import WIRE
-from perdure.models.gemini.messages import PLACEHOLDER_SIGNATURE
+from perdure.models.gemini.message_encoding import PLACEHOLDER_SIGNATURE
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
 from tests.seeds import chance

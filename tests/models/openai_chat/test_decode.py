@@ -9,8 +9,8 @@ from perdure.core.error import ModelError, ProviderDown, RateLimited, ReplyCutOf
 from perdure.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
 from perdure.core.message import StopReason, Text, Thinking, ToolCall, Usage
 from perdure.models.openai_chat import WIRE
-from perdure.models.openai_chat.chunk_parser import FunctionPiece, ToolCallPiece
-from perdure.models.openai_chat.tool_calls import ToolCallAccumulator
+from perdure.models.openai_chat.chunk_structs import FunctionPiece, ToolCallPiece
+from perdure.models.openai_chat.tool_call_accumulator import ToolCallAccumulator
 from perdure.models.profile import Profile
 from tests.doubles import LineCount
 from tests.models.openai_chat.material import PROFILE, chunk, heard, message_of, stream, whole

@@ -23,11 +23,11 @@ from perdure.core.message import (
     user,
 )
 from perdure.core.model import OutputSpec, Request, Settings, ToolSpec
-from perdure.models.attachment import describe_unsupported_media
+from perdure.models.attachment_preparation import describe_unsupported_media
 from perdure.models.encoding_memo import EncodingMemo, ProviderRuleError
 from perdure.models.openai_chat import WIRE
 from perdure.models.openai_chat.dialect import ChatDialect
-from perdure.models.openai_chat.messages import ChatMessageEncoder
+from perdure.models.openai_chat.message_encoding import ChatMessageEncoder
 from perdure.models.openai_chat.tools import encode_tools
 from perdure.models.profile import Profile
 from tests.models.openai_chat.material import PROFILE, body_of

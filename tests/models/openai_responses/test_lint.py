@@ -7,7 +7,7 @@ import pytest
 from perdure.models.encoding_memo import ProviderRuleError
 from perdure.models.openai_responses import WIRE
 from perdure.models.openai_responses.dialect import DIALECTS
-from perdure.models.openai_responses.message_rules import ResponsesMessageRules
+from perdure.models.openai_responses.message_rule_checks import ResponsesMessageRules
 from perdure.models.profile import Profile
 from tests.models.openai_responses.speaking import PROFILE
 

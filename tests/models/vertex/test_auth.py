@@ -11,7 +11,7 @@ import pytest
 
 from perdure.core.error import AuthFailed, ConfigError, ProviderDown
 from perdure.models.vertex.auth import GoogleAuth
-from perdure.net.http_transport import HttpTransport
+from perdure.net.pooled_http_transport import HttpTransport
 from tests.models.canned import CannedTransport
 from tests.wire.server import Playback, json_reply
 

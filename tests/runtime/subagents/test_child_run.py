@@ -36,10 +36,10 @@ from perdure.core.event import (
     ToolStarted,
 )
 from perdure.core.fold import fold_entries, fold_events
-from perdure.core.log_repair import build_repair_events
+from perdure.core.interrupted_run_repair import build_repair_events
 from perdure.core.message import Status
 from perdure.core.model import Price
-from perdure.core.permission import PermissionRequest, Rule
+from perdure.core.permissions import PermissionRequest, Rule
 from perdure.core.run import CANCEL_GRACE_SECONDS
 from perdure.core.shared_budget import Budget
 from perdure.core.tool import ToolContext

@@ -29,7 +29,7 @@ from perdure.core.model import Price
 from perdure.core.shared_budget import Budget
 from perdure.core.store import Lease, Post, Store
 from perdure.core.tool import ToolContext
-from perdure.interaction.displays import PlainText
+from perdure.interaction.display_content import PlainText
 from perdure.runtime.extension import Extension
 from perdure.runtime.session_resumer import SessionResumer
 from perdure.runtime.subagents.background_agents import RESUME_PROMPT, BackgroundAgents

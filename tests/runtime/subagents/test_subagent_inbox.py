@@ -13,7 +13,7 @@ from perdure.core.store import Post
 from perdure.runtime.subagents.delegation_tools import delegation
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call, calls
-from perdure.toolkits.inbox_tool import post_to_inbox
+from perdure.toolkits.post_to_inbox_tool import post_to_inbox
 from tests.doubles import SECONDS, Held, WaitingStore, elsewhere, log_of, of, rounds
 from tests.runtime.subagents.family import cancel_background_tasks, following, left_behind
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from perdure.cli.files import list_commands_since, open_file_history
+from perdure.cli.file_changes_and_undo import list_commands_since, open_file_history
 from perdure.cli.session_choice import find_session, get_project_path, read_project, shorten_id
 from perdure.cli.terminal_output import to_one_line
 from perdure.cli.untrusted_text_frame import make_frame, quote_text
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from perdure.core.store import SessionInfo
     from perdure.runtime.session import Session
 
-    from .chat_controls import ChatControls
+    from .chat_command_controls import ChatCommandControls
 
 COMMANDS: Final[Mapping[str, str]] = {
     "help": "show the commands and keys",
@@ -66,7 +66,9 @@ Handler = Callable[[str], Awaitable[None]]
 class ChatCommands:
     """Carries out slash commands in a chat."""
 
-    def __init__(self, host: "ChatControls", keys: Mapping[str, str] = KEYS, *, without: Collection[str] = ()) -> None:
+    def __init__(
+        self, host: "ChatCommandControls", keys: Mapping[str, str] = KEYS, *, without: Collection[str] = ()
+    ) -> None:
         """Carry out commands for a chat with these keys; those in `without` make no sense there."""
         self._chat = host
         self._keys = keys

@@ -11,7 +11,7 @@ from perdure.cli.run_options import RunCommandOptions
 from perdure.cli.session_choice import get_project_path
 from perdure.core.error import PerdureError, SessionBusy, ShuttingDown
 from perdure.core.event import Event, RunEnded, TurnEnded
-from perdure.core.fanout import Subscription
+from perdure.core.event_fanout import Subscription
 from perdure.core.message import StopReason, assistant, user
 from perdure.core.outcome import Outcome
 from perdure.runtime.agent import Agent

@@ -23,7 +23,7 @@ from prompt_toolkit.styles import Style
 
 from perdure.cli.terminal_output import measure_terminal, to_one_line, uses_styles
 
-from .note_rows import build_note_rows
+from .note_wrapping import build_note_rows
 from .tool_card import cut_row
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from perdure.cli.run_session import restore_agent_options
 from perdure.cli.session_choice import shorten_id
 from perdure.cli.signals import SignalHandler
 from perdure.cli.terminal_output import TerminalOutput, to_one_line
-from perdure.cli.tool_questions import TerminalQuestions
+from perdure.cli.tool_question_prompt import TerminalQuestions
 from perdure.core.error import PerdureError
 from perdure.core.event import Event, QuestionAsked, RunResumed, ToolFinished
 from perdure.core.message import Message
@@ -29,7 +29,7 @@ from perdure.runtime.session import Session
 from .chat_commands import COMMANDS, ChatCommands
 from .chat_conversation import ChatConversation
 from .chat_input_area import ChatInputArea
-from .chat_terminal import ChatAnswerReader, ChatTerminalOutput
+from .chat_output_and_answers import ChatAnswerReader, ChatTerminalOutput
 from .event_view import ChatEventView
 from .input_completion import ChatCompleter
 from .input_history import open_input_history
@@ -232,7 +232,7 @@ class ChatProgram:
         """Return the change that a call has made to a file, as a diff; empty if it made none, or it is not known."""
         if event.name not in {"edit", "write"} or event.result.is_error or self._parts.store.startswith("memory:"):
             return ""
-        from perdure.cli.files import build_diff, open_file_history
+        from perdure.cli.file_changes_and_undo import build_diff, open_file_history
 
         history = open_file_history(self.conversation.session, self._parts.store)
         changes = [each for each in await history.changes(event.run_id) if each.call_id == event.call_id]

@@ -29,7 +29,7 @@ from perdure.core.message import Message
 
 from .chat_conversation import CUT_OFF
 from .markdown_blocks import MarkdownBlockSplitter
-from .note_rows import build_note_rows
+from .note_wrapping import build_note_rows
 from .tool_card import BODY_INDENT, ToolCard, build_card, describe_call
 
 if TYPE_CHECKING:

@@ -1,7 +1,15 @@
 """Handle directives in a user's message: `/command`, `/skill` and `@file`."""
 
-from .command import Command, CommandContext, CommandFailed, Rewrite, SessionControls, ShortCircuit, index_commands
 from .file_mentions import MentionSettings
+from .slash_command import (
+    Command,
+    CommandContext,
+    CommandFailed,
+    Rewrite,
+    SessionControls,
+    ShortCircuit,
+    index_commands,
+)
 from .user_message_directives import AppliedDirectives, apply_directives
 
 __all__ = [

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from perdure.core import argument_checks
-from perdure.core.misspelt_options import StrictOptionsMeta
+from perdure.core.misspelt_option_metaclass import StrictOptionsMeta
 from perdure.core.thread_pool import THREAD_POOL
 from perdure.files.confined_folder import ConfinedFolder, FileRefused, Steps
 from perdure.files.sensitive_names import SENSITIVE_NAMES

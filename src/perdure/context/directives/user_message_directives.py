@@ -17,9 +17,9 @@ from perdure.core.jsonable import error_message, replace_surrogates
 from perdure.core.message import Message, Part, Text, merge_labels, user
 from perdure.core.provenance import FILE_LABEL
 
-from .command import Command, CommandContext, CommandFailed, Rewrite, ShortCircuit, index_commands
 from .directive_parser import SlashToken, mark_slash_names, parse_mentions
 from .file_mentions import MentionSettings
+from .slash_command import Command, CommandContext, CommandFailed, Rewrite, ShortCircuit, index_commands
 
 NOT_ATTACHED_KEY = "not_attached"
 """Metadata key of the notes on mentioned files that were not attached."""

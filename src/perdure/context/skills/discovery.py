@@ -18,7 +18,7 @@ from perdure.core.error import ConfigError
 from .collection import Skills, describe_origin
 from .loading import SKILL_FILE, read_skill
 from .skill import Skill, SkillSource
-from .skill_directory_reader import is_inside_directory
+from .skill_files_and_hashes import is_inside_directory
 from .trust import Trust
 
 SKILL_FOLDERS: Final = (".perdure/skills", ".agents/skills", ".claude/skills")

@@ -17,7 +17,7 @@ from perdure.core.jsonable import short_repr
 from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
 
 from .skill import Resource, ResourceLoader, Skill, SkillSource, is_skill_name, make_skill_name
-from .skill_directory_reader import (
+from .skill_files_and_hashes import (
     combine_hashes,
     hash_bytes,
     hash_files,

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
-from perdure.core.misspelt_options import StrictOptionsMeta
+from perdure.core.misspelt_option_metaclass import StrictOptionsMeta
 from perdure.core.thread_pool import THREAD_POOL
 from perdure.core.tool import Tool
 from perdure.core.toolbox import Toolbox

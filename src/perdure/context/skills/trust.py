@@ -7,7 +7,7 @@ to the content of all its files: when one changes, it is asked for again.
 import os
 from typing import Literal, TypeAlias
 
-from perdure.context.trust_file import TrustedItem, TrustFile
+from perdure.context.trusted_hashes_file import TrustedItem, TrustFile
 from perdure.core import argument_checks
 from perdure.core.error import ConfigError
 

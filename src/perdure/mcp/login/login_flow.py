@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from perdure.core.clock import SYSTEM_CLOCK, Clock
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
 from perdure.core.error import ConfigError
 from perdure.mcp.server_settings import McpServer
 from perdure.net.egress_policy import EgressPolicy

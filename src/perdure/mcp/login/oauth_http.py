@@ -13,7 +13,7 @@ from perdure.mcp.server_settings import McpServer
 from perdure.net.bounded_body import BoundedBody
 from perdure.net.egress_policy import EgressPolicy
 from perdure.net.error import NetError
-from perdure.net.http_transport import HttpTransport
+from perdure.net.pooled_http_transport import HttpTransport
 
 _SECONDS: Final = 30.0
 _MAX_BYTES: Final = 256 * 1024

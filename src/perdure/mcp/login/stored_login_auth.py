@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable
 
 import httpx2
 
-from perdure.core.clock import SYSTEM_CLOCK, Clock
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
 from perdure.mcp.server_settings import McpServer
 from perdure.net.egress_policy import EgressPolicy
 

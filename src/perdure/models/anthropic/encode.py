@@ -21,9 +21,9 @@ from perdure.models.schemas import can_be_strict, compile_schema
 from perdure.models.wire_format import EncodedRequest
 
 from .lint import get_message_rules
-from .messages import build_message_encoder, list_called_tools
+from .message_encoding import build_message_encoder, list_called_tools
 from .model_features import AnthropicModelFeatures, get_model_features
-from .thinking_parameters import ThinkingParameters, choose_thinking_parameters
+from .thinking_and_output_limit import ThinkingAndOutputLimit, choose_thinking_parameters
 
 PATH = "/v1/messages"
 VERSION = "2023-06-01"
@@ -148,7 +148,7 @@ def _add_cache_marker(block: dict[str, Any], mark: Mapping[str, str] | None) -> 
     return block if mark is None else {**block, "cache_control": mark}
 
 
-def _encode_output_config(request: Request, profile: Profile, thinking: ThinkingParameters) -> dict[str, Any]:
+def _encode_output_config(request: Request, profile: Profile, thinking: ThinkingAndOutputLimit) -> dict[str, Any]:
     config: dict[str, Any] = {}
     if thinking.effort:
         config["effort"] = thinking.effort
@@ -160,7 +160,7 @@ def _encode_output_config(request: Request, profile: Profile, thinking: Thinking
 
 
 def _encode_sampling(
-    settings: Settings, dialect: AnthropicModelFeatures, thinking: ThinkingParameters
+    settings: Settings, dialect: AnthropicModelFeatures, thinking: ThinkingAndOutputLimit
 ) -> dict[str, Any]:
     """Return `temperature` or `top_p`, at most one: newer models refuse both. Thinking fixes the temperature."""
     if not dialect.sampling:

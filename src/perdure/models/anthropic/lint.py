@@ -10,13 +10,13 @@ from functools import cache
 from typing import Any
 
 from perdure.models.encoding_memo import Item, ProviderRuleError
-from perdure.models.lenient_json import as_dict, as_dicts
-from perdure.models.message_order_rules import MessageBlocks, MessageOrderRules, build_order_error
+from perdure.models.message_order_checker import MessageBlocks, MessageOrderChecker, build_order_error
+from perdure.models.mistyped_json_fields import as_dict, as_dicts
 from perdure.models.profile import Profile
 
-from .messages import is_call_id
+from .message_encoding import is_call_id
 from .model_features import get_model_features
-from .thinking_parameters import MIN_THINKING_TOKENS
+from .thinking_and_output_limit import MIN_THINKING_TOKENS
 
 MAX_CACHE_MARKERS = 4
 """Maximum number of blocks with a cache marker."""
@@ -69,12 +69,14 @@ def _check_own_block(place: int, block: Mapping[str, Any]) -> None:
 
 
 @cache
-def get_message_rules(*, signed: bool, is_continuation: bool = False) -> MessageOrderRules:
+def get_message_rules(*, signed: bool, is_continuation: bool = False) -> MessageOrderChecker:
     """Return the rules for the messages of a request: Anthropic's own if `signed`, else those of compatible servers.
 
     `is_continuation`: the conversation gets an opening message put before it.
     """
-    return MessageOrderRules(_read_item, _check_own_block if signed else _check_block, is_continuation=is_continuation)
+    return MessageOrderChecker(
+        _read_item, _check_own_block if signed else _check_block, is_continuation=is_continuation
+    )
 
 
 # -- a whole body ------------------------------------------------------------------------------------------------------

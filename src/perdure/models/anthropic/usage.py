@@ -7,7 +7,7 @@ start of a stream has a first estimate; later numbers replace it.
 from typing import Any
 
 from perdure.core.message import Precision, Usage
-from perdure.models.lenient_json import as_count, as_dict, as_dicts, as_text
+from perdure.models.mistyped_json_fields import as_count, as_dict, as_dicts, as_text
 
 _FRESH = "input_tokens"
 _WRITTEN = "cache_creation_input_tokens"

@@ -14,8 +14,8 @@ import msgspec
 from perdure.core.error import ConfigError
 from perdure.core.model import OutputSpec, Request, Settings
 from perdure.models.anthropic import model_features as claude
-from perdure.models.anthropic.messages import list_called_tools, sanitize_tool_name
-from perdure.models.anthropic.thinking_parameters import ThinkingParameters, choose_thinking_parameters
+from perdure.models.anthropic.message_encoding import list_called_tools, sanitize_tool_name
+from perdure.models.anthropic.thinking_and_output_limit import ThinkingAndOutputLimit, choose_thinking_parameters
 from perdure.models.assistant_turn_separator import CONTINUE_MESSAGE
 from perdure.models.encoding_memo import EncodingMemo, encode_lossy_json
 from perdure.models.extra_body_tool_merging import merge_tool_definitions
@@ -24,7 +24,7 @@ from perdure.models.schemas import compile_schema
 from perdure.models.wire_format import EncodedRequest
 
 from .lint import MESSAGE_RULES, MESSAGE_RULES_AFTER_OPENING
-from .messages import build_message_encoder
+from .message_encoding import build_message_encoder
 from .model_features import BedrockModelFeatures, get_model_features
 
 OUTPUT_SCHEMA_RULES = "anthropic_output"
@@ -181,14 +181,14 @@ def _build_body_fields(
     return head
 
 
-def _plan_thinking(request: Request, profile: Profile, dialect: BedrockModelFeatures) -> ThinkingParameters | None:
+def _plan_thinking(request: Request, profile: Profile, dialect: BedrockModelFeatures) -> ThinkingAndOutputLimit | None:
     if dialect.thinking != "claude":
         return None
     return choose_thinking_parameters(request, profile, claude.get_model_features("", profile.model))
 
 
 def _encode_settings(
-    settings: Settings, profile: Profile, dialect: BedrockModelFeatures, thinking: ThinkingParameters | None
+    settings: Settings, profile: Profile, dialect: BedrockModelFeatures, thinking: ThinkingAndOutputLimit | None
 ) -> dict[str, Any]:
     config: dict[str, Any] = {}
     if thinking is not None:
@@ -208,7 +208,7 @@ def _encode_settings(
 
 
 def _encode_model_specific_fields(
-    request: Request, profile: Profile, dialect: BedrockModelFeatures, thinking: ThinkingParameters | None
+    request: Request, profile: Profile, dialect: BedrockModelFeatures, thinking: ThinkingAndOutputLimit | None
 ) -> dict[str, Any]:
     """Return the body fields that only the models of some makers accept."""
     settings = request.settings

@@ -10,11 +10,11 @@ from itertools import pairwise
 from typing import Any
 
 from perdure.models.encoding_memo import Item, ProviderRuleError
-from perdure.models.lenient_json import as_dict, as_dicts, as_text
-from perdure.models.message_order_rules import MessageBlocks, MessageOrderRules, build_order_error
+from perdure.models.message_order_checker import MessageBlocks, MessageOrderChecker, build_order_error
+from perdure.models.mistyped_json_fields import as_dict, as_dicts, as_text
 from perdure.models.profile import Profile
 
-from .messages import is_call_id
+from .message_encoding import is_call_id
 from .model_features import get_model_features
 
 MAX_CACHE_MARKERS = 4
@@ -59,9 +59,9 @@ def _check_block(place: int, block: Mapping[str, Any]) -> None:
             pass
 
 
-MESSAGE_RULES = MessageOrderRules(_read_item, _check_block)
+MESSAGE_RULES = MessageOrderChecker(_read_item, _check_block)
 """Message rules for a conversation from its start."""
-MESSAGE_RULES_AFTER_OPENING = MessageOrderRules(_read_item, _check_block, is_continuation=True)
+MESSAGE_RULES_AFTER_OPENING = MessageOrderChecker(_read_item, _check_block, is_continuation=True)
 """Message rules for a conversation that gets an opening message put before it."""
 
 

@@ -88,7 +88,7 @@ def open_codex(
 ) -> "HttpModel":
     """Open a model of the user's ChatGPT subscription. Raises `ConfigError` if the Codex CLI is not logged in."""
     from perdure.models.http_model import HttpModel
-    from perdure.net.http_transport import get_shared_transport
+    from perdure.net.pooled_http_transport import get_shared_transport
 
     transport = transport or get_shared_transport()
     auth = CodexAuth(transport)

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.core.clock import SYSTEM_CLOCK, Clock
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
 from perdure.core.error import AuthFailed, ConfigError, ModelError, ProviderDown
-from perdure.models.lenient_json import as_dict, as_text
+from perdure.models.mistyped_json_fields import as_dict, as_text
 from perdure.models.provider_errors import classify_error
 from perdure.net.error import NetError
 from perdure.net.transport import Transport

@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.error import AuthFailed
-from perdure.models.lenient_json import as_dict, as_text
+from perdure.models.mistyped_json_fields import as_dict, as_text
 
 LIFETIME_SECONDS: Final = 8 * 24 * 3600.0
 """Age at which a login is renewed, expired or not; the CLI does the same."""

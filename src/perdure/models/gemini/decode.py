@@ -11,13 +11,13 @@ from perdure.core.error import BadRequest, ContentRefused, ProviderDown, ReplyCu
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
 from perdure.core.jsonable import short_repr
 from perdure.core.message import StopReason, Usage
-from perdure.models.alternative_replies import CandidateCollector
-from perdure.models.lenient_json import as_dict
+from perdure.models.mistyped_json_fields import as_dict
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
+from perdure.models.reply_candidate_collector import CandidateCollector
 from perdure.models.reply_metadata import drop_empty_fields, get_served_model, has_content_filter_hit
 
-from .chunk_parser import (
+from .chunk_structs import (
     ABSENT,
     Candidate,
     ChunkPart,

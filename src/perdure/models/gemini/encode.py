@@ -15,8 +15,8 @@ from perdure.models.profile import Profile
 from perdure.models.schemas import compile_schema
 from perdure.models.wire_format import EncodedRequest
 
-from .message_rules import GeminiMessageRules
-from .messages import GeminiMessageEncoder, insert_user_turns, sanitize_function_name
+from .message_encoding import GeminiMessageEncoder, insert_user_turns, sanitize_function_name
+from .message_rule_checks import GeminiMessageRules
 from .model_features import can_combine_schema_and_tools, encode_thinking
 
 _TOOL_CHOICE_MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from perdure.models.encoding_memo import ProviderRuleError
-from perdure.models.lenient_json import as_dict, as_dicts
+from perdure.models.mistyped_json_fields import as_dict, as_dicts
 from perdure.models.profile import Profile
 from perdure.models.schemas import find_violations
 
-from .message_rules import Fields, GeminiMessageRules, describe_invalid_name, is_function_name
+from .message_rule_checks import Fields, GeminiMessageRules, describe_invalid_name, is_function_name
 from .model_features import can_combine_schema_and_tools
 
 _MODES = frozenset({"AUTO", "ANY", "NONE", "VALIDATED", "MODE_UNSPECIFIED"})

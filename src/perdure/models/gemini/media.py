@@ -8,7 +8,12 @@ from typing import Any
 
 from perdure.core.jsonable import replace_surrogates
 from perdure.core.message import Audio, Document, Image, Media, Video
-from perdure.models.attachment import decode_text_document, describe_unsupported_media, encode_base64, normalize_media
+from perdure.models.attachment_preparation import (
+    decode_text_document,
+    describe_unsupported_media,
+    encode_base64,
+    normalize_media,
+)
 from perdure.models.profile import Profile
 
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})

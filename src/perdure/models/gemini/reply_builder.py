@@ -14,7 +14,7 @@ from perdure.core.jsonable import replace_surrogates
 from perdure.core.message import Audio, Citation, Image, Message, Part, Text, Thinking, ToolCall
 from perdure.models.profile import Profile
 
-from .chunk_parser import ABSENT, GeminiBlob
+from .chunk_structs import ABSENT, GeminiBlob
 
 _TextPieces: TypeAlias = list[str]
 """Pieces of a text without a signature, which may be continued."""

@@ -14,7 +14,7 @@ from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDel
 from perdure.core.jsonable import short_repr
 from perdure.core.message import StopReason, Usage
 from perdure.models.encoding_memo import encode_lossy_json
-from perdure.models.lenient_json import as_dict, as_dicts, as_text, parse_lenient_json
+from perdure.models.mistyped_json_fields import as_dict, as_dicts, as_text, parse_lenient_json
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
 from perdure.models.reply_metadata import drop_empty_fields, get_served_model

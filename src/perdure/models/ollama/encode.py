@@ -15,7 +15,7 @@ from perdure.models.schemas import compile_schema, get_lenient_dialect
 from perdure.models.wire_format import EncodedRequest
 
 from .lint import MESSAGE_RULES
-from .messages import build_message_encoder
+from .message_encoding import build_message_encoder
 
 PATH = "/api/chat"
 

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from perdure.models.encoding_memo import Item, ProviderRuleError
-from perdure.models.lenient_json import as_dict, as_dicts
+from perdure.models.mistyped_json_fields import as_dict, as_dicts
 from perdure.models.profile import Profile
 
 _ROLES = frozenset({"system", "user", "assistant", "tool"})

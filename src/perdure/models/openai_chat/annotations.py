@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perdure.core.message import Citation
-from perdure.models.lenient_json import as_dict, as_dicts, as_list, as_text
+from perdure.models.mistyped_json_fields import as_dict, as_dicts, as_list, as_text
 
 ANNOTATION_FIELD = "annotations"
 

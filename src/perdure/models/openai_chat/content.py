@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.core.message import Audio, Document, Image, Media, Part, Text, Video
-from perdure.models.attachment import (
+from perdure.models.attachment_preparation import (
     decode_text_document,
     describe_unsupported_media,
     encode_base64,

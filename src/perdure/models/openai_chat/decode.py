@@ -19,7 +19,7 @@ from perdure.models.provider_errors import classify_error
 from perdure.net.sse import SseParser
 
 from .annotations import parse_annotation
-from .chunk_parser import (
+from .chunk_structs import (
     ABSENT,
     ChatChoice,
     ChatChunk,
@@ -32,7 +32,7 @@ from .chunk_parser import (
 from .dialect import get_dialect
 from .reasoning_details import REASONING_DETAILS_FIELD, ReasoningDetailsBuilder
 from .reply_metadata_collector import ReplyMetadataCollector
-from .tool_calls import ToolCallAccumulator
+from .tool_call_accumulator import ToolCallAccumulator
 from .usage import parse_usage
 
 _STOP_REASONS: Mapping[str, StopReason] = {

@@ -22,7 +22,7 @@ from perdure.models.wire_format import EncodedRequest
 from .content import build_text_item
 from .dialect import ChatDialect, get_dialect
 from .lint import get_message_rules
-from .messages import ChatMessageEncoder
+from .message_encoding import ChatMessageEncoder
 from .settings_encoder import encode_settings
 from .tools import encode_tools
 

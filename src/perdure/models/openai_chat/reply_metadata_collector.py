@@ -11,14 +11,14 @@ from msgspec import Struct
 
 from perdure.core.event import CitationAdded, ModelEvent, TextDelta, ThinkingDelta
 from perdure.core.message import Citation
-from perdure.models.alternative_replies import CandidateCollector
-from perdure.models.lenient_json import as_dict, as_list, as_text
+from perdure.models.mistyped_json_fields import as_dict, as_list, as_text
+from perdure.models.reply_candidate_collector import CandidateCollector
 from perdure.models.reply_metadata import drop_empty_fields, get_served_model, has_content_filter_hit
 from perdure.models.reported_cost import parse_cost
 
 from .annotations import parse_source_lists
-from .chunk_parser import ABSENT, ChatChoice, parse_json_or_none
-from .tool_calls import ToolCallAccumulator
+from .chunk_structs import ABSENT, ChatChoice, parse_json_or_none
+from .tool_call_accumulator import ToolCallAccumulator
 
 _TRUE = b"true"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from perdure.core.message import Audio, Document, Image, Media, Part, Text, Video
-from perdure.models import attachment
+from perdure.models import attachment_preparation
 from perdure.models.encoding_memo import Item
 from perdure.models.profile import Profile
 
@@ -34,7 +34,7 @@ def encode_content(parts: Iterable[Part], profile: Profile, dialect: ResponsesDi
             if part.text:
                 shown.append(build_input_text(part.text))
         elif isinstance(part, Media):
-            shown.append(_encode_media(attachment.normalize_media(part), profile, dialect))
+            shown.append(_encode_media(attachment_preparation.normalize_media(part), profile, dialect))
     return shown
 
 
@@ -47,23 +47,28 @@ def join_text_items(items: Sequence[Item]) -> str | None:
 
 def _encode_media(media: Media, profile: Profile, dialect: ResponsesDialect) -> Item:
     if not (media.data or media.url or media.file_id):
-        return build_input_text(attachment.describe_unsupported_media(media, "there is nothing in it"))
-    if attachment.is_image(media):
+        return build_input_text(attachment_preparation.describe_unsupported_media(media, "there is nothing in it"))
+    if attachment_preparation.is_image(media):
         return (
-            _encode_image(media) if profile.images else build_input_text(attachment.describe_unsupported_media(media))
+            _encode_image(media)
+            if profile.images
+            else build_input_text(attachment_preparation.describe_unsupported_media(media))
         )
     match media:
         case Audio() if profile.audio and media.media_type in _AUDIO_FORMATS and media.data:
-            recording = {"data": attachment.encode_base64(media), "format": _AUDIO_FORMATS[media.media_type]}
+            recording = {
+                "data": attachment_preparation.encode_base64(media),
+                "format": _AUDIO_FORMATS[media.media_type],
+            }
             return {"type": "input_audio", "input_audio": recording}
         case Document() if profile.documents:
             return _encode_file(media, dialect)
-        case Document() if (words := attachment.decode_text_document(media)) is not None:
+        case Document() if (words := attachment_preparation.decode_text_document(media)) is not None:
             return build_input_text(f"[document {media.name}]\n{words}" if media.name else words)
         case Video() if profile.video:
             return _encode_file(media, dialect)
         case _:
-            return build_input_text(attachment.describe_unsupported_media(media))
+            return build_input_text(attachment_preparation.describe_unsupported_media(media))
 
 
 def _encode_image(media: Media) -> Item:
@@ -85,11 +90,15 @@ def _encode_file(media: Media, dialect: ResponsesDialect) -> Item:
     file: dict[str, Any] = {"type": "input_file", "filename": media.name or _get_default_file_name(media)}
     if dialect.data_urls:
         return {**file, "file_data": _build_data_url(media, "application/pdf")}
-    return {**file, "file_data": attachment.encode_base64(media), "mime_type": media.media_type or "application/pdf"}
+    return {
+        **file,
+        "file_data": attachment_preparation.encode_base64(media),
+        "mime_type": media.media_type or "application/pdf",
+    }
 
 
 def _build_data_url(media: Media, fallback: str) -> str:
-    return f"data:{media.media_type or fallback};base64,{attachment.encode_base64(media)}"
+    return f"data:{media.media_type or fallback};base64,{attachment_preparation.encode_base64(media)}"
 
 
 def _get_default_file_name(media: Media) -> str:

@@ -15,13 +15,13 @@ from msgspec import Struct
 from perdure.core.error import ReplyCutOff
 from perdure.core.event import CitationAdded, ModelEvent, TextDelta, ToolCallDelta
 from perdure.core.jsonable import short_repr
-from perdure.models.lenient_json import as_dict, as_dicts, as_text
+from perdure.models.mistyped_json_fields import as_dict, as_dicts, as_text
 from perdure.models.profile import Profile
 from perdure.models.provider_errors import classify_error
 from perdure.net.sse import SseParser
 
 from .dialect import get_dialect
-from .message_rules import get_input_fields_by_call_type
+from .message_rule_checks import get_input_fields_by_call_type
 from .output_item_builder import OutputItemBuilder, build_reply_finished
 
 _DeltaKind: TypeAlias = Literal["words", "thought", "input"]

@@ -18,8 +18,8 @@ from perdure.models.schemas import can_be_strict, compile_schema, get_lenient_di
 from perdure.models.wire_format import EncodedRequest
 
 from .dialect import MAX_CACHE_KEY_LENGTH, ResponsesDialect, get_dialect
-from .message_rules import ResponsesMessageRules
-from .messages import ResponsesMessageEncoder
+from .message_encoding import ResponsesMessageEncoder
+from .message_rule_checks import ResponsesMessageRules
 from .tools import STRICT_SCHEMA_RULES, build_tool_list, encode_tools
 
 PATH = "/responses"

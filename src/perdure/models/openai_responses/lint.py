@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.models.encoding_memo import ProviderRuleError
-from perdure.models.lenient_json import as_dict, as_dicts
+from perdure.models.mistyped_json_fields import as_dict, as_dicts
 from perdure.models.profile import Profile
 from perdure.models.schemas import find_violations
 
 from .dialect import MAX_CACHE_KEY_LENGTH, ResponsesDialect, get_dialect
-from .message_rules import CALL_TYPE_BY_RESULT_TYPE, INPUT_FIELD_BY_CALL_TYPE, ResponsesMessageRules
+from .message_rule_checks import CALL_TYPE_BY_RESULT_TYPE, INPUT_FIELD_BY_CALL_TYPE, ResponsesMessageRules
 
 _is_name = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 _NAME_RULE = "is not 1 to 64 letters, digits, '_' or '-'"

@@ -10,7 +10,7 @@ from typing import Any
 from perdure.core.error import ReplyCutOff
 from perdure.core.event import ModelEvent, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
 from perdure.core.message import Citation, Message, Part, StopReason, Text, ToolCall, Usage
-from perdure.models.lenient_json import as_count, as_dict, as_dicts, as_text
+from perdure.models.mistyped_json_fields import as_count, as_dict, as_dicts, as_text
 from perdure.models.openai_chat.annotations import parse_annotation
 from perdure.models.profile import Profile
 from perdure.models.reply_metadata import drop_empty_fields, get_served_model, has_content_filter_hit

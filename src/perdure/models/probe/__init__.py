@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from perdure.core.clock import SYSTEM_CLOCK, Clock
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
 from perdure.core.error import BadRequest, ConfigError
 from perdure.models.api_key import ApiKey, key_header_for
 from perdure.models.base_url import get_host, get_wire_base_url, normalize_base_url
@@ -82,7 +82,7 @@ async def probe(
     with each step of the probe. `deep` also sends one request that is much too long, if the endpoint does not publish
     its context window.
     """
-    from perdure.net.http_transport import get_shared_transport
+    from perdure.net.pooled_http_transport import get_shared_transport
 
     url = normalize_base_url(base_url)
     wires = _WIRES if wire == "auto" else (wire,)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.core import argument_checks
-from perdure.core.clock import SYSTEM_CLOCK, Clock
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
 from perdure.core.error import ModelError, RateLimited
 from perdure.core.event import ModelEvent, ReplyFinished
 from perdure.core.message import Message, Usage

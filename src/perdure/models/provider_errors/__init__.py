@@ -1,7 +1,7 @@
 """Classify a provider's error response as one of Perdure's errors. No I/O.
 
     retry_after.py  how long to wait before a retry
-    error_parser.py        parse error bodies of any shape
+    error_response_fields.py        parse error bodies of any shape
     codes.py        tables of error codes and phrases, and their kinds
 
 The order matters. A request that is too long is reported in many ways under any status, so that is checked first. Then
@@ -26,7 +26,7 @@ from perdure.core.jsonable import replace_surrogates
 
 from . import codes as signs
 from .codes import ErrorKind
-from .error_parser import ParsedError, normalize_code, parse_error_body
+from .error_response_fields import ParsedError, normalize_code, parse_error_body
 from .retry_after import parse_wait_headers
 
 __all__ = ["classify_error"]

@@ -2,9 +2,9 @@
 
 dialect_table.py              table: the JSON Schema features that each provider supports
 compiler.py                   compile one schema to one dialect
-typed_schema_builder.py       build the schema of one type
-union_schema_builders.py      combine schemas: unions, nullable, any value
-top_union.py                  turn a union at the top into one object
+known_type_schema_builder.py       build the schema of one type
+dialect_schema_builders.py      combine schemas: unions, nullable, any value
+top_union_merge.py                  turn a union at the top into one object
 schema_upgrade.py             convert older drafts, and OpenAPI
 references.py                 resolve `$ref`
 merge.py                      merge `allOf`
@@ -25,11 +25,11 @@ from perdure.core.jsonable import to_jsonable
 from perdure.core.schema_definitions import is_json_object
 
 from .compiler import SchemaCompiler, TooManySchemaNodes
+from .dialect_schema_builders import build_truncated_schema
 from .dialect_table import DIALECTS
 from .lint import find_violations
 from .references import SchemaDocument
 from .schema_size import find_exceeded_limits
-from .union_schema_builders import build_truncated_schema
 
 __all__ = ["can_be_strict", "compile_schema", "find_violations", "get_lenient_dialect", "list_schema_dialects"]
 

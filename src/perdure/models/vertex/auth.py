@@ -18,7 +18,7 @@ from perdure.models.auth import TokenSource, fetch_token
 from perdure.models.model_list import SupportsGet
 from perdure.models.vertex_environment import TOKEN_VARIABLE, get_adc_path
 from perdure.net.error import NetError
-from perdure.net.http_transport import get_shared_transport
+from perdure.net.pooled_http_transport import get_shared_transport
 from perdure.net.transport import Transport
 
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"

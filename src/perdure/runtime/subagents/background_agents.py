@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from perdure.core.approval_binding import build_unique_session_key, format_agent_chain
-from perdure.core.clock import new_id
+from perdure.core.clock_and_ids import new_id
 from perdure.core.error import ConfigError, Fenced, PerdureError, SessionBusy, ShuttingDown, StoreError, ToolError
 from perdure.core.event import (
     Entry,
@@ -30,13 +30,13 @@ from perdure.core.event import (
 from perdure.core.event_erasure import REDACTED
 from perdure.core.fold import State, fold_events
 from perdure.core.inbox import build_resolution_post
+from perdure.core.inherited_permission_gates import BackgroundTaskCaller, restrict_gate
 from perdure.core.jsonable import error_message
 from perdure.core.last_run_progress import GIVEN_BY_SETTING
 from perdure.core.message import NO_USAGE, Message, Text
 from perdure.core.outcome import Outcome
-from perdure.core.permission_gate_chain import BackgroundTaskOrigin, restrict_gate
 from perdure.core.run import Run
-from perdure.core.run_callbacks import SHUTDOWN_REASON, find_shutdown_signal
+from perdure.core.run_function_types import SHUTDOWN_REASON, find_shutdown_signal
 from perdure.core.shared_budget import budgeted
 from perdure.core.stop_conditions import Limits
 from perdure.core.store import (
@@ -51,9 +51,9 @@ from perdure.core.store import (
     wait_despite_cancel,
 )
 from perdure.runtime.agent_spec import AgentSpec
-from perdure.runtime.background_job_record import BackgroundJob, is_result_unreported, list_background_jobs
+from perdure.runtime.background_agent_task import BackgroundAgentTask, is_result_unreported, list_background_jobs
 from perdure.runtime.driver import detach_current_task, is_inside_run, leave_run_for_others, pass_post_to_run
-from perdure.runtime.late_inbox_results import forward_late_inbox_results
+from perdure.runtime.late_inbox_forwarding import forward_late_inbox_results
 from perdure.runtime.past_outcome import rebuild_outcome
 from perdure.runtime.session import Session
 from perdure.runtime.session_channel import DRAIN_SECONDS
@@ -101,7 +101,7 @@ class BackgroundAgents:
 
     # -- for the tools -------------------------------------------------------------------------------------------------
 
-    def start_task(self, run: Run, job: BackgroundJob) -> "asyncio.Task[None]":
+    def start_task(self, run: Run, job: BackgroundAgentTask) -> "asyncio.Task[None]":
         """Start or resume a background task, and return its asyncio task; the same one while it is in progress."""
         key = _task_key(run.log.store, job)
         self._parent_runs[key] = run
@@ -111,7 +111,7 @@ class BackgroundAgents:
             task.add_done_callback(lambda done: self._remove_task(key, done))
         return task
 
-    async def record_task(self, run: Run, job: BackgroundJob) -> None:
+    async def record_task(self, run: Run, job: BackgroundAgentTask) -> None:
         """Store the task in a log of its own, so that a worker finds it even if this process ends before it begins.
 
         A cancel is raised once it is stored. If it cannot be stored now, the task tries that again when it begins.
@@ -121,7 +121,7 @@ class BackgroundAgents:
         except (SessionBusy, StoreError) as error:
             logger.warning("agent %s of session %s has no log yet: %s", job.handle, run.full_session_id, error)
 
-    async def _begin_log(self, run: Run, job: BackgroundJob) -> None:
+    async def _begin_log(self, run: Run, job: BackgroundAgentTask) -> None:
         """Store the first entry of the task's log, which names the session that gave it, unless it is there."""
         if not (await _read_task_state(run, job)).settings:
             note = SessionConfigured({DEPTH_SETTING: get_delegation_depth(run) + 1, GIVEN_BY_SETTING: run.session_id})
@@ -134,7 +134,7 @@ class BackgroundAgents:
             del self._tasks[key], self._parent_runs[key]
             self._sessions.pop(key, None)
 
-    async def wait_for_tasks(self, run: Run, jobs: Sequence[BackgroundJob], seconds: float) -> None:
+    async def wait_for_tasks(self, run: Run, jobs: Sequence[BackgroundAgentTask], seconds: float) -> None:
         """Wait until all of these tasks are done, at most this many seconds; start those that are not in progress."""
         unfinished: set[asyncio.Future[None]] = {
             self.start_task(run, job) for job in jobs if is_result_unreported(run, job)
@@ -147,7 +147,7 @@ class BackgroundAgents:
         finally:
             await cancel_and_await_tasks((timer,))
 
-    async def cancel_task(self, run: Run, job: BackgroundJob) -> None:
+    async def cancel_task(self, run: Run, job: BackgroundAgentTask) -> None:
         """Cancel a background task, even if another process works on it.
 
         A result that has reached its agent meanwhile is passed to the session that gave the task.
@@ -164,11 +164,11 @@ class BackgroundAgents:
             return
         await forward_late_inbox_results(run.log.store, job.session_id, run.clock)
 
-    async def get_task_status(self, run: Run, job: BackgroundJob) -> tuple[str, str]:
+    async def get_task_status(self, run: Run, job: BackgroundAgentTask) -> tuple[str, str]:
         """Return the status of a task, and its agent's answer (empty until the task is over)."""
         return self._derive_status(run, job, await _read_task_state(run, job))
 
-    def _derive_status(self, run: Run, job: BackgroundJob, state: State) -> tuple[str, str]:
+    def _derive_status(self, run: Run, job: BackgroundAgentTask, state: State) -> tuple[str, str]:
         """Derive the status and answer of a task from the state of its session."""
         in_progress = _task_key(run.log.store, job) in self._tasks
         past = [each for each in state.runs_by_input_id.values() if each.run_ended_event is not None]
@@ -182,7 +182,7 @@ class BackgroundAgents:
         outcome = rebuild_outcome(job.session_id, state.messages, last, last.run_ended_event)
         return outcome.status, str(build_subagent_result(job.agent, outcome).content)
 
-    async def resolve_inbox_items(self, run: Run, answers: Mapping[BackgroundJob, str], *events: Event) -> None:
+    async def resolve_inbox_items(self, run: Run, answers: Mapping[BackgroundAgentTask, str], *events: Event) -> None:
         """Mark the inbox items of tasks as answered when the model gets the answers in another way."""
         pending = {job: answer for job, answer in answers.items() if is_result_unreported(run, job)}
         for job in pending:
@@ -237,12 +237,12 @@ class BackgroundAgents:
             if key[0] == here and _locate_run(self._parent_runs[key]) == place and not task.done()
         ]
 
-    def _list_pending_tasks(self, state: State, store: Store) -> list[BackgroundJob]:
+    def _list_pending_tasks(self, state: State, store: Store) -> list[BackgroundAgentTask]:
         """Return the tasks of a session that have no answer yet and whose agent is known here."""
         jobs = list_background_jobs(state, store)
         return [job for job in jobs if job.item_id in state.inbox and job.agent in self.agents]
 
-    def _build_subagent_finished(self, run: Run, job: BackgroundJob, state: State) -> SubagentFinished:
+    def _build_subagent_finished(self, run: Run, job: BackgroundAgentTask, state: State) -> SubagentFinished:
         """Build the `SubagentFinished` event of a task, with its usage and cost."""
         status, answer = self._derive_status(run, job, state)
         ends = [past.run_ended_event for past in state.runs_by_input_id.values() if past.run_ended_event is not None]
@@ -279,7 +279,7 @@ class BackgroundAgents:
 
     # -- one task ------------------------------------------------------------------------------------------------------
 
-    async def _run_and_post_answer(self, run: Run, job: BackgroundJob) -> None:
+    async def _run_and_post_answer(self, run: Run, job: BackgroundAgentTask) -> None:
         """Run a task to its end, and post the answer to the inbox of the session that gave it."""
         detach_current_task()
         try:
@@ -304,7 +304,7 @@ class BackgroundAgents:
             return
         await finish_before_cancel(lambda: self._post_answer(run, job, text))
 
-    async def _post_answer(self, run: Run, job: BackgroundJob, text: str) -> None:
+    async def _post_answer(self, run: Run, job: BackgroundAgentTask, text: str) -> None:
         """Post the answer of a task to the inbox of the session that gave it. A second time it adds nothing."""
         try:
             labels = tuple((await _read_task_state(run, job)).labels)
@@ -316,7 +316,7 @@ class BackgroundAgents:
             words = "the end of agent %s of session %s cannot be posted: %s"
             logger.warning(words, job.handle, run.full_session_id, error)
 
-    async def _post_answer_if_over(self, run: Run, job: BackgroundJob) -> None:
+    async def _post_answer_if_over(self, run: Run, job: BackgroundAgentTask) -> None:
         """Post the answer of a task that had ended when its asyncio task was cancelled, or its process died.
 
         Otherwise nothing would tell of it: its run is over, and so is that of the session which gave it.
@@ -329,7 +329,7 @@ class BackgroundAgents:
         if status not in {"running", "waiting", "interrupted", "cancelled"}:
             await self._post_answer(run, job, answer)
 
-    async def _record_failure(self, run: Run, job: BackgroundJob, error: BaseException) -> None:
+    async def _record_failure(self, run: Run, job: BackgroundAgentTask, error: BaseException) -> None:
         """Store that a task could not begin, so that no other process tries it again."""
         try:
             await self._record_end_before_begin(run, job, "failed", type(error).__name__, error_message(error))
@@ -338,7 +338,7 @@ class BackgroundAgents:
             logger.warning(words, job.handle, run.full_session_id, unusable)
 
     async def _record_end_before_begin(
-        self, run: Run, job: BackgroundJob, status: str, reason: str, error: str = ""
+        self, run: Run, job: BackgroundAgentTask, status: str, reason: str, error: str = ""
     ) -> None:
         """Store the end of a task whose log has no run yet: it would be taken for one that is still to be done."""
         state = await _read_task_state(run, job)
@@ -348,7 +348,7 @@ class BackgroundAgents:
             session = self._build_session(run, job)
             await session._append_events(started, ended)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the same package
 
-    async def _run_until_over(self, run: Run, job: BackgroundJob) -> Outcome[Any]:
+    async def _run_until_over(self, run: Run, job: BackgroundAgentTask) -> Outcome[Any]:
         """Run a task until it is over: retry while another process runs it, and wait for answers it needs.
 
         If this process leaves the task to another one, return its `waiting` outcome. Raises `StoreError` if the store
@@ -377,7 +377,7 @@ class BackgroundAgents:
                     raise
                 await run.clock.sleep(BUSY_RETRY_SECONDS * 2**failures)
 
-    async def _run_session_once(self, session: "Session[Any]", run: Run, job: BackgroundJob) -> Outcome[Any]:
+    async def _run_session_once(self, session: "Session[Any]", run: Run, job: BackgroundAgentTask) -> Outcome[Any]:
         """Start the task in its session or resume it; return the recorded outcome if it is over."""
         state = await _read_task_state(run, job)
         if not state.settings:
@@ -393,7 +393,7 @@ class BackgroundAgents:
             return await session.run(RESUME_PROMPT, input_id=f"{name}.{len(later) + 1}")
         return await session.run(_build_task_message(run, job), input_id=last)
 
-    def _build_session(self, run: Run, job: BackgroundJob) -> "Session[Any]":
+    def _build_session(self, run: Run, job: BackgroundAgentTask) -> "Session[Any]":
         """Build the session of a task.
 
         Its agent inherits budgets, gate, deps and limits from the run that gave the task.
@@ -416,7 +416,7 @@ class BackgroundAgents:
         )
         return Session(inherited, job.session_id, run.log.store, redaction=run.redaction)
 
-    def _build_event_forwarder(self, run: Run, job: BackgroundJob) -> Any:
+    def _build_event_forwarder(self, run: Run, job: BackgroundAgentTask) -> Any:
         """Return a watcher that republishes the events of a task's session in the session that gave the task."""
         key = _task_key(run.log.store, job)
 
@@ -432,9 +432,9 @@ class BackgroundAgents:
         return self._semaphores.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._most_at_once))
 
 
-def _build_caller_identity(run: Run) -> BackgroundTaskOrigin:
+def _build_caller_identity(run: Run) -> BackgroundTaskCaller:
     """Return the session, agent and run that give a task, for the gate of the background agent."""
-    return BackgroundTaskOrigin(
+    return BackgroundTaskCaller(
         run.session_id, build_unique_session_key(run.full_session_id, run.state), format_agent_chain(run), run.run_id
     )
 
@@ -451,7 +451,7 @@ def _restrict_limits(run: Run, limits: Limits) -> Limits:
     return msgspec.structs.replace(limits, token_budget=tokens, max_cost_usd=cost_usd)
 
 
-def _task_key(store: Store, job: BackgroundJob) -> TaskKey:
+def _task_key(store: Store, job: BackgroundAgentTask) -> TaskKey:
     return id(asyncio.get_running_loop()), get_process_wide_session_key(store, job.session_id)
 
 
@@ -459,13 +459,13 @@ def _locate_run(run: Run) -> SessionPlace:
     return get_process_wide_session_key(run.log.store, run.session_id)
 
 
-def _build_task_message(run: Run, job: BackgroundJob) -> Message:
+def _build_task_message(run: Run, job: BackgroundAgentTask) -> Message:
     """Build the first message of a task, with the labels of everything that the agent which wrote it has seen."""
     sources = (f"agent:{run.agent_name}",)
     return Message("user", (Text(job.task),), sources=sources, labels=tuple(run.state.labels))
 
 
-async def _read_task_state(run: Run, job: BackgroundJob) -> State:
+async def _read_task_state(run: Run, job: BackgroundAgentTask) -> State:
     """Compute the state of a task from the log of its session."""
     events, _ = await read_events_to_fold(run.log.store, job.session_id)
     return fold_events(events)

@@ -17,14 +17,14 @@ from perdure.core.child_run_waiting import wait_for_child_run
 from perdure.core.error import ConfigError, ToolError
 from perdure.core.event import Event, MessageAdded, RunResumed, RunStarted, SubagentFinished, SubagentStarted
 from perdure.core.fold import State
+from perdure.core.interrupted_run_repair import build_repair_events
 from perdure.core.jsonable import error_message, replace_surrogates
-from perdure.core.log_repair import build_repair_events
 from perdure.core.loop import execute
 from perdure.core.message import Message, Text
 from perdure.core.outcome import Outcome
 from perdure.core.past_run_totals import RunWithInputId
 from perdure.core.run import Engine, Run
-from perdure.core.run_callbacks import get_engine_name
+from perdure.core.run_function_types import get_engine_name
 from perdure.core.run_spec import RunPlace
 from perdure.core.tool import ToolOutput
 from perdure.core.unsuccessful_results import RunSuspended
@@ -33,8 +33,8 @@ from perdure.runtime.asyncio_tasks import start_task_eagerly
 from perdure.runtime.output import Output, end_run_on_answer
 from perdure.runtime.overrides import RunOverrides
 from perdure.runtime.past_outcome import rebuild_outcome
+from perdure.runtime.redaction_across_agents import add_agent_redactors
 from perdure.runtime.run_builder import build_run, check_deps
-from perdure.runtime.session_redaction import add_agent_redactors
 
 from .subagent_result import build_subagent_result
 

@@ -15,8 +15,8 @@ from perdure.core.event import ValueKept
 from perdure.core.run import Run
 from perdure.core.tool import Tool, ToolContext, ToolOutput, tool
 from perdure.runtime.agent_spec import AgentSpec
-from perdure.runtime.background_job_record import (
-    BackgroundJob,
+from perdure.runtime.background_agent_task import (
+    BackgroundAgentTask,
     build_background_job,
     build_job_started_events,
     is_result_unreported,
@@ -185,9 +185,9 @@ def _build_wait_tool(crew: BackgroundAgents) -> Tool[..., Any]:
     return tool(wait_for_agents, effect="read", credentials=False)
 
 
-async def _report_tasks(crew: BackgroundAgents, context: ToolContext[Any], jobs: Sequence[BackgroundJob]) -> str:
+async def _report_tasks(crew: BackgroundAgents, context: ToolContext[Any], jobs: Sequence[BackgroundAgentTask]) -> str:
     """Report the status of tasks to the model. Tasks that are over are not reported again by the inbox."""
-    run, lines, ends = context.run, list[str](), dict[BackgroundJob, str]()
+    run, lines, ends = context.run, list[str](), dict[BackgroundAgentTask, str]()
     for job in jobs:
         status, answer = await crew.get_task_status(run, job)
         if status in {"running", "waiting", "interrupted"}:
@@ -277,7 +277,7 @@ def _resolve_agent_name(crew: BackgroundAgents, name: str) -> str:
     return plain
 
 
-def _find_task(run: Run, handle: str) -> BackgroundJob:
+def _find_task(run: Run, handle: str) -> BackgroundAgentTask:
     """Return the task with this handle; raise `ToolError` if there is none."""
     jobs = {job.handle: job for job in list_background_jobs(run.state, run.log.store)}
     if handle not in jobs:

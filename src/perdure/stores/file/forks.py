@@ -15,9 +15,9 @@ import msgspec
 from perdure.core.error import StoreError
 
 from .file_io import sync_folder
-from .file_scan import EncodedEntry, FileScan, Header
 from .repair import rewrite_file_securely
 from .secure_delete import erase_file
+from .session_file_scan import EncodedEntry, Header, SessionFileScan
 from .session_paths import (
     LOG_SUFFIX,
     REMNANT_SUFFIX,
@@ -35,7 +35,7 @@ class SharedEntries(NamedTuple):
     """The log entries that a fork shares with the sessions it was forked from, read from their files."""
 
     entries: list[EncodedEntry]
-    surveys: list[FileScan]
+    surveys: list[SessionFileScan]
     """Of the files that contain them."""
 
 
@@ -66,7 +66,7 @@ def recover_or_create_key(place: SessionPaths) -> str:
 def read_shared_entries(folder: str, header: Header, after: int) -> SharedEntries:
     """Read the entries after number `after` that a fork shares with its ancestors. Raises `OSError`, `StoreError`."""
     parts: list[list[EncodedEntry]] = []
-    surveys: list[FileScan] = []
+    surveys: list[SessionFileScan] = []
     most, seen = header.at, {header.own_key}
     while after < most and header.parent_key not in seen:
         seen.add(header.parent_key)

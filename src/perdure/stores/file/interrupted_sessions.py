@@ -14,8 +14,8 @@ from perdure.core.last_run_progress import GIVEN_BY_SETTING, NO_RUN, LastRunProg
 from perdure.core.log_codec import decode_entry
 
 from .file_io import close_file, open_file
-from .file_scan import decode_header, decode_seq
 from .line_format import Line, read_first_line, scan_lines
+from .session_file_scan import decode_header, decode_seq
 from .session_paths import LOG_SUFFIX, MAILBOX_SUFFIX, SessionPaths, decode_file_name, get_session_paths
 
 _CHUNK: Final = 16 * 1024

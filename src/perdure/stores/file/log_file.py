@@ -17,21 +17,21 @@ from perdure.core.event import Entry
 from perdure.core.store import Lease
 
 from .file_io import close_file, get_file_identity, open_file, sync_data, sync_folder, to_store_error, write_all
-from .file_scan import (
+from .forks import read_shared_entries, recover_or_create_key
+from .line_format import LONG_BODY_BYTES, encode_append_lines, encode_body
+from .repair import rename_into_place, repair_file, write_temporary
+from .secure_delete import erase_replaced_file, erase_stale_temporary_files
+from .session_file_scan import (
     FORMAT,
     LONG_LINE_FORMAT,
     EncodedEntry,
-    FileScan,
     Header,
+    SessionFileScan,
     encode_header,
     fit_format_to_entries,
     scan_file,
 )
-from .forks import read_shared_entries, recover_or_create_key
-from .line_format import LONG_BODY_BYTES, encode_append_lines, encode_body
-from .lock import SessionLock
-from .repair import rename_into_place, repair_file, write_temporary
-from .secure_delete import erase_replaced_file, erase_stale_temporary_files
+from .session_lock import SessionLock
 from .session_paths import SessionPaths
 
 
@@ -141,7 +141,7 @@ class FileLog:
                 found = scan_file(self._descriptor, self.size, self._place, self.head)
                 entries = replace_body(found.entries, entry.seq, body)
                 if entries is None:
-                    raise Conflict(build_missing_entry_message(self.lease.session_id, entry.seq, self.head))
+                    raise Conflict(build_cannot_redact_message(self.lease.session_id, entry.seq, self.head))
                 erase_stale_temporary_files(self._place.log)
                 with erase_replaced_file(self._place.log):
                     self._replace_file(entries)
@@ -303,7 +303,7 @@ class FileLog:
 
 def open_log(
     place: SessionPaths, lock: SessionLock, now: float, verified: LastFileState | None
-) -> tuple[FileLog, FileScan | None]:
+) -> tuple[FileLog, SessionFileScan | None]:
     """Open the log of a session; create it if it is new, repair it if damaged. Return it with the result of the scan.
 
     The scan is skipped, and its result `None`, if the file is as it was `verified`. Raises `OSError` and `StoreError`.
@@ -349,7 +349,7 @@ def replace_body(entries: Sequence[EncodedEntry], seq: int, body: bytes) -> list
     return changed if any(kept.seq == seq for kept in entries) else None
 
 
-def build_missing_entry_message(session_id: str, seq: int, head: int) -> str:
+def build_cannot_redact_message(session_id: str, seq: int, head: int) -> str:
     """Build the error message for an attempt to redact an entry number that the log does not have."""
     return f"session {session_id!r} has {head} entries and none numbered {seq!r}: read it again, and redact one it has"
 
@@ -359,7 +359,7 @@ def build_fenced_message(lease: Lease) -> str:
     return f"session {lease.session_id!r} has changed hands since this driver got it: stop, and open it again"
 
 
-def _build_header(place: SessionPaths, found: FileScan | None, now: float) -> Header:
+def _build_header(place: SessionPaths, found: SessionFileScan | None, now: float) -> Header:
     """Build a header for a new session, or for one whose header is damaged."""
     created_at = _labels.decode(found.entries[0].body).at if found and found.entries else now
     return Header("session", FORMAT, place.session_id, "", "", created_at, recover_or_create_key(place))

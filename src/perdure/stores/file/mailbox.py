@@ -17,14 +17,14 @@ from perdure.core.jsonable import to_jsonable
 from perdure.core.store import Post
 
 from .file_io import close_file, get_file_identity, open_file, sync_data, sync_folder, write_all
-from .file_scan import FORMAT, EncodedEntry, FileScan, Header, encode_header, scan_file
 from .line_format import LONG_BODY_BYTES, encode_line, to_ascii_json
-from .lock import wait_for_lock
 from .repair import repair_file, rewrite_file_securely
 from .secure_delete import erase_file
+from .session_file_scan import FORMAT, EncodedEntry, Header, SessionFileScan, encode_header, scan_file
+from .session_lock import wait_for_lock
 from .session_paths import SessionPaths
 
-OnRepair = Callable[[FileScan], None]
+OnRepair = Callable[[SessionFileScan], None]
 """Function that is called with the scan result of a mailbox file that had to be repaired."""
 
 _FLAGS: Final = os.O_RDWR | os.O_APPEND
@@ -44,7 +44,7 @@ class _PostRecord(msgspec.Struct, frozen=True):
 _records = msgspec.json.Decoder(_PostRecord)
 
 
-def decode_posts(scan: FileScan) -> list[Post]:
+def decode_posts(scan: SessionFileScan) -> list[Post]:
     """Decode all posts (messages to a session) of a scanned mailbox file, oldest first."""
     records = [_records.decode(kept.body) for kept in scan.entries]
     return [Post(record.id, record.kind, record.body, record.at) for record in records]
@@ -109,7 +109,7 @@ def erase_mailbox(mailbox: SessionPaths) -> None:
 @contextlib.contextmanager
 def _open_locked(
     mailbox: SessionPaths, on_repair: OnRepair, flags: int = 0
-) -> Generator[tuple[int, FileScan], None, None]:
+) -> Generator[tuple[int, SessionFileScan], None, None]:
     """Open and lock a mailbox file, repaired if damaged; yield its descriptor and scan result. Raises `OSError`."""
     while True:
         descriptor = open_file(mailbox.log, _FLAGS | flags)

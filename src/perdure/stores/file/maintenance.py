@@ -15,13 +15,11 @@ from typing import Final
 
 from perdure.core.error import ConfigError, SessionBusy, StoreError
 from perdure.core.store import StoreSize
-from perdure.stores.private_paths import create_folder, resolve_store_path
+from perdure.stores.private_paths import create_folder, make_path_absolute
 
 from .backup_manifest import check_manifest_files, read_manifest, write_manifest
 from .file_io import close_file, open_file, read_at, sync_data, sync_folder, to_store_error, write_all
-from .file_scan import build_damage_warning
 from .forks import erase_unshared_entries, find_deleted_parents
-from .lock import LockRecord, lock_folder, read_lock_record, take_lock
 from .repair import rewrite_file
 from .secure_delete import (
     TEMPORARY_SUFFIX,
@@ -30,6 +28,8 @@ from .secure_delete import (
     is_temporary_file_name,
     make_unused_path,
 )
+from .session_file_scan import build_damage_warning
+from .session_lock import LockRecord, lock_folder, read_lock_record, take_lock
 from .session_paths import (
     FORK_MARKER_SUFFIX,
     LOCK_SUFFIX,
@@ -103,7 +103,7 @@ def restore_folder(backup: str, path: str) -> None:
     older version, is read completely; a warning in the log says that changed bytes may still go unnoticed. Raises
     `StoreError` if the backup is damaged.
     """
-    source, target = resolve_store_path(backup), resolve_store_path(path)
+    source, target = make_path_absolute(backup), make_path_absolute(path)
     try:
         files = read_manifest(source)
         names = [file.name for file in _store_files(source)]

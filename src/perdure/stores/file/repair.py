@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from .file_io import close_file, open_file, read_at, sync_data, sync_folder, write_all
-from .file_scan import EncodedEntry, FileScan, Header, encode_header, fit_format_to_entries
 from .line_format import DamagedRange, encode_line
 from .secure_delete import TEMPORARY_SUFFIX, erase_replaced_file, erase_stale_temporary_files, make_unused_path
+from .session_file_scan import EncodedEntry, Header, SessionFileScan, encode_header, fit_format_to_entries
 from .session_paths import SessionPaths
 
 _CHUNK: Final = 1024 * 1024
 
 
-def repair_file(descriptor: int, found: FileScan, header: Header) -> int:
+def repair_file(descriptor: int, found: SessionFileScan, header: Header) -> int:
     """Repair a damaged session file; return its file descriptor, a new one if the file had to be replaced.
 
     Raises `OSError`.

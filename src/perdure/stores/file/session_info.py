@@ -9,12 +9,12 @@ import msgspec
 
 from perdure.core.error import StoreError
 from perdure.core.log_codec import decode_entry
-from perdure.stores.entry_text import find_given_title, find_message_title
+from perdure.stores.title_and_search_text import find_given_title, find_message_title
 
 from .file_io import close_file, open_file, read_at
-from .file_scan import EncodedEntry, Header, decode_header, decode_seq, scan_file
 from .line_format import DamagedRange, Line, read_first_line, scan_lines
-from .lock import read_lock_record
+from .session_file_scan import EncodedEntry, Header, decode_header, decode_seq, scan_file
+from .session_lock import read_lock_record
 from .session_paths import LOG_SUFFIX, SessionPaths, decode_file_name, encode_file_name, get_session_paths
 
 _CHUNK: Final = 16 * 1024

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from perdure.core.clock import Clock
+from perdure.core.clock_and_ids import Clock
 from perdure.core.error import Conflict, SessionBusy, SessionExists, SessionNotFound, StoreError
 from perdure.core.event import Entry, Event
 from perdure.core.log_codec import decode_entry
@@ -27,7 +27,6 @@ from perdure.stores.lease_holder import describe_this_process
 from perdure.stores.private_paths import check_folder_path, create_folder
 
 from .file_io import close_file, open_file, sync_data, sync_folder
-from .file_scan import FORK_FORMAT, NO_PROBLEMS, EncodedEntry, FileProblems, FileScan, Header, build_damage_warning
 from .forks import (
     delete_log_keeping_shared,
     find_file_of_shared_entries,
@@ -37,12 +36,21 @@ from .forks import (
 )
 from .interrupted_sessions import FileRunCache
 from .line_format import encode_body
-from .lock import LockRecord, is_session_locked, lock_folder, read_lock_record, take_lock
-from .log_file import FileLog, LastFileState, build_missing_entry_message, decode_entry_id, open_log, replace_body
+from .log_file import FileLog, LastFileState, build_cannot_redact_message, decode_entry_id, open_log, replace_body
 from .mailbox import add_post, decode_posts, erase_mailbox, erase_taken_posts
 from .repair import rewrite_file, rewrite_file_securely
 from .secure_delete import erase_file, erase_stale_temporary_files
 from .session_catalogue import SessionCatalogue
+from .session_file_scan import (
+    FORK_FORMAT,
+    NO_PROBLEMS,
+    EncodedEntry,
+    FileProblems,
+    Header,
+    SessionFileScan,
+    build_damage_warning,
+)
+from .session_lock import LockRecord, is_session_locked, lock_folder, read_lock_record, take_lock
 from .session_paths import SessionPaths, get_fork_marker_path, get_mailbox_paths, get_session_paths
 from .unlocked_scan import scan_unlocked
 
@@ -141,7 +149,7 @@ class SessionsFolder:
         """
         session_id = log.lease.session_id
         if not 0 < entry.seq <= log.head:
-            raise Conflict(build_missing_entry_message(session_id, entry.seq, log.head))
+            raise Conflict(build_cannot_redact_message(session_id, entry.seq, log.head))
         if entry.seq <= log.header.at:
             self._redact_shared(log.header, session_id, entry)
             return
@@ -167,12 +175,12 @@ class SessionsFolder:
             if found.header is not None and entry.seq > found.base:
                 entries = replace_body(found.entries, entry.seq, encode_body(entry))
                 if entries is None:
-                    raise Conflict(build_missing_entry_message(session_id, entry.seq, found.head))
+                    raise Conflict(build_cannot_redact_message(session_id, entry.seq, found.head))
                 rewrite_file_securely(source, found.header, entries)
                 erase_file(source.quarantine)
                 return
         if found.header is None or not found.header.parent_key:
-            raise Conflict(build_missing_entry_message(session_id, entry.seq, found.head))
+            raise Conflict(build_cannot_redact_message(session_id, entry.seq, found.head))
         self._redact_shared(found.header, session_id, entry)
 
     def _read_kept(self, session_id: str, after: int) -> list[EncodedEntry]:
@@ -192,7 +200,7 @@ class SessionsFolder:
                 self._report_damage(survey, is_repaired=False)
         return [*shared, *[kept for kept in own if kept.seq > after]]
 
-    def _scan_session(self, session_id: str, driven: FileLog | None) -> FileScan:
+    def _scan_session(self, session_id: str, driven: FileLog | None) -> SessionFileScan:
         place = get_session_paths(self.path, session_id)
         synced = read_lock_record(place).synced  # before the file, which a driver may extend meanwhile
         opened = driven.open_for_reading if driven is not None else None
@@ -368,10 +376,10 @@ class SessionsFolder:
             self._fence = max(self._fence, last) + 1
             return self._fence
 
-    def _report_repair(self, found: FileScan) -> None:
+    def _report_repair(self, found: SessionFileScan) -> None:
         self._report_damage(found, is_repaired=True)
 
-    def _report_damage(self, found: FileScan, *, is_repaired: bool) -> None:
+    def _report_damage(self, found: SessionFileScan, *, is_repaired: bool) -> None:
         """Log a warning about a damaged file, once; and once more when it is repaired."""
         path, problems = found.place.log, found.problems
         is_news = problems != self._reported.get(path) or (is_repaired and not found.is_sound)

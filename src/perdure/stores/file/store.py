@@ -13,13 +13,13 @@ from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from perdure.core import fault_injection as faults
-from perdure.core.clock import SYSTEM_CLOCK, Clock
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
 from perdure.core.error import Fenced, StoreError
 from perdure.core.event import Entry, Event
 from perdure.core.store import InterruptedSession, Lease, Post, SessionInfo, SessionPlace, StoreSize, run_to_completion
 from perdure.stores.argument_checks import check_count, check_page, check_post, check_session_id
-from perdure.stores.entry_text import has_large_content
-from perdure.stores.private_paths import resolve_store_path
+from perdure.stores.private_paths import make_path_absolute
+from perdure.stores.title_and_search_text import has_large_content
 
 from .file_io import to_store_error
 from .log_file import FileLog, build_fenced_message
@@ -39,7 +39,7 @@ class FileStore:
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._path = resolve_store_path(folder)
+        self._path = make_path_absolute(folder)
         self._clock = clock
         self._logs: dict[str, FileLog] = {}
         self._folder = SessionsFolder(self._path, clock, self._find_driven_log)
@@ -204,7 +204,7 @@ class FileStore:
     async def backup(self, path: str) -> None:
         """Copy all sessions to a new folder, which appears when it is complete."""
         await _finish_before_cancel(
-            self._run_on_thread(partial(back_up_folder, self._folder, resolve_store_path(path)))
+            self._run_on_thread(partial(back_up_folder, self._folder, make_path_absolute(path)))
         )
 
     async def aclose(self) -> None:

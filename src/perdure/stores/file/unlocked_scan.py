@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Final
 
 from .file_io import close_file, get_file_identity, open_file
-from .file_scan import FileScan, Header, decode_header, scan_file
 from .line_format import read_first_line
-from .lock import is_session_locked
+from .session_file_scan import Header, SessionFileScan, decode_header, scan_file
+from .session_lock import is_session_locked
 from .session_paths import SessionPaths
 
 OpenLog = Callable[[], tuple[int, int]]
@@ -19,19 +19,19 @@ OpenLog = Callable[[], tuple[int, int]]
 _TRIES: Final = 20
 
 
-def scan_unlocked(place: SessionPaths, synced: int | None = None, open_log: OpenLog | None = None) -> FileScan:
+def scan_unlocked(place: SessionPaths, synced: int | None = None, open_log: OpenLog | None = None) -> SessionFileScan:
     """Scan the file of a session without locking it, and scan it anew if another process has replaced it meanwhile.
 
     `open_log` opens the file of a session that this process itself runs. Raises `OSError`.
 
     Entries up to `synced` are known to have been on the disk; all of them, if it is `None`.
     """
-    found = FileScan(place, 0, synced)
+    found = SessionFileScan(place, 0, synced)
     for _ in range(_TRIES):
         try:
             descriptor, size = open_log() if open_log is not None else _open_log(place)
         except FileNotFoundError:
-            return FileScan(place, 0, synced)
+            return SessionFileScan(place, 0, synced)
         try:
             found = scan_file(descriptor, size, place, synced)
             if found.damaged and open_log is None:
@@ -74,7 +74,7 @@ def _open_log(place: SessionPaths) -> tuple[int, int]:
     return descriptor, os.fstat(descriptor).st_size
 
 
-def _rescan(descriptor: int, place: SessionPaths, synced: int | None) -> FileScan:
+def _rescan(descriptor: int, place: SessionPaths, synced: int | None) -> SessionFileScan:
     """Scan a file again. While a process runs the session, bad bytes at the end are an append in progress."""
     is_growing = is_session_locked(place)
     found = scan_file(descriptor, os.fstat(descriptor).st_size, place, synced)

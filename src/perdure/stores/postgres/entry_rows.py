@@ -10,7 +10,7 @@ from perdure.core.event import Entry, Event, Unknown
 from perdure.core.last_run_progress import RunProgress, find_last_run_progress
 from perdure.core.log_codec import decode_event, encode_event
 from perdure.stores.argument_checks import check_session_id
-from perdure.stores.entry_text import extract_searchable_text, find_given_title, find_message_title
+from perdure.stores.title_and_search_text import extract_searchable_text, find_given_title, find_message_title
 
 from .search_terms import build_index_text
 

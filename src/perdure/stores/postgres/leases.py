@@ -14,7 +14,7 @@ from typing import Final
 import psycopg
 from psycopg import Connection, RawCursor
 
-from perdure.core.clock import Clock
+from perdure.core.clock_and_ids import Clock
 from perdure.core.error import Fenced
 from perdure.core.store import Lease
 from perdure.stores.lease_holder import LeaseHolder
@@ -36,7 +36,7 @@ _MAX_UNRELEASED: Final = 16
 _log = logging.getLogger("perdure.stores")
 
 
-class TokenLeaseHolder(LeaseHolder, frozen=True):
+class LeaseHolderWithToken(LeaseHolder, frozen=True):
     """The process that has a lease, with a token that is unique to this lease.
 
     It stays unique when the database was restored from a backup.
@@ -53,7 +53,7 @@ class ActiveLease:
     def __init__(self, lease: Lease, grip: str, head: int, renewed_at: float, *, is_fork: bool) -> None:
         self.lease = lease
         self.grip = grip
-        """The `TokenLeaseHolder`, as it is written into the database."""
+        """The `LeaseHolderWithToken`, as it is written into the database."""
         self.head = head
         """The number of the last entry that is known to be stored."""
         self.is_fork = is_fork

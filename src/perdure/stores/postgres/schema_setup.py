@@ -6,7 +6,7 @@ from psycopg import AsyncConnection
 
 from perdure.core.error import StoreError
 
-from .table_definitions import MIGRATIONS
+from .table_migrations import MIGRATIONS
 
 FORMAT: Final = len(MIGRATIONS)
 """The version of the tables that this version works with; newer ones are refused."""

@@ -10,9 +10,9 @@ from psycopg import AsyncConnection
 
 from perdure.core.error import ConfigError, StoreError
 from perdure.core.store import Hit
-from perdure.stores.entry_text import extract_searchable_text
-from perdure.stores.search_request import SearchRequest
+from perdure.stores.search_request_validation import SearchRequest
 from perdure.stores.snippet import SearchTerms, make_snippet
+from perdure.stores.title_and_search_text import extract_searchable_text
 
 from .entry_rows import decode_row_event
 from .search_terms import ParsedQuery, build_plain_query, build_websearch_query, tokenize

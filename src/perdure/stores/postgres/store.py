@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar, Unpack
 
 from perdure.core import fault_injection as faults
-from perdure.core.clock import SYSTEM_CLOCK, Clock
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
 from perdure.core.error import ConfigError, Conflict, StoreError, UnsupportedByStore
 from perdure.core.event import Entry
 from perdure.core.store import (
@@ -26,8 +26,8 @@ from perdure.core.store import (
     restart_until_completed,
 )
 from perdure.stores.argument_checks import check_count, check_page, check_post, check_session_id
-from perdure.stores.entry_text import has_large_content
-from perdure.stores.search_request import validate_search
+from perdure.stores.search_request_validation import validate_search
+from perdure.stores.title_and_search_text import has_large_content
 
 from .database_url import build_driver_missing_error, check_driver, redact_url, validate_url
 from .entry_rows import EntryRow, encode_row, has_consecutive_numbers

@@ -14,18 +14,18 @@ import msgspec
 from psycopg import AsyncConnection
 
 from perdure.core import fault_injection as faults
-from perdure.core.clock import Clock, new_id
+from perdure.core.clock_and_ids import Clock, new_id
 from perdure.core.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound, StoreError
 from perdure.core.store import Hit, Lease, Post, StoreSize
 from perdure.stores.argument_checks import check_fork
 from perdure.stores.lease_holder import describe_this_process, parse_holder
-from perdure.stores.search_request import SearchRequest
+from perdure.stores.search_request_validation import SearchRequest
 
 from . import maintenance as postgres_upkeep
 from .entry_rows import EntryRow, has_consecutive_numbers
 from .erasure import EraseStatements, vacuum_dead_rows
 from .fork import ForkResult, TenantForkRequest, create_fork
-from .leases import ActiveLease, LeaseRenewer, TokenLeaseHolder, build_fenced_error
+from .leases import ActiveLease, LeaseHolderWithToken, LeaseRenewer, build_fenced_error
 from .mailbox import MailboxStatements
 from .pool import ConnectionPool, parse_connection_settings
 from .search import parse_search_query, search_entries
@@ -91,7 +91,7 @@ class PostgresOperations:
     def new_holder_json(self) -> str:
         """Return the JSON that marks this process as the lease holder of a session, with a unique token."""
         holder = msgspec.structs.asdict(describe_this_process(self._clock.now()))
-        return msgspec.json.encode(TokenLeaseHolder(**holder, token=new_id())).decode()
+        return msgspec.json.encode(LeaseHolderWithToken(**holder, token=new_id())).decode()
 
     def new_token(self) -> str:
         """Return a unique token, which lets a repeated statement detect that it has been executed already."""

@@ -17,7 +17,7 @@ from perdure.core.error import Conflict, StoreError
 from perdure.stores.private_paths import check_file_path, create_file
 
 from .apsw_types import Connection
-from .copy_file import rename_when_done
+from .atomic_file_copy import rename_when_done
 from .interrupted_sessions import fill_run_progress
 from .lock_holder import describe_lock_holder
 from .page_checksums import (
@@ -27,7 +27,6 @@ from .page_checksums import (
     reserve_checksum_space,
     write_checksums,
 )
-from .queued_jobs import Job as Job  # noqa: PLC0414 - re-exported
 from .read_only_media import build_immutable_uri, build_read_only_error, get_read_only_flags, is_read_only
 from .schema import (
     APPLICATION_IDS,
@@ -39,6 +38,7 @@ from .schema import (
     migrate_tables,
 )
 from .single_statement_append import APPEND_TRIGGER
+from .writer_jobs import Job as Job  # noqa: PLC0414 - re-exported
 
 T = TypeVar("T")
 
@@ -273,7 +273,7 @@ def _check_checksums(connection: Connection, path: str, vfs: str | None) -> None
 def _check_readable(connection: Connection, path: str, vfs: str | None) -> None:
     """Raise `StoreError` for a file that would have to be created or migrated before it could be read.
 
-    Formats 3 and 4 lack only a mark for the search, which does without it (`log_for_search.py`).
+    Formats 3 and 4 lack only a mark for the search, which does without it (`log_reader_for_search.py`).
     """
     version = _read_format(connection, path, vfs)
     if version < PROGRESS_FORMAT:

@@ -25,17 +25,17 @@ from perdure.core.error import StoreError
 from perdure.core.store import Lease
 
 from .apsw_types import Connection
+from .batched_future_resolver import get_future_resolver, resolve_futures
 from .database_file import run_in_transaction
-from .future_batches import get_future_batches, resolve_futures
-from .log import AppendState, EncodedAppend, append_entries
-from .queued_jobs import Job, QueuedJob, fail_jobs, run_jobs
+from .log import EncodedAppend, StateBetweenAppends, append_entries
+from .log_row_merging import prepare_merges
 from .read_only_media import ReadOnlyStoreError
 from .read_thread import ReadThread
-from .row_merging import prepare_merges
 from .search_thread import SearchThread
 from .single_statement_append import append_in_one_statement
 from .write_connection import WriteConnection
 from .write_thread import WriteThread
+from .writer_jobs import Job, WriterJob, fail_jobs, run_jobs
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class FileScheduler:
         self.path = path
         self.leases: set[Lease] = set()
         """The leases of this process."""
-        self.notes = AppendState()
+        self.notes = StateBetweenAppends()
         """Used by jobs only."""
         self._users: WeakSet[object] = WeakSet()
         self.process_id = os.getpid()
@@ -65,10 +65,10 @@ class FileScheduler:
         """Must be notified of appends, and removes deleted text from the index."""
         self._thread_lock = threading.RLock()
         self._thread: WriteThread | None = None
-        self._waiting: deque[QueuedJob[Any]] = deque()
+        self._waiting: deque[WriterJob[Any]] = deque()
         self._is_draining = False
         self._is_checkpoint_due = False
-        self._gathered: dict[asyncio.AbstractEventLoop, list[QueuedJob[Any]]] = {}
+        self._gathered: dict[asyncio.AbstractEventLoop, list[WriterJob[Any]]] = {}
         self._is_shared = False
         """True if the last transaction of the writer's thread was one for several jobs."""
         self._syncs_now = 0
@@ -206,7 +206,7 @@ class FileScheduler:
         With `sync` it survives a power failure, and so does everything before it.
         """
         loop = asyncio.get_running_loop()
-        work = QueuedJob(partial(append_entries, new, self.notes), sync=sync, joins=True, loop=loop)
+        work = WriterJob(partial(append_entries, new, self.notes), sync=sync, joins=True, loop=loop)
         work.append = new
         self._syncs_now = 0
         if sync:
@@ -226,7 +226,7 @@ class FileScheduler:
         """Queue a job for its own transaction, and return its future. `prepare` returns the job; it is called before
         the transaction begins.
         """
-        work = QueuedJob[T](cast("Job[T]", None), sync=False, joins=False, loop=asyncio.get_running_loop())
+        work = WriterJob[T](cast("Job[T]", None), sync=False, joins=False, loop=asyncio.get_running_loop())
         work.prepare = prepare
         self._enqueue((work,))
         return cast("asyncio.Future[T]", work.future)
@@ -237,19 +237,19 @@ class FileScheduler:
 
         A future and not a task: when an event loop is closed all its tasks are cancelled, and this job continues.
         """
-        work = QueuedJob(job, sync=sync, joins=False, loop=asyncio.get_running_loop())
+        work = WriterJob(job, sync=sync, joins=False, loop=asyncio.get_running_loop())
         self._enqueue((work,))
         return cast("asyncio.Future[T]", work.future)
 
     def submit(self, job: Job[T], *, sync: bool = False) -> "Future[T]":
         """Queue a job for its own transaction, from any thread, and return its future."""
-        work = QueuedJob(job, sync=sync, joins=False, loop=None)
+        work = WriterJob(job, sync=sync, joins=False, loop=None)
         self._enqueue((work,))
         return cast("Future[T]", work.future)
 
     async def read(self, job: Job[T]) -> T:
         """Run a job that only reads, while others may write, and return its result."""
-        work = QueuedJob(job, sync=False, joins=False, loop=asyncio.get_running_loop())
+        work = WriterJob(job, sync=False, joins=False, loop=asyncio.get_running_loop())
         reading = self._reader.submit(job)
         reading.add_done_callback(partial(_settle_read, work))
         try:
@@ -267,7 +267,7 @@ class FileScheduler:
 
     # -- how it is done ------------------------------------------------------------------------------------------------
 
-    def _commit_if_alone(self, work: QueuedJob[Any], new: EncodedAppend) -> None:
+    def _commit_if_alone(self, work: WriterJob[Any], new: EncodedAppend) -> None:
         """Commit an append on the caller's thread, so that only the wait for the disk is left to the writer's.
 
         Do nothing if that is not possible, or would take long, or if sessions share their transactions at the moment:
@@ -291,9 +291,9 @@ class FileScheduler:
             finally:
                 self._lock.release()
         self._enqueue([work for work in works if not work.is_settled])
-        get_future_batches(loop).add_on_loop([work for work in works if work.is_settled], loop)
+        get_future_resolver(loop).add_on_loop([work for work in works if work.is_settled], loop)
 
-    def _run_if_idle(self, works: Sequence[QueuedJob[Any]]) -> None:
+    def _run_if_idle(self, works: Sequence[WriterJob[Any]]) -> None:
         """Run jobs immediately if the file is idle."""
         connection = self._access.get_if_idle()
         if connection is None:
@@ -306,7 +306,7 @@ class FileScheduler:
             fail_jobs(works, error)
         self._translate_errors(works)
 
-    def _enqueue(self, works: Sequence[QueuedJob[Any]]) -> None:
+    def _enqueue(self, works: Sequence[WriterJob[Any]]) -> None:
         """Queue jobs for the writer thread."""
         if not works:
             return
@@ -347,14 +347,14 @@ class FileScheduler:
                 with self._lock:
                     self._access.checkpoint()
 
-    def _next_jobs(self) -> list[QueuedJob[Any]]:
+    def _next_jobs(self) -> list[WriterJob[Any]]:
         """Return the next jobs to run: one that needs its own transaction, or all before the next such job."""
         with self._thread_lock:
             works = list(takewhile(lambda work: work.joins, self._waiting)) or list(islice(self._waiting, 1))
             self._is_draining = bool(works) or self._is_checkpoint_due
             return works
 
-    def _run_jobs(self, works: Sequence[QueuedJob[Any]]) -> None:
+    def _run_jobs(self, works: Sequence[WriterJob[Any]]) -> None:
         try:
             if (wal := works[0].wal) is not None:
                 self._access.sync_wal(wal)
@@ -370,7 +370,7 @@ class FileScheduler:
             fail_jobs(works, error)
         self._translate_errors(works)
 
-    def _run_shortly(self, connection: Connection, works: Sequence[QueuedJob[Any]]) -> None:
+    def _run_shortly(self, connection: Connection, works: Sequence[WriterJob[Any]]) -> None:
         """Run jobs in one transaction that is as short as possible, with all preparation before it."""
         for work in works:
             if work.prepare is not None:
@@ -382,7 +382,7 @@ class FileScheduler:
             return
         run_jobs(connection, works)
 
-    def _translate_errors(self, works: Sequence[QueuedJob[Any]]) -> None:
+    def _translate_errors(self, works: Sequence[WriterJob[Any]]) -> None:
         for work in works:
             if isinstance(work.error, apsw.Error):
                 work.error = self._access.to_store_error(work.error)
@@ -392,7 +392,7 @@ class FileScheduler:
         due = self.notes.merge_due
         if due:
             self.notes.merge_due = set()
-            work = QueuedJob[None](cast("Job[None]", None), sync=False, joins=False, loop=None)
+            work = WriterJob[None](cast("Job[None]", None), sync=False, joins=False, loop=None)
             work.prepare = partial(prepare_merges, due)
             self._enqueue([work])
 
@@ -414,11 +414,11 @@ class FileScheduler:
         thread.end()  # after this, its last job
         self._reader.close()
         with self._lock:
-            self.notes = AppendState()
+            self.notes = StateBetweenAppends()
             self._access.close()
 
 
-def _settle_read(work: QueuedJob[T], reading: "Future[T]") -> None:
+def _settle_read(work: WriterJob[T], reading: "Future[T]") -> None:
     """Pass the result of a read from the reader thread to the future of the task that waits for it."""
     if not reading.cancelled():
         work.error = reading.exception()

@@ -13,11 +13,11 @@ from perdure.core.error import SessionBusy
 from perdure.core.store import Lease
 from perdure.stores.lease_holder import LeaseHolder, describe_this_process, parse_holder
 
-from . import row_merging
+from . import log_row_merging
 from .apsw_types import Connection
-from .log import AppendState
+from .log import StateBetweenAppends
+from .log_row_merging import RowMergePlan, merge_log_rows, plan_row_merge
 from .mailbox import delete_taken_posts
-from .row_merging import RowMergePlan, merge_log_rows, plan_row_merge
 
 _FIND: Final = "SELECT fence, holder FROM session WHERE tenant = '' AND id = ?"
 _TAKE: Final = """
@@ -84,30 +84,32 @@ def is_lease_valid(lease: Lease, connection: Connection) -> bool:
     return bool(connection.execute(_HELD, (lease.session_id, lease.fence)).get)
 
 
-def try_release_lease(lease: Lease, notes: AppendState, connection: Connection) -> bool:
+def try_release_lease(lease: Lease, notes: StateBetweenAppends, connection: Connection) -> bool:
     """Release the lease of a session in one statement; return False, and do nothing, if rows or posts need cleaning up.
 
     Rows to merge and stored posts need cleaning up; with them, nothing is done.
     """
-    values = (lease.session_id, lease.fence, row_merging.MERGED_ROW_BYTES)
+    values = (lease.session_id, lease.fence, log_row_merging.MERGED_ROW_BYTES)
     if connection.execute(_GIVE_BACK_TIDY, values).get is None:
         return False
     notes.forget_lease(lease.session_id)
     return True
 
 
-def prepare_release(lease: Lease, notes: AppendState, connection: Connection) -> Callable[[Connection], None]:
+def plan_lease_release(
+    lease: Lease, notes: StateBetweenAppends, connection: Connection
+) -> Callable[[Connection], None]:
     """Plan the release of a session's lease, outside of any transaction; return the function that carries it out."""
-    values = (lease.session_id, row_merging.MERGED_ROW_BYTES)
+    values = (lease.session_id, log_row_merging.MERGED_ROW_BYTES)
     key = connection.execute(_LOOSE_KEY, values).get
     return partial(release_lease, lease, notes, None if key is None else plan_row_merge(connection, key))
 
 
-def release_lease(lease: Lease, notes: AppendState, plan: RowMergePlan | None, connection: Connection) -> None:
+def release_lease(lease: Lease, notes: StateBetweenAppends, plan: RowMergePlan | None, connection: Connection) -> None:
     """Release the lease of a session, merge its small log rows if they make a large one, and delete taken posts."""
     notes.forget_lease(lease.session_id)
     key, loose = connection.execute(_GIVE_BACK, (lease.session_id, lease.fence)).get or (None, 0)
     if key is not None:
-        if loose >= row_merging.MERGED_ROW_BYTES:
+        if loose >= log_row_merging.MERGED_ROW_BYTES:
             merge_log_rows(connection, key, plan)
         delete_taken_posts(lease.session_id, connection)

@@ -2,7 +2,7 @@
 
 The functions here run inside a transaction that the caller has begun.
 
-An append adds one row. Rows are merged later (see `row_merging.py`), so that a long log is a few large rows, without
+An append adds one row. Rows are merged later (see `log_row_merging.py`), so that a long log is a few large rows, without
 gaps, that are quick to read.
 """
 
@@ -17,10 +17,11 @@ from perdure.core.error import Conflict, Fenced, StoreError
 from perdure.core.event import Entry, Event
 from perdure.core.last_run_progress import RunProgress, find_last_run_progress
 from perdure.core.store import Lease
-from perdure.stores.entry_text import find_given_title, find_message_title
+from perdure.stores.title_and_search_text import find_given_title, find_message_title
 
 from .apsw_types import Connection
 from .entry_id_index import UNNUMBERED, find_seq_by_id, highest_id_number, split_id
+from .log_row_merging import MAX_LOOSE_BYTES, row_size
 from .pack_rows import (
     PackRow,
     ReadText,
@@ -31,7 +32,6 @@ from .pack_rows import (
     decode_row_events,
     encode_row,
 )
-from .row_merging import MAX_LOOSE_BYTES, row_size
 from .schema import ADD_BLOB, ADD_ROW
 
 _ADVANCE: Final = """
@@ -70,7 +70,7 @@ class EncodedAppend(msgspec.Struct, frozen=True):
     texts: dict[bytes, bytes]
 
 
-class AppendState:
+class StateBetweenAppends:
     """State that a process keeps between appends: last entry ids of each log, and the logs with small rows to merge."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ def encode_append_row(lease: Lease, entries: Sequence[Entry]) -> EncodedAppend:
     return EncodedAppend(lease, entries, ids, row, texts)
 
 
-def append_entries(new: EncodedAppend, notes: AppendState, connection: Connection) -> None:
+def append_entries(new: EncodedAppend, notes: StateBetweenAppends, connection: Connection) -> None:
     """Append encoded entries to a session's log, all or none. Raises `Conflict` or `Fenced`."""
     lease, row = new.lease, new.row
     change = (row.last, new.entries[-1].at, row_size(row), lease.session_id, lease.fence, row.first - 1)
@@ -157,7 +157,7 @@ def _check_repeated(new: EncodedAppend, connection: Connection) -> None:
     connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'repeated'")
 
 
-def _check_new_ids(new: EncodedAppend, key: int, notes: AppendState, connection: Connection) -> None:
+def _check_new_ids(new: EncodedAppend, key: int, notes: StateBetweenAppends, connection: Connection) -> None:
     """Raise `Conflict` for an entry id that the log already has. Ids are usually numbered, so only the last is
     compared.
     """

@@ -12,10 +12,10 @@ import apsw
 
 from perdure.core.error import StoreError
 from perdure.core.store import StoreSize
-from perdure.stores.private_paths import check_file_path, create_folder, resolve_store_path
+from perdure.stores.private_paths import check_file_path, create_folder, make_path_absolute
 
 from .apsw_types import Connection
-from .copy_file import rename_when_done
+from .atomic_file_copy import rename_when_done
 from .database_file import connect, damaged_store_error, open_read_only, to_store_error
 from .log import verify_every_row
 from .page_checksums import find_checksum_vfs, has_checksums, write_checksums
@@ -64,7 +64,7 @@ def restore(backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> Non
 
     A backup is a store like any other: it can also be opened where it is.
     """
-    source, target = resolve_store_path(backup), resolve_store_path(path)
+    source, target = make_path_absolute(backup), make_path_absolute(path)
     check_file_path(target)
     try:
         create_folder(os.path.dirname(target))
@@ -81,7 +81,7 @@ def verify(path: str | os.PathLike[str]) -> None:
     Every page is read and its checksum compared. A file without checksums, made by an older version, is read and
     decoded completely; a warning in the log says that a changed byte may still go unnoticed.
     """
-    with _open_verified(resolve_store_path(path)):
+    with _open_verified(make_path_absolute(path)):
         pass
 
 

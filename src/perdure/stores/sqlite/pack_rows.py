@@ -23,7 +23,7 @@ from perdure.core.log_codec import (
     encode_events_as_msgpack,
 )
 
-from .run_outlines import decode_outlined_events, encode_outlines
+from .run_message_positions import decode_outlined_events, encode_outlines
 
 LONG_TEXT_BYTES: Final = 16 * 1024
 """Texts of at least this many bytes are stored separately."""
@@ -31,7 +31,7 @@ LONG_TEXT_BYTES: Final = 16 * 1024
 _TEXT: Final = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 
 
-class EntryMetadata(msgspec.Struct):
+class PackedRowMetadata(msgspec.Struct):
     """Times and ids of the entries in a row, and the kinds of events that a reader must not skip."""
 
     ats: list[float]
@@ -91,10 +91,10 @@ _bodies_in_json = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _bodies_packed = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
-def decode_entry_metadata(row: PackRow) -> EntryMetadata:
+def decode_entry_metadata(row: PackRow) -> PackedRowMetadata:
     """Decode the times and ids of the entries in a row, without their events."""
     stored = _stored_heads(row.heads)
-    return EntryMetadata(stored.ats, list(map(stored.stem.__add__, stored.ids)), stored.critical)
+    return PackedRowMetadata(stored.ats, list(map(stored.stem.__add__, stored.ids)), stored.critical)
 
 
 def _encode_heads(ats: list[float], ids: list[str], critical: list[str], outlines: bytes = b"") -> bytes:
@@ -131,7 +131,7 @@ def encode_row(entries: Sequence[Entry], ids: list[str]) -> tuple[PackRow, dict[
             critical.append(tag)
     first = entries[0].seq
     if len(body) >= LONG_TEXT_BYTES:
-        return build_row_without_long_texts(first, VERSION, EntryMetadata(ats, ids, critical), body)
+        return build_row_without_long_texts(first, VERSION, PackedRowMetadata(ats, ids, critical), body)
     return PackRow(first, first + len(events) - 1, VERSION, _encode_heads(ats, ids, critical), body, None), {}
 
 
@@ -145,7 +145,7 @@ def _find_critical_tag(kind: type[Event]) -> str:
 
 
 def build_row_without_long_texts(
-    first: int, version: int, heads: EntryMetadata, body: bytes
+    first: int, version: int, heads: PackedRowMetadata, body: bytes
 ) -> tuple[PackRow, dict[bytes, bytes]]:
     """Build a row from entry metadata and encoded events; cut out long texts, and return them too.
 
@@ -159,7 +159,7 @@ def build_row_without_long_texts(
 
 def merge_rows(rows: Sequence[PackRow]) -> PackRow:
     """Merge consecutive rows of a log, each with some entries, into one row with all of them."""
-    whole = EntryMetadata([], [], [])
+    whole = PackedRowMetadata([], [], [])
     events: list[Event] = []
     for row in rows:
         heads = decode_entry_metadata(row)
@@ -180,7 +180,7 @@ def slice_row(row: PackRow, first: int, last: int, text_of: ReadText) -> tuple[P
     heads, start, stop = decode_entry_metadata(row), first - row.first, last + 1 - row.first
     body = _slice_body(_insert_long_texts(row, text_of), start, stop)
     return build_row_without_long_texts(
-        first, row.version, EntryMetadata(heads.ats[start:stop], heads.ids[start:stop], heads.critical), body
+        first, row.version, PackedRowMetadata(heads.ats[start:stop], heads.ids[start:stop], heads.critical), body
     )
 
 

@@ -13,8 +13,8 @@ import apsw
 
 from .apsw_types import Connection
 from .database_file import file_identity, open_read_only, to_store_error
-from .queued_jobs import Job
 from .read_only_media import get_file_version, is_read_only
+from .writer_jobs import Job
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@
   of the last run that was begun in it: 0 over, 1 cut off, 2 waiting (until `due_at`, if that is not null). The search
   index has the entries up to `indexed`; `unindexed` is 1 if there are more.
 - `pack`: the entries, several to a row (see `pack_rows.py`). An append adds a row; now and then the last rows of a
-  session are merged into one (see `row_merging.py`), so the key of a row means nothing: an entry is found by its
+  session are merged into one (see `log_row_merging.py`), so the key of a row means nothing: an entry is found by its
   session and its own number. A fork has only the entries after `at`; those before are read from its parent.
 - `label`: the ids of entries in merged rows, of which most are numbered: `stem-first` to `stem-last` are entries `seq`
   and on. An id that is not numbered is a stem by itself.
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from .apsw_types import Connection
 from .entry_id_index import add_ids
-from .pack_rows import EntryMetadata, PackRow, build_row_without_long_texts
+from .pack_rows import PackedRowMetadata, PackRow, build_row_without_long_texts
 
 FORMAT: Final = 6
 """The newest format; a file of a newer one is refused. It has the tables below, and a checksum on every page."""
@@ -164,13 +164,13 @@ def _read_old_rows(connection: Connection) -> Iterator[tuple[int, PackRow, dict[
     """Yield the entries of a file of format 1, several to a row; their bodies are not decoded."""
     belong: tuple[int, int] = (0, 0)
     first = size = 0
-    heads, bodies = EntryMetadata([], [], []), list[bytes]()
+    heads, bodies = PackedRowMetadata([], [], []), list[bytes]()
     for session, seq, entry_id, kind, critical, version, at, body in connection.execute(_OLD_ENTRIES):
         if bodies and (size >= MERGED_ROW_BYTES or belong != (session, version)):
             yield belong[0], *build_row_without_long_texts(first, belong[1], heads, b"[%b]" % b",".join(bodies))
             bodies = []
         if not bodies:
-            belong, first, size, heads = (session, version), seq, 0, EntryMetadata([], [], [])
+            belong, first, size, heads = (session, version), seq, 0, PackedRowMetadata([], [], [])
         bodies.append(body)
         size += len(body)
         _add_head(heads, at, entry_id, kind if critical else "")
@@ -178,7 +178,7 @@ def _read_old_rows(connection: Connection) -> Iterator[tuple[int, PackRow, dict[
         yield belong[0], *build_row_without_long_texts(first, belong[1], heads, b"[%b]" % b",".join(bodies))
 
 
-def _add_head(heads: EntryMetadata, at: float, entry_id: str, critical: Any) -> None:
+def _add_head(heads: PackedRowMetadata, at: float, entry_id: str, critical: Any) -> None:
     heads.ats.append(at)
     heads.ids.append(entry_id)
     if critical and critical not in heads.critical:

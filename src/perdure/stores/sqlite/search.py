@@ -18,14 +18,14 @@ import apsw
 
 from perdure.core.error import ConfigError
 from perdure.core.store import Hit
-from perdure.stores.search_request import ROLES, SearchRequest, split_query
+from perdure.stores.search_request_validation import ROLES, SearchRequest, split_query
 from perdure.stores.snippet import SearchTerms, make_snippet
 
 from .database_file import to_store_error
 from .log import EntryRange
-from .log_for_search import MAX_SEQ, LogReaderForSearch, SearchRange, SubmitJob
-from .queued_jobs import Job
+from .log_reader_for_search import MAX_SEQ, LogReaderForSearch, SearchRange, SubmitJob
 from .search_index import DAMAGE, SearchIndex, StaleIndexError
+from .writer_jobs import Job
 
 T = TypeVar("T")
 

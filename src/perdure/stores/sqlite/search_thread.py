@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from .log_for_search import SubmitJob
+    from .log_reader_for_search import SubmitJob
     from .search import LogSearch
 
 T = TypeVar("T")

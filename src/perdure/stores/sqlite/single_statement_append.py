@@ -13,12 +13,12 @@ import apsw
 from perdure.core import fault_injection as faults
 from perdure.core.event import MessageAdded, SessionConfigured
 from perdure.core.last_run_progress import find_last_run_progress
-from perdure.stores.entry_text import find_given_title, find_message_title
+from perdure.stores.title_and_search_text import find_given_title, find_message_title
 
 from .apsw_types import Connection
 from .entry_id_index import UNNUMBERED, split_id
-from .log import PROGRESS_NUMBERS, AppendState, EncodedAppend
-from .row_merging import MAX_LOOSE_BYTES, row_size
+from .log import PROGRESS_NUMBERS, EncodedAppend, StateBetweenAppends
+from .log_row_merging import MAX_LOOSE_BYTES, row_size
 
 _STALE: Final = "stale append"
 APPEND_TRIGGER: Final = """
@@ -52,7 +52,9 @@ _MOST: Final = 64
 """The number of appends in one statement; more are rare, and each number of them is a statement to be prepared."""
 
 
-def append_in_one_statement(appends: Sequence[EncodedAppend], notes: AppendState, connection: Connection) -> bool:
+def append_in_one_statement(
+    appends: Sequence[EncodedAppend], notes: StateBetweenAppends, connection: Connection
+) -> bool:
     """Append encoded entries to one or several logs, all or none, in one statement; return False if not possible.
 
     In that case nothing is appended.
@@ -84,7 +86,7 @@ def append_in_one_statement(appends: Sequence[EncodedAppend], notes: AppendState
 
 
 def _follow_ids(
-    new: EncodedAppend, before: tuple[int, str, int] | None, notes: AppendState
+    new: EncodedAppend, before: tuple[int, str, int] | None, notes: StateBetweenAppends
 ) -> tuple[int, str, int] | None:
     """Return fence, stem and number of the last id; `None` unless the ids follow the highest one that is known, from
     the append `before` in the same statement or from the notes.
@@ -123,7 +125,7 @@ def _build_values(new: EncodedAppend) -> tuple[Any, ...]:
     return lease.session_id, lease.fence, at, size, given_title, said_title, progress, due_at, *row
 
 
-def _note_size(new: EncodedAppend, notes: AppendState, connection: Connection) -> None:
+def _note_size(new: EncodedAppend, notes: StateBetweenAppends, connection: Connection) -> None:
     """Mark a log for merging its rows, once the rows that this process appended are large enough."""
     session_id = new.lease.session_id
     size = notes.loose_bytes.get(session_id, 0) + row_size(new.row)

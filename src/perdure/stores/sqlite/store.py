@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
 
 from perdure.core import fault_injection as faults
-from perdure.core.clock import SYSTEM_CLOCK, Clock
+from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
 from perdure.core.ended_run_outlines import EndedRuns
 from perdure.core.event import Entry, Event
 from perdure.core.store import (
@@ -26,13 +26,13 @@ from perdure.core.store import (
     run_to_completion,
 )
 from perdure.stores.argument_checks import check_count, check_page, check_post, check_session_id
-from perdure.stores.entry_text import has_large_content
-from perdure.stores.private_paths import resolve_store_path
+from perdure.stores.private_paths import make_path_absolute
+from perdure.stores.title_and_search_text import has_large_content
 
 from .apsw_types import Connection
-from .forks_and_erasure import ForkRequest, create_fork, delete_session, redact_entry
+from .forks_deletion_redaction import ForkRequest, create_fork, delete_session, redact_entry
 from .interrupted_sessions import query_interrupted
-from .lease import acquire_free_lease, acquire_lease, is_lease_valid, prepare_release, try_release_lease
+from .lease import acquire_free_lease, acquire_lease, is_lease_valid, plan_lease_release, try_release_lease
 from .log import EntryRange, encode_append_row, find_ranges, read_condensed_events, read_entries, read_events
 from .mailbox import add_post, encode_post_body, has_no_posts, read_pending_posts
 
@@ -60,7 +60,7 @@ class SqliteStore:
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Clock = SYSTEM_CLOCK, vfs: str | None = None) -> None:
         """Create a store; `vfs` is for tests: the name of an SQLite VFS registered with apsw."""
-        self._path = resolve_store_path(path)
+        self._path = make_path_absolute(path)
         self._clock = clock
         self._vfs = vfs
         self._writer: FileScheduler | None = None
@@ -241,7 +241,7 @@ class SqliteStore:
 
         With `syntax="query"` the query is an FTS5 query.
         """
-        from perdure.stores.search_request import validate_search
+        from perdure.stores.search_request_validation import validate_search
 
         question = validate_search(query, narrowed)
         return await self._get_writer().indexer.run_with_index(lambda search: search.search(question))
@@ -287,7 +287,7 @@ class SqliteStore:
         """Write a copy of the store to a new file, while it may be in use. It appears complete or not at all."""
         from .maintenance import back_up_database
 
-        target = resolve_store_path(path)
+        target = make_path_absolute(path)
         await self._get_writer().read(lambda _: None)  # it may have to be made
         await _finish_before_cancel(asyncio.to_thread(back_up_database, self._path, self._vfs, target))
 
@@ -307,7 +307,7 @@ class SqliteStore:
 
     async def _release_lease(self, writer: "FileScheduler", lease: Lease) -> None:
         try:
-            await writer.prepare_and_write(partial(prepare_release, lease, writer.notes))
+            await writer.prepare_and_write(partial(plan_lease_release, lease, writer.notes))
         finally:
             writer.leases.discard(lease)  # also when the disk has failed: it is not driven any more
 

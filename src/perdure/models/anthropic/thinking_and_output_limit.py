@@ -1,0 +1,124 @@
+"""Choose the output limit and the thinking parameters of a request, for Anthropic and Bedrock. No I/O.
+
+The thinking budget is part of the output limit, must be smaller than it, and has a minimum.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from perdure.core.message import Message, Thinking, ToolCall
+from perdure.core.model import Request, Settings
+from perdure.models.profile import Profile
+
+from .model_features import AnthropicModelFeatures
+
+DEFAULT_OUTPUT_TOKENS = 8192
+"""Output limit if the settings have none and that of the model is not known."""
+MIN_THINKING_TOKENS = 1024
+"""Minimum number of thinking tokens; less is refused."""
+
+_BUDGETS = {"minimal": MIN_THINKING_TOKENS, "low": 2048, "medium": 8192, "high": 24576}
+_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high"}
+_OFF = {"type": "disabled"}
+_FREE_CHOICES = frozenset({None, "auto", "none"})
+
+
+class ThinkingAndOutputLimit(Struct, frozen=True):
+    """Output limit and thinking parameters that are sent with one request to an Anthropic model."""
+
+    max_tokens: int
+    """Output limit, thinking included."""
+    thinking: Mapping[str, Any] | None = None
+    """Value of the field `thinking`; `None` leaves it to the model."""
+    effort: str = ""
+    """Effort, for models that accept one."""
+
+    @property
+    def is_thinking(self) -> bool:
+        """True if thinking is requested."""
+        return self.thinking is not None and self.thinking["type"] != "disabled"
+
+
+def choose_thinking_parameters(
+    request: Request, profile: Profile, features: AnthropicModelFeatures
+) -> ThinkingAndOutputLimit:
+    """Choose the output limit and the thinking parameters for a request to an Anthropic model."""
+    settings = request.settings
+    most = _get_output_limit(settings, profile)
+    if features.thinking == "none" or not (wanted := _get_thinking_request(settings)):
+        off = features.thinking == "adaptive" and _is_thinking_off(settings)
+        return ThinkingAndOutputLimit(most, _OFF if off else None)
+    if settings.tool_choice not in _FREE_CHOICES or not _can_think(request, profile):
+        # A call cannot be forced on a model that thinks. Nor may one begin to think in the middle of a turn; it is
+        # the conversation that decides then, since a caller that forces a call depends on it.
+        return ThinkingAndOutputLimit(most, _OFF if features.thinking == "adaptive" else None)
+    if features.budgets and (features.thinking == "budget" or settings.reasoning_tokens):
+        return _plan_thinking_budget(settings, profile, most)
+    shown = {"type": "adaptive", "display": "summarized"}  # the newest models show no thinking unless asked to
+    return ThinkingAndOutputLimit(most, shown, _choose_effort(settings) if wanted != "on" else "")
+
+
+def _get_output_limit(settings: Settings, profile: Profile) -> int:
+    able = profile.max_output_tokens
+    asked = settings.max_output_tokens or able or DEFAULT_OUTPUT_TOKENS
+    return min(asked, able) if able else asked
+
+
+def _is_thinking_off(settings: Settings) -> bool:
+    return settings.reasoning_effort == "none" or settings.reasoning_tokens == 0 or settings.thinking == "off"
+
+
+def _get_thinking_request(settings: Settings) -> str:
+    """Return the setting that requests thinking: `tokens`, an effort, or `on`; empty if none does."""
+    if _is_thinking_off(settings):
+        return ""
+    if settings.reasoning_tokens:
+        return "tokens"
+    return settings.reasoning_effort or ("on" if settings.thinking == "on" else "")
+
+
+def _choose_effort(settings: Settings) -> str:
+    if settings.reasoning_effort:
+        return _EFFORTS[settings.reasoning_effort]
+    tokens = settings.reasoning_tokens or 0
+    return next((_EFFORTS[name] for name, budget in _BUDGETS.items() if tokens <= budget), "high")
+
+
+def _plan_thinking_budget(settings: Settings, profile: Profile, most: int) -> ThinkingAndOutputLimit:
+    wanted = settings.reasoning_tokens or _BUDGETS[settings.reasoning_effort or "medium"]
+    if settings.max_output_tokens is None and profile.max_output_tokens is None:
+        most += wanted  # so that there is as much room for the answer as without thinking
+    if settings.reasoning_tokens is None or wanted >= most:
+        wanted = min(wanted, most * 4 // 5)
+    budget = max(MIN_THINKING_TOKENS, wanted)
+    if budget >= most:  # no room to think
+        return ThinkingAndOutputLimit(most)
+    return ThinkingAndOutputLimit(most, {"type": "enabled", "budget_tokens": budget})
+
+
+def _can_think(request: Request, profile: Profile) -> bool:
+    """Return True if the provider accepts thinking in the current turn.
+
+    A turn that started without thinking, because another model wrote it or because thinking was off, has to end
+    without.
+    """
+    first = _find_first_reply(request.messages)
+    if first is None or not any(type(part) is ToolCall for part in first.parts):
+        return True
+    if request.settings.echo_reasoning is False or not profile.is_author(first.provider, first.model):
+        return False
+    return any(type(part) is Thinking and (part.signature or part.data) for part in first.parts)
+
+
+def _find_first_reply(messages: Sequence[Message]) -> Message | None:
+    """Return the first reply of the current turn. A user message right after tool results belongs to the same turn."""
+    first: Message | None = None
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        if message.role == "assistant":
+            first = message
+        elif message.role != "tool" and (place == 0 or messages[place - 1].role != "tool"):
+            break
+    return first

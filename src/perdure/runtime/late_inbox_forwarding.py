@@ -1,0 +1,102 @@
+"""Forward inbox results that arrive after a background agent's task has ended to the session that gave the task.
+
+A background agent works in a session of its own, which no run continues once the task is over. A result that arrives
+there later would never reach a model, so it becomes a message to the session that gave the task.
+"""
+
+import asyncio
+from functools import partial
+
+from perdure.core.clock_and_ids import Clock
+from perdure.core.error import ConfigError, Fenced, SessionBusy
+from perdure.core.event import InboxResolved
+from perdure.core.fold import State, fold_events
+from perdure.core.inbox import INBOX_POST, build_inbox_message
+from perdure.core.message import check_labels
+from perdure.core.run_mailbox import FOLLOW_UP_POST, STEER_POST, build_message_post
+from perdure.core.store import (
+    Lease,
+    Log,
+    Post,
+    Store,
+    finish_before_cancel,
+    get_process_wide_session_key,
+    read_events_to_fold,
+)
+
+from .driver import pass_post_to_run
+from .run_ownership import find_task_giver
+from .session_channel import get_or_create_channel, pause_commands
+
+
+async def forward_late_inbox_results(store: Store, session_id: str, clock: Clock) -> None:
+    """Forward inbox results that reached a background agent after its task ended to the session that gave the task.
+
+    Does nothing for other sessions, while the task is not over, and while another process drives the session: that one
+    consumes the results, or forwards them when it is done. A result that was forwarded is resolved in both sessions.
+    """
+    while await _has_results_to_forward(store, session_id):  # once more: whoever came meanwhile found the session busy
+        try:
+            channel = get_or_create_channel(get_process_wide_session_key(store, session_id), store, clock)
+            async with pause_commands(channel, session_id):
+                lease = await store.acquire(session_id)
+                try:
+                    await _forward_under_lease(store, lease, clock)
+                finally:
+                    await finish_before_cancel(partial(store.release, lease))
+        except (SessionBusy, Fenced):
+            return
+
+
+async def _has_results_to_forward(store: Store, session_id: str) -> bool:
+    """Return True if a task is over and results have arrived that its agent has not read."""
+    events, _ = await read_events_to_fold(store, session_id)
+    state = fold_events(events)
+    is_over = bool(_find_session_above(state, session_id))
+    return is_over and bool(_find_results(state, await store.posts(session_id)))
+
+
+async def _forward_under_lease(store: Store, lease: Lease, clock: Clock) -> None:
+    """Post each inbox result that has arrived to the parent session, then consume it here.
+
+    In this order, so that a process which dies in between loses nothing. The post above is the same each time.
+    """
+    events, head = await read_events_to_fold(store, lease.session_id)
+    state = fold_events(events)
+    above = _find_session_above(state, lease.session_id)  # once more: a run may have begun meanwhile
+    results = {} if not above else _find_results(state, await store.posts(lease.session_id))
+    for post_id, resolved in results.items():
+        message = _build_forwarded_post(state, post_id, resolved, lease.session_id, clock.now())
+        if await store.post(above, message):
+            pass_post_to_run(get_process_wide_session_key(store, above), message)
+    if results:
+        log = Log(store, lease, head, clock)
+        if await log.append([*results.values()], sync=True, on_stored=lambda _: None, entry_ids=[*results]):
+            raise asyncio.CancelledError
+
+
+def _find_session_above(state: State, session_id: str) -> str:
+    """Return the id of the session that gave the task, if the task is over; empty otherwise."""
+    return "" if state.run is None or state.is_interrupted else find_task_giver(state, session_id)
+
+
+def _find_results(state: State, posts: list[Post]) -> dict[str, InboxResolved]:
+    """Return the inbox results that are still waited for, by the ids of their posts."""
+    results: dict[str, InboxResolved] = {}
+    for post in posts:
+        item_id = post.text_field("item_id")
+        if post.kind == INBOX_POST and item_id in state.session_inbox:
+            try:
+                labels = check_labels(post.body.get("labels", ()))
+            except ConfigError:  # written by another program: it stays in the store
+                continue
+            results[post.id] = InboxResolved(item_id, post.body.get("response"), post.at, labels)
+    return results
+
+
+def _build_forwarded_post(state: State, post_id: str, resolved: InboxResolved, session_id: str, at: float) -> Post:
+    """Build the post that forwards an inbox result to the parent session; it has the id of the original post."""
+    item = state.session_inbox[resolved.item_id]
+    named = type(item)(item.item_id, item.tag, item.request, path=session_id.rpartition("/")[2])
+    kind = FOLLOW_UP_POST if item.wake else STEER_POST  # `attend` wakes a session for a follow-up
+    return build_message_post(kind, build_inbox_message({item.item_id: named}, [resolved]), post_id, at)

@@ -1,0 +1,100 @@
+"""Permissions of a session: explain whether a tool call would be allowed, and list the grants that apply."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from perdure.core.approval_binding import (
+    ApprovalBinding,
+    build_approval_binding,
+    build_call_binding,
+    build_unique_session_key,
+    identify_store,
+    list_session_keys,
+)
+from perdure.core.error import ConfigError
+from perdure.core.fold import State
+from perdure.core.inherited_permission_gates import explain_decision, list_chain_grants
+from perdure.core.message import ToolCall
+from perdure.core.permissions import Explanation, Gate, Grant, grants_from_log
+from perdure.core.run import Run
+from perdure.core.run_mailbox import REVOKE_POST
+from perdure.core.schema import Invalid
+from perdure.core.store import Post, Store, get_namespaced_session_id
+from perdure.core.tool import Skip
+from perdure.core.tool_call_execution import PreparedCall
+from perdure.core.tool_call_permission import add_seen_labels, build_permission_request
+from perdure.core.tool_call_preparation import run_prepare_hooks
+
+from .active_agent import get_active_agent
+from .agent_spec import AgentSpec
+from .run_builder import build_session_gate, build_toolbox, get_project_root, update_grants_from_log
+
+
+async def explain_permission(
+    first_agent: AgentSpec[Any], session_id: str, state: State, call: ToolCall, *, store: Store, run: Run | None
+) -> Explanation:
+    """Explain whether a tool call would be allowed, denied or asked about in a session, and why."""
+    agent = get_active_agent(first_agent, state)
+    toolbox = build_toolbox(agent, {}, agent.all_skills(), state.skills) if run is None else run.toolbox
+    tool = toolbox.get(call.name)
+    if tool is None:
+        raise ConfigError(f"there is no tool {call.name!r}; {toolbox.suggest_names(call.name)}")
+    allowed = agent.limits.allowed_tools if run is None else None  # the toolbox of a run contains only allowed tools
+    if allowed is not None and call.name not in allowed:
+        return Explanation("deny", f"allowed_tools does not list {call.name!r}: it is not offered, and not called")
+    try:
+        final = await run_prepare_hooks(tool, call)
+    except Invalid as problem:
+        raise ConfigError(f"invalid arguments for {call.name!r}: {problem}") from None
+    if isinstance(final, Skip):
+        return Explanation("deny", final.reason)
+    if run is None:
+        session = build_unique_session_key(get_namespaced_session_id(store, session_id), state)
+        binding = build_approval_binding(
+            tool, agent=agent.name, store=store, project=get_project_root(agent), session=session
+        )
+    else:
+        binding = build_call_binding(run, tool)
+    job = PreparedCall(call, tool, *final)
+    try:
+        request = build_permission_request(job, session_id, "" if run is None else run.run_id, binding)
+    except Invalid as problem:
+        raise ConfigError(f"invalid arguments for {call.name!r}: {problem}") from None
+    if state.labels:
+        request = add_seen_labels(state, request)
+    gate = build_session_gate(first_agent, agent, session_id, state, store) if run is None else run.gate
+    return explain_decision(gate, request)
+
+
+def list_grants(gate: Gate | None, session_id: str, state: State, store: Store, posts: Iterable[Post]) -> list[Grant]:
+    """Return the grants that apply in a session: approvals for more than one call that were not revoked."""
+    full_id = get_namespaced_session_id(store, session_id)
+    keys = list_session_keys(full_id, state)
+    here = ApprovalBinding(store=identify_store(store), session=keys[0])
+    update_grants_from_log(gate, session_id, state, store)
+    all_grants = list_chain_grants(gate)
+    applying = [
+        grant
+        for _, grants in all_grants
+        for grant in grants
+        if grant.session_id in {"", full_id} and _is_bound_here(grant, here)
+    ]
+    if not all_grants:
+        found = grants_from_log(state.remembered_decisions, full_id, keys, level=None)
+        applying = [grant for grant, is_granted in found.items() if is_granted]
+    revoked = {post.text_field("grant_id") for post in posts if post.kind == REVOKE_POST}
+    # an answer for ever may be known to the gate, and be in the log of the session: it is listed once
+    listed = {(grant.grant_id, grant.allow): grant for grant in reversed(applying) if grant.grant_id not in revoked}
+    return list(reversed(listed.values()))
+
+
+def _is_bound_here(grant: Grant, here: ApprovalBinding) -> bool:
+    """Return True if a grant is not bound to another session or store; one of another project is listed too."""
+    if grant.binding is None:
+        return True
+    bound = replace(grant.binding, project=here.project)
+    if not grant.holds_in_all_sessions:
+        return bound.is_same_session(here)
+    return bound.has_in_store(here) or (not grant.allow and bound.is_same_store(here))

@@ -1,0 +1,266 @@
+"""The work of validating is bounded before the first value is checked."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from perdure.core.error import ConfigError
+from perdure.core.validation_work_bound import (
+    MAX_CHECKS_PER_VALUE,
+    MAX_REFERENCE_CHAIN,
+    MAX_SCHEMA_PARTS,
+    MAX_VALUE_DEPTH,
+    count_values,
+    estimate_validation_cost,
+    is_nested_deeper,
+)
+
+
+def ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def multiplied(keyword: str, levels: int, width: int) -> dict[str, Any]:
+    """Levels of references, each of which is applied `width` times to the value of the one above."""
+    definitions: dict[str, Any] = {f"l{i}": {keyword: [ref(f"l{i + 1}")] * width} for i in range(levels)}
+    definitions[f"l{levels}"] = {"type": "string"}
+    return {"type": "object", "properties": {"a": ref("l0")}, "$defs": definitions}
+
+
+def reason(schema: dict[str, Any]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        estimate_validation_cost(json.loads(json.dumps(schema)))
+    return str(caught.value)
+
+
+def cost(schema: dict[str, Any]):
+    return estimate_validation_cost(json.loads(json.dumps(schema)))
+
+
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
+def test_references_that_multiply_are_refused(keyword):
+    schema = multiplied(keyword, 6, 10)
+    assert len(json.dumps(schema)) < 2_000
+    assert f"each value nested 1 deep would take more than {MAX_CHECKS_PER_VALUE} checks" in reason(schema)
+    assert cost(multiplied(keyword, 3, 4)).errors_per_value == 2 * (1 + 4 + 16 + 64)
+
+
+def test_the_value_itself_may_be_what_takes_too_long():
+    schema = multiplied("allOf", 6, 10)
+    assert "the value would take more than" in reason({**schema["properties"]["a"], "$defs": schema["$defs"]})
+
+
+def test_references_that_multiply_with_each_level_of_the_value_limit_its_depth():
+    twice = {"allOf": [{"properties": {"a": ref("x")}}, {"properties": {"a": ref("x")}}]}
+    found = cost({**ref("x"), "$defs": {"x": twice}})
+    assert 4 <= found.max_depth < 14
+    assert found.errors_per_value <= MAX_CHECKS_PER_VALUE
+    many = {"allOf": [{"properties": {"a": ref("x")}}] * 20}
+    assert "deep would take more than" in reason({**ref("x"), "$defs": {"x": many}})
+
+
+def test_a_tree_takes_as_much_for_each_value_however_deep():
+    node = {
+        "anyOf": [
+            {"type": "string"},
+            {"properties": {"left": ref("node"), "right": ref("node")}, "additionalProperties": ref("node")},
+            {"items": ref("node")},
+            {"prefixItems": [ref("node")], "items": ref("node")},
+        ]
+    }
+    found = cost({"properties": {"tree": ref("node")}, "$defs": {"node": node}})
+    assert found.max_depth < MAX_VALUE_DEPTH  # an array is read by two of the forms
+    del node["anyOf"][3]
+    found = cost({"properties": {"tree": ref("node")}, "$defs": {"node": node}})
+    assert (found.max_depth, found.has_unions) == (MAX_VALUE_DEPTH, True)
+    assert found.errors_per_value < 16
+
+
+def test_names_of_forms_that_differ_do_not_multiply():
+    forms = [{"properties": {f"p{i}": ref("x")}} for i in range(50)]
+    assert cost({**ref("x"), "$defs": {"x": {"oneOf": forms}}}).max_depth == MAX_VALUE_DEPTH
+    same = [{"properties": {"p": ref("x")}} for _ in range(50)]
+    assert "nested 2 deep" in reason({**ref("x"), "$defs": {"x": {"oneOf": same}}})
+
+
+def test_references_that_lead_back_to_the_same_value_are_refused_unless_they_are_one_path():
+    assert cost({"$ref": "#"}).errors_per_value == 1
+    assert cost({"type": "object", "$defs": {"a": ref("b"), "b": ref("a")}, **ref("a")}).max_depth == MAX_VALUE_DEPTH
+    every = {f"d{i}": {"allOf": [ref(f"d{j}") for j in range(12)]} for i in range(12)}
+    assert "refers back to itself for the same value" in reason({"properties": {"a": ref("d0")}, "$defs": every})
+
+
+def test_long_chains_of_references_are_refused_since_the_validator_recurses():
+    def chain(length: int) -> dict[str, Any]:
+        links: dict[str, Any] = {f"c{i}": ref(f"c{i + 1}") for i in range(length)}
+        return {**ref("c0"), "$defs": {**links, f"c{length}": {}}}
+
+    assert cost(chain(MAX_REFERENCE_CHAIN - 2)).errors_per_value == MAX_REFERENCE_CHAIN
+    for length in (MAX_REFERENCE_CHAIN - 1, 10_000):
+        assert f"more than {MAX_REFERENCE_CHAIN} parts are applied" in reason(chain(length))
+
+
+def test_very_many_parts_are_refused():
+    many = {f"p{i}": {"type": "string"} for i in range(MAX_SCHEMA_PARTS)}
+    assert f"more than {MAX_SCHEMA_PARTS} parts" in reason({"properties": many})
+    wide = {f"p{i}": {"type": "string"} for i in range(MAX_CHECKS_PER_VALUE + 1)}
+    assert cost({"properties": wide}).errors_per_value == 1  # each is for another value
+
+
+def test_the_estimate_itself_gives_up():
+    wide: dict[str, Any] = {f"w{i}": {"properties": {f"p{j}": {} for j in range(40)}} for i in range(80)}
+    every = {"allOf": [ref(name) for name in wide]}
+    heads = {f"h{i}": {"allOf": [ref("every")]} for i in range(120)}
+    assert "too entangled to tell" in reason({"properties": heads, "$defs": {**wide, "every": every}})
+
+
+def test_patterns_that_backtrack_weigh_more_and_patterns_share_memory():
+    plain, costly = {"pattern": "^(a+)+$"}, {"pattern": "^(?=a)(a|a)*$"}
+    assert cost({"properties": {"a": plain}}).checks_per_value < 10
+    found = cost({"properties": {"a": costly, "b": costly}, "patternProperties": {"^(?!x)": {}}})
+    assert 2_000 < found.checks_per_value < 2_010
+    assert found.errors_per_value < 5
+    assert "nested 1 deep" in reason({"properties": {"a": {"allOf": [costly] * 60}}})
+    texts = {f"p{i}": {"pattern": f"^{i}$"} for i in range(640)}
+    assert cost({"properties": texts}).pattern_bytes == 64 * 2**20 // 640
+
+
+def test_long_enums_weigh_more():
+    assert cost({"enum": list(range(6_400))}).checks_per_value == 101
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$defs": {"a": {"$anchor": "here", "type": "string"}}, "properties": {"a": {"$ref": "#here"}}},
+        {"$defs": {"a": {"$dynamicAnchor": "n"}}, "properties": {"a": {"$dynamicRef": "#n"}}},
+        {"$defs": {"a": {"$id": "https://x.test/a"}}, "properties": {"a": {"$ref": "https://x.test/a"}}},
+        {"definitions": {"a/b": [{"type": "string"}]}, "properties": {"a": {"$ref": "#/definitions/a~1b/0"}}},
+        {"dependentSchemas": {"a": ref("x")}, "dependencies": {"b": ["c"]}, "$defs": {"x": {"required": ["a"]}}},
+        {"properties": {"a": {"items": [ref("x")], "additionalItems": ref("x")}}, "$defs": {"x": {}}},
+        {"if": ref("x"), "then": ref("x"), "else": ref("x"), "not": ref("x"), "$defs": {"x": {}}},
+    ],
+)
+def test_references_of_every_form_are_followed(schema):
+    found = cost(schema)
+    assert not found.unresolved
+    assert found.errors_per_value > 1
+
+
+@pytest.mark.parametrize("reference", ["#/$defs/none", "#/$defs/list/7", "#nowhere", "other.json#/a", "#/type/x"])
+def test_references_that_lead_nowhere_are_named(reference):
+    found = cost({"type": "object", "properties": {"a": {"$ref": reference}}, "$defs": {"list": []}})
+    assert found.unresolved == (reference,)
+
+
+def test_the_schema_of_schemas_may_be_referred_to():
+    found = cost({"properties": {"a": {"$ref": "https://json-schema.org/draft/2020-12/schema"}}})
+    assert not found.unresolved
+
+
+def test_values_are_counted_only_as_far_as_needed():
+    assert count_values({"a": [1, 2, {"b": 3}]}, 100) == 6
+    assert count_values([[1] * 1_000] * 1_000, 10) > 10
+    assert not is_nested_deeper("x", 0)
+    assert not is_nested_deeper({"a": [1]}, 2)
+    assert is_nested_deeper({"a": [1]}, 1)
+
+
+names = st.sampled_from("abc")
+leaves = st.sampled_from([{"type": "string"}, {"type": "object"}, False, True, {"enum": [1, 2]}, ref("a"), ref("b")])
+words = st.sampled_from(["not", "items", "additionalProperties", "contains", "unevaluatedProperties", "if"])
+parts = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.builds(
+            lambda word, of: {word: of},
+            st.sampled_from(["allOf", "anyOf", "oneOf"]),
+            st.lists(inner, min_size=1, max_size=3),
+        ),
+        st.builds(
+            lambda of, rest: {"properties": of, "additionalProperties": rest},
+            st.dictionaries(names, inner, max_size=2),
+            inner,
+        ),
+        st.builds(lambda word, of: {word: of}, words, inner),
+    ),
+    max_leaves=6,
+)
+schemas = st.fixed_dictionaries(
+    {"$defs": st.fixed_dictionaries(dict.fromkeys("abc", parts)), "allOf": st.lists(parts, min_size=1, max_size=3)}
+)
+values = st.recursive(
+    st.sampled_from([1, "x", None]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+RING = {
+    "$defs": {"a": {"allOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}, "c": {}},
+    "allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}],
+}
+"""Parts that refer to one another in a ring, which is entered at two of them."""
+
+
+@settings(max_examples=150)
+@example(RING, 1)
+@given(schemas, values)
+def test_no_value_takes_more_checks_or_has_more_errors_than_estimated(schema, value):
+    schema = json.loads(json.dumps(schema))
+    try:
+        found = estimate_validation_cost(schema)
+    except ConfigError:
+        return
+    if is_nested_deeper(value, found.max_depth):
+        return
+    assert max(apply(schema, value).values()) <= found.errors_per_value
+    errors = list(jsonschema_rs.validator_for(schema).iter_errors(value))
+    assert len(errors) <= found.errors_per_value * count_values(value, 10_000)
+
+
+def apply(schema: dict[str, Any], value: Any) -> Counter[str]:
+    """Apply every part of a schema to a value, as the worst validator would, and count the parts for each value."""
+    applied: Counter[str] = Counter()
+
+    def visit(part: Any, value: Any, path: str, inside: tuple[int, ...] = ()) -> None:
+        if isinstance(part, dict) and id(part) in inside:
+            return
+        applied[path] += 1
+        if isinstance(part, dict):
+            for each in in_place(part):
+                visit(each, value, path, (*inside, id(part)))
+            for key, child, each in below(part, value):
+                visit(each, child, f"{path}/{key}")
+
+    def in_place(part: dict[str, Any]) -> Iterator[Any]:
+        for word in ("allOf", "anyOf", "oneOf"):
+            yield from part.get(word, ())
+        yield from [part[word] for word in ("not", "if") if word in part]
+        if "$ref" in part:
+            yield schema["$defs"][part["$ref"][-1]]
+
+    visit(schema, value, "")
+    return applied
+
+
+def below(part: dict[str, Any], value: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield each place in a value with what is there and a part that is applied to it."""
+    if isinstance(value, dict):
+        known = part.get("properties", {})
+        for key, child in value.items():
+            if key in known:
+                yield key, child, known[key]
+            elif "additionalProperties" in part:
+                yield key, child, part["additionalProperties"]
+            if "unevaluatedProperties" in part:
+                yield key, child, part["unevaluatedProperties"]
+    if isinstance(value, list):
+        for word in {"items", "contains"} & part.keys():
+            yield from [(place, child, part[word]) for place, child in enumerate(value)]
