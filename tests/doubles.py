@@ -1,6 +1,8 @@
 """Doubles that tests of runs share: stores and tools that note what is done to them, or stand still when told to."""
 
 import asyncio
+import contextlib
+import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, Self, TypeVar
@@ -195,3 +197,12 @@ class FailingStore:
             self.has_failed = True
             raise StoreError("the disk is gone")
         await self._inner.append(lease, entries, sync=sync)
+
+
+def list_open_below(folder: Any) -> list[str]:
+    """The open files and folders of this process that lie below a folder; those of earlier tests do not count."""
+    root, found = os.path.realpath(folder), []
+    for number in os.listdir("/dev/fd"):  # noqa: PTH208
+        with contextlib.suppress(OSError):  # that of the list itself is closed
+            found.append(os.readlink(f"/dev/fd/{number}"))  # noqa: PTH115
+    return [each for each in found if each.startswith(root)]

@@ -42,3 +42,19 @@ def test_as_much_stays_as_there_is_room_for():
     assert find_cut_point(view, one - 1, None) == 7
     assert [find_cut_point(view, one * 3, most) for most in (0, 1, 2, 3, 4)] == [7, 5, 5, 3, 3]
     assert find_cut_point(view, 10_000, None) == 0
+
+
+def test_what_has_no_reply_begins_after_the_last_reply_or_summary():
+    assert find_first_message_without_reply([]) == 0
+    assert find_first_message_without_reply([*ASKS, *ASKS]) == 0
+    assert find_first_message_without_reply([*SUMMARY, *ASKS, *ASKS]) == 1
+    assert find_first_message_without_reply([*ASKS, *ANSWERS, *ASKS]) == 2
+    assert find_first_message_without_reply([*ASKS, *works(1)]) == 3
+    assert find_first_message_without_reply([*ANSWERS, *SUMMARY, *ASKS]) == 2
+
+
+def test_a_summary_is_never_among_what_is_kept():
+    view = [*ASKS, *SUMMARY, *ASKS, *ANSWERS]
+    assert find_cut_point(view, 10_000, None) == 2
+    assert find_cut_point(view, 10_000, 10) == 2
+    assert find_cut_point([*SUMMARY, *ANSWERS], 10_000, None) == 1

@@ -6,6 +6,7 @@ from perdure.context.compaction import Compaction
 from perdure.context.history_tools import (
     MAX_CHARACTERS,
     MAX_HITS,
+    build_snippet,
     history_tools,
     rank_messages,
     read_history,
@@ -85,3 +86,40 @@ def test_both_tools_only_read():
         ("search_history", "read"),
         ("read_history", "read"),
     ]
+
+
+def test_a_snippet_begins_a_little_before_the_first_of_the_words():
+    text = "a" * 150 + " rope " + "b" * 200 + " anchor " + "c" * 100
+    begin = 151 - 100
+    assert build_snippet(user(text), 4, "anchor Rope whale") == f"[4] user: …{text[begin : begin + 300]}…"
+    assert build_snippet(user(text), 4, "whale") == f"[4] user: {text[:300]}…"
+    assert build_snippet(user(text), 4, "c" * 100) == f"[4] user: …{text[364 - 100 :]}"
+    assert build_snippet(user(f"rope  {text}"), 4, "rope anchor") == f"[4] user: rope {text[:295]}…"
+    assert build_snippet(user("x" * 300), 1, "x") == f"[1] user: {'x' * 300}"
+    assert build_snippet(user("x" * 301), 1, "x") == f"[1] user: {'x' * 300}…"
+
+
+def test_a_word_that_few_messages_have_counts_for_more_than_one_that_comes_often():
+    common = [user("rope rope"), *[user("rope")] * 6]
+    assert rank_messages([*common, user("anchor")], "rope anchor")[:2] == [7, 0]
+    assert rank_messages([user("rope rope"), user("rope anchor"), user("anchor")], "rope anchor") == [1, 0, 2]
+    assert rank_messages([user("Straße")], "STRASSE") == [0]
+    words = [f"w{number}x" for number in range(33)]
+    assert rank_messages([user(words[31]), user(words[32])], " ".join(words)) == [0]
+
+
+async def test_as_many_messages_are_read_as_there_is_room_for_exactly():
+    talk = Conversation()
+    run = await talk.begin("x" * 5_000)
+    for _ in range(5):
+        await talk.says("y" * 5_000)
+    first = "[1] user: " + "x" * 5_000
+    second = "[2] user: " + "y" * 5_000
+    room = MAX_CHARACTERS - len(first)
+    lines = read_history(context(run), 1, 20).splitlines()
+    assert lines[:2] == [first, second]
+    assert lines[-1] == f"(more from message {2 + room // len(second)} on)"
+    assert read_history(context(run), 2, 1) == second
+    assert read_history(context(run), 2, 0) == second
+    assert read_history(context(run), 6, 5).startswith("[6] ")
+    assert "(more" not in read_history(context(run), 1, 3)

@@ -146,3 +146,53 @@ def test_what_cannot_work_is_refused(given):
         large_results(given)
     with pytest.raises(ConfigError, match="max_characters"):
         previewed(shell, given)
+
+
+def test_a_preview_has_two_thirds_from_the_beginning_and_one_from_the_end():
+    text = "".join([f"{number:04}" for number in range(300)])
+    note = (
+        '[… 600 of 1200 characters left out here. All of it is kept: read_result(call_id="c1", offset=400) reads on, '
+        'grep_result(call_id="c1", pattern="…") searches it …]'
+    )
+    assert build_preview(text, "c1", 600) == f"{text[:400]}\n{note}\n{text[1000:]}"
+
+
+def test_a_result_of_exactly_the_limit_is_sent_whole():
+    for length, preview in ((600, False), (601, True)):
+        result = finished(previewed(shell, 600), ToolResult("c1", "shell", (Text("x" * length),)))
+        assert bool(result.preview) is preview
+
+
+def test_at_least_one_character_is_read():
+    assert read_result(Told("abc"), "c1", 1, 0).content == "[characters 1 to 2 of 3; read on with offset=2]\nb"
+    assert not read_result(Told("abc"), "c1", 2).is_error
+    whole = read_result(Told("x" * MAX_READ_CHARACTERS + "y"), "c1", 0, MAX_READ_CHARACTERS + 1).content
+    assert whole.partition("\n")[2] == "x" * MAX_READ_CHARACTERS
+
+
+def test_of_a_long_line_a_piece_around_the_match_is_shown():
+    line = "a" * 500 + "MAST" + "b" * 500
+    assert grep_result(Told(line), "c1", "mast").content == f"line 1 (offset 0): …{line[400:700]}…"
+    early = "mast" + "b" * 297
+    assert grep_result(Told(early), "c1", "mast").content == f"line 1 (offset 0): {early[:300]}…"
+    fitting = "mast" + "b" * 296
+    assert grep_result(Told(fitting), "c1", "mast").content == f"line 1 (offset 0): {fitting}"
+
+
+def test_only_the_beginning_of_a_very_long_line_is_searched():
+    assert grep_result(Told("x" * 9_996 + "mast"), "c1", "mast").content.startswith("line 1 (offset 0): …")
+    assert grep_result(Told("x" * 9_997 + "mast"), "c1", "mast").content == "No line has it."
+
+
+def test_as_many_lines_as_are_shown_need_no_note_and_one_more_does():
+    assert (
+        grep_result(Told("mast\n" * MAX_LINES), "c1", "mast").content.splitlines()[-1] == "line 50 (offset 245): mast"
+    )
+    assert grep_result(Told("mast\n" * (MAX_LINES + 1)), "c1", "mast").content.splitlines()[50:] == [
+        "(1 more lines; look for something rarer)"
+    ]
+
+
+def test_the_smallest_limit_can_be_used():
+    assert large_results(200).tools
+    assert finished(previewed(shell, 200), ToolResult("c1", "shell", (Text(LOG),))).preview

@@ -11,6 +11,7 @@ from perdure.context.message_lines import (
 )
 from perdure.context.tokens import estimate_text_tokens
 from perdure.core.message import Image, Message, Status, Text, Thinking, ToolCall, ToolResult, user
+from perdure.core.model_and_tool_wrappers import shorten_text
 from tests.core.material import messages as any_messages
 
 
@@ -36,6 +37,32 @@ def test_chunks_hold_every_line_in_order_and_none_is_too_large(lines, room):
     assert all(estimate_text_tokens(piece) <= room for piece in pieces)
     if all(estimate_text_tokens(line) < room for line in lines):
         assert "\n".join(pieces) == "\n".join(lines)
+
+
+def test_lines_are_packed_until_a_text_is_full():
+    line = "word " * 5
+    size = estimate_text_tokens(line) + 1
+    assert pack_lines_into_texts([], 3 * size) == []
+    assert pack_lines_into_texts([line] * 5, 2 * size) == [f"{line}\n{line}", f"{line}\n{line}", line]
+    assert pack_lines_into_texts([line] * 3, 2 * size - 1) == [line, line, line]
+    assert pack_lines_into_texts([line] * 3, 3 * size) == [f"{line}\n{line}\n{line}"]
+
+
+def test_the_text_to_search_has_all_parts_of_a_message():
+    reply = Message("assistant", (Text("Look:"), Text(""), Image(name="a.png"), Text("there")))
+    assert get_searchable_text(reply) == "Look:\n[image: a.png]\nthere"
+
+
+def test_a_long_part_of_a_line_is_shortened():
+    long = "x" * 9000
+    reply = Message("assistant", (Text(long), ToolCall("c", "look", long)))
+    text, call = format_message_line(reply, 1).split("\n[call look ")
+    assert text.removeprefix("[1] assistant: ") == shorten_text(long, 6000)
+    assert call == f"{shorten_text(long, 1000)}]"
+    result = ToolResult("c", "look", (Text(long),))
+    assert format_message_line(Message("tool", (result,)), 2) == (
+        f"[2] tool: [result of look: {shorten_text(long, 2000)}]"
+    )
 
 
 @settings(max_examples=30)

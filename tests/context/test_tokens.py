@@ -1,11 +1,13 @@
 """How large a conversation is."""
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.context import tokens
 from perdure.context.compaction import Compaction
+from perdure.context.history_tools import search_history
 from perdure.context.tokens import (
     count_context_tokens,
     cut_middle_to_tokens,
@@ -14,7 +16,7 @@ from perdure.context.tokens import (
     estimate_text_tokens,
 )
 from perdure.core.event import MessageAdded, ModelRequested, RunEnded, RunStarted, ViewChanged
-from perdure.core.message import Document, Image, Message, Text, Thinking, ToolCall, ToolResult, Usage, user
+from perdure.core.message import Citation, Document, Image, Message, Text, Thinking, ToolCall, ToolResult, Usage, user
 from tests.context.conversation import Conversation, long_talk
 from tests.core.material import messages as any_messages
 
@@ -72,6 +74,41 @@ def test_what_is_cut_keeps_its_beginning_and_its_end():
     assert "characters left out" in cut
 
 
+@pytest.mark.parametrize("text", ["word " * 2000, "x" * 8000, "b" + "船" * 3000, "word " * 1000 + "船" * 1000])
+@pytest.mark.parametrize("room", [40, 100, 1000])
+def test_most_of_the_room_is_used_by_what_is_left_of_a_text(text, room):
+    cut = cut_middle_to_tokens(text, room)
+    assert room * 0.6 <= estimate_text_tokens(cut) <= room
+    assert (cut[:1], cut[-1]) == (text[:1], text[-1])
+
+
+def test_a_text_that_just_fits_is_not_cut_and_without_room_nothing_is_left():
+    text = "some words " * 20
+    size = estimate_text_tokens(text)
+    assert cut_middle_to_tokens(text, size) == text
+    assert len(cut_middle_to_tokens(text, size - 1)) < len(text)
+    assert [cut_middle_to_tokens(text, room) for room in (1, 0, -5)] == ["", "", ""]
+
+
+def test_each_kind_of_part_has_its_own_estimate():
+    def estimate(part) -> int:
+        return estimate_message_tokens(Message("user", (part,))) - tokens.MESSAGE_TOKENS
+
+    assert estimate_text_tokens("") == 1
+    assert estimate_text_tokens("x" * 10) == 5
+    assert estimate_text_tokens("xxxx xxxx\n") == 3
+    assert estimate_text_tokens("x " * 10) == 5
+    assert estimate_text_tokens("ä" * 10) == 9
+    assert estimate(Text("x" * 10)) == 5
+    assert estimate(Thinking("x" * 10, data="y" * 20)) == 5 + 9
+    assert estimate(ToolCall("c", "look", "x" * 10)) == tokens.MESSAGE_TOKENS + estimate_text_tokens("look") + 5
+    assert estimate(ToolResult("c", "look", (Text("x" * 10), Image()))) == tokens.MESSAGE_TOKENS + 5 + 2000
+    assert estimate(Image(data=b"x" * 6400)) == 2000
+    assert estimate(Document(data=b"x" * 6400)) == 2200
+    assert estimate(Citation("source", quote="x" * 10)) == 5
+    assert estimate_messages_tokens([]) == 0
+
+
 @settings(max_examples=30)
 @given(st.lists(any_messages, max_size=4))
 def test_whatever_a_message_holds_it_can_be_counted(messages):
@@ -93,6 +130,14 @@ async def test_without_a_count_everything_is_estimated_with_instructions_and_too
     bare = count_context_tokens(run)
     run.instructions = "Be careful with the paint. " * 50
     assert count_context_tokens(run) > bare + 200
+
+
+async def test_the_definitions_of_tools_count_as_they_are_sent():
+    plain, equipped = Conversation(), Conversation(tools=[search_history])
+    bare = count_context_tokens(await plain.begin())
+    run = await equipped.begin()
+    told = msgspec.json.encode(run.offered_tools.specs).decode()
+    assert count_context_tokens(run) == bare + estimate_text_tokens(run.instructions) + estimate_text_tokens(told)
 
 
 async def test_a_count_that_cannot_be_true_is_not_believed():

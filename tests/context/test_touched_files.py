@@ -42,6 +42,11 @@ def test_arguments_that_name_no_file_name_none(arguments):
     assert get_call_paths(ToolCall("c", "read", arguments)) == []
 
 
+def test_a_name_has_from_one_to_300_characters():
+    for length, names in ((1, 1), (300, 1), (301, 0)):
+        assert len(get_call_paths(ToolCall("c", "write", '{"path": "' + "x" * length + '"}'))) == names
+
+
 def test_what_is_too_long_for_a_name_is_none():
     assert get_call_paths(ToolCall("c", "write", '{"path": "' + "x" * 5000 + '"}')) == []
 

@@ -1,5 +1,6 @@
 """Credentials in a file that nobody else can read."""
 
+import fcntl
 import json
 import os
 import stat
@@ -9,6 +10,7 @@ import pytest
 
 from perdure import ConfigError
 from perdure.credentials import FileVault
+from tests.doubles import list_open_below
 
 ODD = 'with "quotes", a \\ and\na line = # more'
 
@@ -133,3 +135,102 @@ def test_of_many_writers_none_is_lost(tmp_path):
 def test_what_is_no_path_is_refused(path):
     with pytest.raises(ConfigError, match="the path of a file"):
         FileVault(path)
+
+
+def error_of(work) -> str:
+    with pytest.raises(ConfigError) as caught:
+        work()
+    return str(caught.value)
+
+
+def test_each_refusal_says_what_is_wrong_and_what_to_do(tmp_path):
+    path = tmp_path / "keys"
+    vault = private(path, "TOKEN=abcd-1234\n")
+    path.chmod(0o644)
+    assert error_of(vault.names) == (
+        f"the vault {str(path)!r} can be used by others (mode 0644); run: chmod 600 {path}"
+    )
+    path.chmod(0o600)
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    link.symlink_to(path)
+    assert error_of(FileVault(pipe).names) == f"the vault {str(pipe)!r} is no ordinary file; give the path of a file"
+    assert error_of(FileVault(link).names) == (
+        f"the vault {str(link)!r} is a link; give the path of the file that it leads to"
+    )
+
+
+def test_a_file_that_cannot_be_opened_says_why(tmp_path, monkeypatch):
+    path = tmp_path / "keys"
+    vault = private(path, "TOKEN=abcd-1234\n")
+
+    def fail(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", fail)
+    assert error_of(vault.names) == (
+        f"the vault {str(path)!r} cannot be opened (Permission denied); make it a file of yours that you can read"
+    )
+
+
+def test_a_file_of_another_user_is_refused_and_one_of_root_is_not(tmp_path, monkeypatch):
+    path = tmp_path / "keys"
+    vault = private(path, "TOKEN=abcd-1234\n")
+    really, uid = os.fstat, 4711
+
+    def owned(descriptor: int) -> os.stat_result:
+        fields = list(really(descriptor))
+        fields[4] = uid
+        return os.stat_result(fields)
+
+    monkeypatch.setattr(os, "fstat", owned)
+    assert error_of(vault.names) == (
+        f"the vault {str(path)!r} belongs to another user (uid 4711); make it yours with chown"
+    )
+    uid = 0
+    assert vault.names() == ["TOKEN"]
+
+
+def test_the_folder_is_locked_while_a_file_takes_its_place_and_nothing_stays_open(tmp_path, monkeypatch):
+    really = os.replace
+    replaced = []
+
+    def watch(old: str, new: str) -> None:
+        descriptor = os.open(tmp_path, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(descriptor)
+        replaced.append(new)
+        really(old, new)
+
+    monkeypatch.setattr(os, "replace", watch)
+    vault = FileVault(tmp_path / "keys.json")
+    vault.set("token", "abcd-1234")
+    vault.remove("token")
+    assert (vault.names(), len(replaced), list_open_below(tmp_path)) == ([], 2, [])
+
+
+def test_a_file_of_exactly_the_limit_is_read_and_a_longer_one_is_not(tmp_path):
+    path = tmp_path / "keys"
+    assert private(path, "A=abcd-1234\n".ljust(2**20, "#")).names() == ["A"]
+    assert error_of(private(path, "A=abcd-1234\n".ljust(2**20 + 1, "#")).names) == (
+        f"the vault {str(path)!r} has more than 1048576 bytes; keep credentials in it, and nothing else"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ('A="x', '"x'),
+        ("A='x'", "x"),
+        ("A='x\"", "'x\""),
+        ('A="', '"'),
+        ('A=""', ""),
+        ("A=''", ""),
+        ('A="a\\tb"', "a\tb"),
+        ("  # A=x\nA=y", "y"),
+        ("A=x\nA=y", "y"),
+    ],
+)
+def test_a_line_has_a_value_in_quotes_or_without(tmp_path, line, value):
+    assert private(tmp_path / "keys", f"{line}\n").resolve("A") == value

@@ -1,6 +1,7 @@
 """Values, in every form, taken out of texts, bytes, data, parts and events; also of texts that come in pieces."""
 
 import base64
+import enum
 import json
 import re
 
@@ -244,3 +245,47 @@ def test_a_citation_and_the_metadata_of_a_reply_are_cleaned_everywhere():
     assert scrubbed.metadata == {"logprobs": [{"token": "{{key}}"}]}
     told = SCRUBBER.redact_value(CitationAdded(cited))
     assert told.citation == scrubbed.citations[0]
+
+
+class Port(enum.StrEnum):
+    """Texts of a class of their own."""
+
+    SECRET = "s3cr3t-value-1"
+    OTHER = "other"
+
+
+class Name(str):
+    """Another one, which says something else of itself."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "hidden"
+
+
+def test_a_text_of_a_class_of_its_own_is_redacted_and_stays_as_it_is_without_a_secret():
+    redactor = FixedSecretsRedactor({"key": "s3cr3t-value-1"})
+    given = ToolOutput([Port.SECRET, Port.OTHER, Name("a s3cr3t-value-1"), Name("b")])
+    content = redactor.redact_value(given).content
+    assert [str.__str__(each) for each in content] == ["{{key}}", "other", "a {{key}}", "b"]
+
+
+def test_numbers_that_are_secrets_are_redacted_and_others_keep_their_type():
+    redactor = FixedSecretsRedactor({"pin": "48151623"})
+    assert redactor.redact_value({"a": 48151623, "b": [48151624, 1.5], "c": True}) == {
+        "a": "{{pin}}",
+        "b": [48151624, 1.5],
+        "c": True,
+    }
+    value = {"a": [1, (2, "x")]}
+    assert redactor.redact_value(value) is value
+
+
+def test_a_secret_in_json_is_found_however_its_parts_are_ordered_when_decoded():
+    secret = '{"user": "anna", "key": "0123456789abcdef"}'
+    redactor = FixedSecretsRedactor({"account": secret})
+    assert redactor.redact_value({"user": "anna", "key": "0123456789abcdef"}) != {
+        "user": "anna",
+        "key": "0123456789abcdef",
+    }
+    assert redactor.redact_value(["plain"]) == ["plain"]

@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import PurePosixPath
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import msgspec
@@ -97,3 +98,21 @@ def test_what_holds_no_placeholder_is_handed_on_as_it_is():
 
 def test_a_value_is_not_looked_into_for_more_placeholders():
     assert substitute_placeholders("{{a}}", {"a": "{{b}}", "b": "never"}) == "{{b}}"
+
+
+class Attrs:
+    """An object with the fields that attrs notes in its classes."""
+
+    __attrs_attrs__ = (SimpleNamespace(name="user"), SimpleNamespace(name="password"))
+
+    def __init__(self, user: str, password: str) -> None:
+        self.user, self.password = user, password
+
+
+def test_an_object_of_attrs_is_copied_with_its_values_and_the_given_one_stays():
+    given = Attrs("anna", "{{key}}")
+    assert find_placeholder_names(given) == ["key"]
+    made = substitute_placeholders(given, VALUES)
+    assert (type(made), made.user, made.password) == (Attrs, "anna", "s3cr3t")
+    assert given.password == "{{key}}"
+    assert substitute_placeholders(made, VALUES) is made

@@ -11,6 +11,7 @@ import pytest
 from perdure.files import atomic_file
 from perdure.files.atomic_file import open_atomic_file, remove_stale_files
 from perdure.files.jail import FileChanged, Jail
+from tests.doubles import list_open_below
 
 
 @pytest.fixture(params=["without a name", "with a name"])
@@ -92,7 +93,17 @@ def test_a_file_that_is_being_written_is_not_stale(folder):
     assert names_in(folder) == ["a"]
 
 
-def test_the_first_write_to_a_folder_removes_what_was_left_there(tmp_path):
+def test_the_first_write_to_a_folder_removes_what_was_left_there_and_nothing_in_others(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / ".perdure-0123456789abcdef.tmp").write_bytes(b"half")
+    jail = Jail(tmp_path)
+    jail.write(jail.resolve("a"), b"one")
+    assert names_in(tmp_path / "sub") == [".perdure-0123456789abcdef.tmp"]
+    jail.write(jail.resolve("sub/a"), b"one")
+    assert names_in(tmp_path / "sub") == ["a"]
+
+
+def test_each_folder_is_cleaned_by_the_first_write_to_it(tmp_path):
     (tmp_path / "sub").mkdir()
     for place in (tmp_path, tmp_path / "sub"):
         (place / ".perdure-0123456789abcdef.tmp").write_bytes(b"half")
@@ -125,3 +136,42 @@ jail.write(jail.resolve("a"), b"new")
 """
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
     assert (os.listdir(tmp_path), (tmp_path / "a").read_bytes()) == (["a"], b"old")
+
+
+def test_nothing_stays_open_of_files_that_are_written_given_up_or_stale(folder, tmp_path):
+    before = list_open_below(tmp_path)
+    for name, work in (("a", "take_name"), ("a", "replace"), ("b", "close")):
+        with open_atomic_file(folder, name) as new:
+            if work != "close":
+                getattr(new, work)()
+    (tmp_path / ".perdure-0123456789abcdef.tmp").write_bytes(b"half")
+    remove_stale_files(folder)
+    assert list_open_below(tmp_path) == before
+    assert names_in(folder) == ["a"]
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    os.close(descriptor)
+    with pytest.raises(OSError, match="Bad file descriptor"), open_atomic_file(descriptor, "a"):
+        pass
+
+
+def test_a_file_that_another_process_removed_before_it_was_locked_is_made_again(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(atomic_file, "_UNNAMED", 0)
+    lock = fcntl.flock
+    removed: list[str] = []
+
+    def remove_first(descriptor, operation):
+        if not removed:
+            removed.extend(names_in(folder))
+            (tmp_path / removed[0]).unlink()
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", remove_first)
+    before = len(list_open_below(tmp_path))
+    with open_atomic_file(folder, "a") as new:
+        os.write(new.descriptor, b"new")
+        assert len(list_open_below(tmp_path)) == before + 1
+        new.replace()
+    assert (names_in(folder), (tmp_path / "a").read_bytes()) == (["a"], b"new")

@@ -2,6 +2,7 @@
 
 # ruff: noqa: E501, PTH101, PTH102, PTH103, PTH104, PTH109, PTH114, PTH116, PTH123, PTH208, PTH211 - a case is a line, and links and descriptors are the point
 
+import errno
 import os
 import socket
 import stat
@@ -12,7 +13,8 @@ import pytest
 from perdure.core.error import ConfigError
 from perdure.files import folder_handle, openat2
 from perdure.files.confined_folder import FileRefused
-from perdure.files.jail import MOST_WRITTEN_BYTES, FileChanged, Jail, compute_digest
+from perdure.files.jail import MOST_WRITTEN_BYTES, FileChanged, Jail, compute_digest, describe_os_error
+from tests.doubles import list_open_below
 
 
 @pytest.fixture(params=["one step", "step by step"])
@@ -67,6 +69,7 @@ def test_a_file_is_read_by_any_of_its_paths(jail, path):
         ("", "not a valid path"),
         ("  ", "not a valid path"),
         ("\ud800", "not a valid path"),
+        ("a\udcffb", "not a valid path"),
         ("x" * 5000, "cannot be read"),
         ("pipe", "no regular file"),
         ("socket", "no regular file"),
@@ -250,6 +253,24 @@ def test_a_link_to_configuration_that_does_not_exist_is_not_written_either(jail)
         assert "never written" in refusal(write, jail, path)
 
 
+def test_the_runtimes_own_configuration_is_never_deleted(jail):
+    Path(f"{jail.root}/perdure.toml").write_text("x")
+    assert refusal(jail.delete, jail.resolve("perdure.toml"), expected=compute_digest(b"x")) == (
+        "files like 'perdure.toml' are never written by tools; do not try again"
+    )
+    assert sorted(os.listdir(jail.root)) == ["deep", "perdure.toml"]
+
+
+def test_a_folder_that_cannot_be_opened_is_refused_with_the_reason(jail):
+    for path, reason in (
+        ("missing", "there is no such folder"),
+        (".git", "files like '.git/' may contain secrets; do not try again"),
+    ):
+        with pytest.raises(FileRefused) as raised, jail.open_folder(jail.resolve(path)):
+            pass
+        assert str(raised.value) == reason
+
+
 def test_more_names_can_be_blocked_and_protected_and_none_unblocked(tmp_path):
     (tmp_path / "private").mkdir()
     (tmp_path / "private" / "plan.txt").write_text("plan")
@@ -310,3 +331,101 @@ def test_a_system_without_descriptors_of_folders_reads_and_does_not_write(tmp_pa
     jail = Jail(tmp_path)
     assert read(jail, "a.txt") == b"hello"
     assert "cannot be written" in refusal(write, jail, "b.txt")
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (errno.ENOENT, "there is no such folder"),
+        (errno.ELOOP, "a name on its way has become a link since it was checked"),
+        (errno.EMLINK, "a name on its way has become a link since it was checked"),
+        (errno.EXDEV, "a name on its way has become a link since it was checked"),
+        (errno.ENOTDIR, "there is no such folder: a name on its way is no folder"),
+        (errno.EISDIR, "it is a folder"),
+        (errno.ENXIO, "it is no regular file"),
+        (errno.EACCES, "it cannot be deleted (Permission denied)"),
+    ],
+)
+def test_why_something_cannot_be_done_with_a_path_is_told_in_words(code, reason):
+    assert describe_os_error(OSError(code, os.strerror(code)), verb="deleted", kind="folder") == reason
+
+
+def test_an_error_without_words_of_the_system_is_told_as_it_is():
+    assert describe_os_error(OSError("gone")) == "it cannot be read (gone)"
+
+
+def test_nothing_stays_open_whether_a_step_works_or_not(jail):
+    os.mkfifo(f"{jail.root}/pipe")
+    os.symlink("../outside", f"{jail.root}/late")
+    Path(f"{jail.root}/.env").touch()
+    note, late = jail.resolve("deep/note.txt"), type(jail.resolve("x"))(f"{jail.root}/late/secret.txt", jail.root)
+    before = len(list_open_below(jail.root))
+    jail.read(note)
+    jail.list_folder(jail.resolve("deep"))
+    assert [jail.is_regular(each) for each in (("deep", "note.txt"), ("deep",), ("missing",), (), (".env",))] == [
+        True, False, False, False, False,
+    ]  # fmt: skip
+    with jail.open_folder(jail.resolve("deep")) as folder:
+        assert os.listdir(folder) == ["note.txt"]
+    jail.write(note, b"new")
+    jail.write(jail.resolve("a/b/c"), b"new")
+    jail.delete(note, expected=compute_digest(b"new"))
+    for work in (
+        lambda: jail.read(jail.resolve("pipe")),
+        lambda: jail.read(jail.resolve("deep")),
+        lambda: jail.read(late),
+        lambda: jail.list_folder(jail.resolve("pipe")),
+        lambda: jail.write(jail.resolve("deep"), b"x"),
+        lambda: jail.write(jail.resolve("a/b/c"), b"x", expected=compute_digest(b"old")),
+        lambda: jail.write(jail.resolve("a/b/c/d"), b"x"),
+        lambda: jail.write(late, b"x"),
+        lambda: jail.delete(jail.resolve("missing"), expected=compute_digest(b"old")),
+    ):
+        refusal(work)
+    assert len(list_open_below(jail.root)) == before
+
+
+def test_a_closed_jail_has_given_its_descriptor_back(tmp_path):
+    jail = Jail(tmp_path)
+    assert list_open_below(tmp_path) == [jail.root]
+    jail.close()
+    jail.close()
+    assert list_open_below(tmp_path) == []
+
+
+def test_a_path_is_shown_from_the_folder_on_and_whole_if_it_is_outside(jail):
+    shown = [jail.show(jail.resolve(path)) for path in (".", "deep", "deep/note.txt", "/etc", f"{jail.root}2/x")]
+    assert shown == [".", "deep", "deep/note.txt", "/etc", f"{jail.root}2/x"]
+    assert jail.show(jail.build_target(("deep", "note.txt"))) == "deep/note.txt"
+
+
+def test_all_files_are_inside_the_root_of_the_system():
+    jail = Jail("/")
+    assert jail.check(jail.resolve("/usr/bin/x")) == ("usr", "bin", "x")
+    jail.close()
+
+
+def test_a_file_of_exactly_the_limit_is_read_and_written(jail):
+    assert jail.read(jail.resolve("deep/note.txt"), 5).data == b"hello"
+    assert len(write(jail, "large", b"x" * MOST_WRITTEN_BYTES).data) == MOST_WRITTEN_BYTES
+    assert refusal(write, jail, "larger", b"x" * (MOST_WRITTEN_BYTES + 1)) == (
+        f"it would have {MOST_WRITTEN_BYTES + 1:,} bytes, and the limit is {MOST_WRITTEN_BYTES:,}"
+    )
+
+
+def test_a_file_of_exactly_the_limit_of_reading_is_replaced_and_a_larger_one_is_not(jail, monkeypatch):
+    monkeypatch.setattr("perdure.files.jail.MOST_READ_BYTES", 5)
+    assert write(jail, "deep/note.txt", b"six by").digest == compute_digest(b"six by")
+    assert refusal(write, jail, "deep/note.txt", b"new") == "it has 6 bytes, and the limit is 5"
+
+
+def test_what_was_read_and_written_is_returned_with_its_permissions(jail):
+    os.chmod(f"{jail.root}/deep/note.txt", 0o640)
+    found = jail.read(jail.resolve("deep/note.txt"))
+    assert (found.data, found.digest, found.mode) == (b"hello", compute_digest(b"hello"), 0o640)
+    done = write(jail, "deep/note.txt", b"new")
+    assert (done.data, done.digest, done.mode) == (b"new", compute_digest(b"new"), 0o640)
+    done = write(jail, "deep/note.txt", b"newer", mode=0o600)
+    assert (done.data, done.mode, stat.S_IMODE(os.stat(f"{jail.root}/deep/note.txt").st_mode)) == (
+        b"newer", 0o600, 0o600,
+    )  # fmt: skip

@@ -2,7 +2,8 @@
 
 import pytest
 
-from perdure.files.sensitive_names import SENSITIVE_NAMES, find_blocking_pattern
+from perdure.files import sensitive_names
+from perdure.files.sensitive_names import SENSITIVE_NAMES, BlockedNames, find_blocking_pattern
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,14 @@ def test_a_pattern_with_slashes_fits_names_in_a_row():
     assert find_blocking_pattern(["a", "b", "c"], ["a/b/"]) == "a/b/"
     assert find_blocking_pattern(["c"], ["b/c"]) == ""
     assert find_blocking_pattern(["c"], ["c/"]) == ""
+
+
+def test_a_set_of_patterns_finds_the_same_one_each_time_also_when_it_has_forgotten_names(monkeypatch):
+    monkeypatch.setattr(sensitive_names, "_MOST_KNOWN", 2)
+    blocked = BlockedNames(["*.key", "private/"])
+    paths = [["a"], ["b"], ["c.key"], ["private"], ["private", "d"], ["e", "F.KEY"], ["a"]]
+    for _ in range(2):
+        assert [blocked.find(each) for each in paths] == ["", "", "*.key", "", "private/", "*.key", ""]
+    assert len(blocked._known) <= 2
+    assert [blocked.find(each, is_folder=True) for each in paths[2:4]] == ["", "private/"]
+    assert BlockedNames([]).find(["a"]) == ""

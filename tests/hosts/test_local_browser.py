@@ -307,6 +307,24 @@ async def test_sessions_share_neither_pages_nor_elements(browser, site):
         await browser.take_snapshot("c")
 
 
+async def test_a_session_that_is_closed_leaves_no_page_in_the_browser(browser, site, monkeypatch):
+    opened = {}
+    for session in ("a", "b"):
+        await visit(browser, site, "/second", session=session)
+        opened[session] = browser._sessions[session]._context
+    contexts = opened["a"].browser.contexts
+    snapshot = await visit(browser, site, session="b")
+    ref = find_ref(snapshot, "Press")
+    assert await browser.close_session("b")
+    assert not await browser.close_session("b")
+    assert [each for each in contexts if each not in opened["a"].browser.contexts] == [opened["b"]]
+    assert browser.find_element(ref) is None
+    monkeypatch.setattr(browser, "_max_sessions", 1)
+    await visit(browser, site, "/second", session="c")
+    assert [*browser._sessions] == ["c"]
+    assert opened["a"] not in browser._sessions["c"]._context.browser.contexts
+
+
 async def test_a_long_page_is_read_in_parts(browser, site):
     session = Agent(ScriptedModel(), tools=browser_tools(browser), permission=allow_all).session()
     page = await session.call("browser_navigate", {"url": f"{site.base_url}/long"})

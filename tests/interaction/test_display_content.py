@@ -55,6 +55,13 @@ def test_a_renderer_is_given_the_fields_as_json_values(shown, renderer, data):
         (Picture, "Picture(url=''): give either its data or its url"),
         (lambda: Picture(b"x", "https://example.org"), "give either its data or its url"),
         (lambda: Picture("x"), "Picture(data='x'): give bytes"),  # type: ignore[arg-type]
+        (lambda: Picture(b"x", media_type=""), "Picture(media_type=''): give"),
+        (lambda: Picture(b"x", url=1), "Picture(url=1): give text"),  # type: ignore[arg-type]
+        (lambda: Table(b"a"), "Table(columns=b'a'): give a list of names"),  # type: ignore[arg-type]
+        (lambda: Table(["a"], "x"), "Table(rows='x'): give a list of rows"),
+        (lambda: Table(["a", "b"], [[1]]), "Table(rows[0]=[1]): give a list of 2 values"),
+        (lambda: Table(["a"], [5]), "Table(rows[0]=5): give a list of 1 values"),  # type: ignore[list-item]
+        (lambda: Progress("x", total="1"), "Progress(total='1'): give a number from 0 on"),  # type: ignore[arg-type]
         (lambda: Picture(b"x", alt=1), "Picture(alt=1): give text"),  # type: ignore[arg-type]
         (lambda: Picture(b"x" * (LARGEST_PICTURE + 1)), "more than 8,388,608 bytes: give its url instead"),
     ],
@@ -63,3 +70,7 @@ def test_what_cannot_be_shown_is_refused_where_it_is_made(make, told):
     with pytest.raises(ConfigError) as refused:
         make()
     assert told in str(refused.value)
+
+
+def test_the_largest_picture_can_be_shown():
+    assert len(Picture(b"x" * LARGEST_PICTURE).data) == LARGEST_PICTURE

@@ -1,5 +1,6 @@
 """What was allowed for ever, in a file: shared by processes, replaced as a whole, and never overwritten in part."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from perdure import ConfigError, Grants, Permissions, StoreError
 from perdure.core.permissions import Grant, PermissionRequest
 from perdure.interaction import GrantFile
+from tests.doubles import list_open_below
 
 FOR_EVER = Grant("forever", True, "shell", "run", "ls", "", "because")
 HERE = Grant("session", True, "shell", "run", "", "s1")
@@ -59,6 +61,52 @@ def test_another_one_sees_what_was_remembered_and_taken_back(path):
     assert not other.revoke(FOR_EVER.grant_id)
     assert one.find(REQUEST) is None
     assert path.read_bytes() == b""
+
+
+def test_what_another_one_has_just_remembered_can_be_taken_back_at_once(path):
+    one, other = GrantFile(path), GrantFile(path)
+    one.remember(FOR_EVER)
+    assert other.revoke(FOR_EVER.grant_id)
+    one.remember(FOR_EVER)
+    other.forget(FOR_EVER.grant_id)
+    assert list(one) == []
+
+
+def test_a_grant_of_a_session_is_taken_back_without_the_file(path):
+    grants = GrantFile(path)
+    grants.remember(HERE)
+    assert (grants.revoke(HERE.grant_id), grants.revoke(HERE.grant_id), list(grants)) == (True, False, [])
+    assert not path.exists()
+
+
+def test_the_folder_is_locked_while_the_file_is_replaced_and_nothing_stays_open(path, monkeypatch):
+    really, replaced = os.replace, []
+
+    def watch(old: str, new: str) -> None:
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(descriptor)
+        replaced.append(new)
+        really(old, new)
+
+    monkeypatch.setattr(os, "replace", watch)
+    GrantFile(path).remember(FOR_EVER)
+    assert (replaced, list_open_below(path.parent)) == ([str(path)], [])
+
+
+def test_a_file_in_the_folder_of_the_process_needs_no_folder_in_its_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    GrantFile("grants.jsonl").remember(FOR_EVER)
+    assert [each.name for each in tmp_path.iterdir()] == ["grants.jsonl"]
+    assert list(GrantFile(tmp_path / "grants.jsonl")) == [FOR_EVER]
+
+
+def test_a_file_that_is_gone_grants_nothing_any_more(path):
+    grants = GrantFile(path)
+    grants.remember(FOR_EVER)
+    path.unlink()
+    assert list(grants) == []
 
 
 def test_a_later_verdict_replaces_the_earlier_one(path):

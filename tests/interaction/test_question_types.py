@@ -96,6 +96,26 @@ def test_the_question_of_a_slot_of_ones_own_is_its_text():
 
 
 @pytest.mark.parametrize(
+    "asked",
+    [Confirm("Really?"), Choice("Really?", ["a"]), MultiSelect("Really?", ["a"]), Form("Really?", Address)],
+)
+def test_a_question_is_its_own_text(asked):
+    assert asked.text == "Really?"
+
+
+def test_the_schema_of_an_answer_says_what_may_be_chosen():
+    assert Confirm("Really?").output == {"type": "boolean"}
+    assert Choice("Which?", ["a", Option("b")]).output == {"type": "string", "enum": ["a", "b"]}
+    assert Choice("Which?", ["a"], other=True).output == {"type": "string"}
+    several = {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "uniqueItems": True}
+    assert MultiSelect("Which?", ["a", "b"]).output == {**several, "minItems": 0, "maxItems": 2}
+    assert MultiSelect("Which?", ["a", "b"], 2, 2).output == {**several, "minItems": 2, "maxItems": 2}
+    assert MultiSelect("Which?", ["a", "b"], most=1).output == {**several, "minItems": 0, "maxItems": 1}
+    assert CustomSlot("map").output is None
+    assert CustomSlot("map", answer={"type": "array"}).output == {"type": "array"}
+
+
+@pytest.mark.parametrize(
     ("kind", "given", "read"),
     [
         (Address, {"street": "Hamngatan", "number": 3}, Address("Hamngatan", 3)),
@@ -159,6 +179,16 @@ def test_a_choice_may_leave_room_for_something_else():
         (lambda: Choice("x", ["a"], other="yes"), "Choice(other='yes'): give True or False"),  # type: ignore[arg-type]
         (lambda: MultiSelect("x", ["a"], least=2), "MultiSelect(least=2): there are 1 options"),
         (lambda: MultiSelect("x", ["a", "b"], 2, 1), "MultiSelect(most=1): give a whole number, 2 or more"),
+        (lambda: Option("a", 5), "Option(label=5): give text"),  # type: ignore[arg-type]
+        (lambda: Option("a", "", 5), "Option(description=5): give text"),  # type: ignore[arg-type]
+        (lambda: Choice("", ["a"]), "Choice(question=''): give non-empty text"),
+        (lambda: Choice("x", 5), "Choice(options=5): give a list of options"),  # type: ignore[arg-type]
+        (lambda: MultiSelect("", ["a"]), "MultiSelect(question=''): give non-empty text"),
+        (lambda: MultiSelect("x", ["a", "a"]), "MultiSelect(options=['a', 'a']): give each value once"),
+        (lambda: MultiSelect("x", ["a"], least=-1), "MultiSelect(least=-1): give a whole number, 0 or more"),
+        (lambda: MultiSelect("x", ["a"], most=0), "MultiSelect(most=0): give a whole number, 1 or more"),
+        (lambda: CustomSlot("map", question=5), "CustomSlot(question=5): give text"),  # type: ignore[arg-type]
+        (lambda: Confirm("x", no=""), "Confirm(no=''): give non-empty text"),
         (lambda: Option(5), "Option(value=5): give text"),  # type: ignore[arg-type]
         (lambda: Form("x", int), "give a class with fields"),
         (lambda: Form("", Address), "Form(question=''): give non-empty text"),

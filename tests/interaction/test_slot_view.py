@@ -2,9 +2,17 @@
 
 import pytest
 
-from perdure.core.event import QuestionAnswered, QuestionAsked, SlotClosed, SlotOpened
+from perdure.core.event import (
+    QuestionAnswered,
+    QuestionAsked,
+    RunStarted,
+    RunWaiting,
+    SlotClosed,
+    SlotOpened,
+    SlotUpdated,
+)
 from perdure.core.fold import fold_events
-from perdure.core.run_mailbox import build_slot_closing_post
+from perdure.core.run_mailbox import build_host_event_post, build_slot_closing_post
 from perdure.core.schema import check_value
 from perdure.core.store import Post
 from perdure.core.validation_problems import Invalid
@@ -48,3 +56,61 @@ def test_the_schema_of_verdicts_takes_what_may_be_answered(answer):
 def test_the_schema_of_verdicts_takes_nothing_else(answer):
     with pytest.raises(Invalid):
         check_value(answer, dict(VERDICT_SCHEMA))
+
+
+def test_a_slot_is_seen_whole():
+    shown = SlotOpened(
+        "slot", "form", {"a": 1}, "call", text="Fill in", waits=True, output={"type": "object"}, path="child",
+        expires_at=10.0,
+    )  # fmt: skip
+    view = SlotView(
+        "slot", "form", {"a": 1}, "Fill in", waits=True, output={"type": "object"}, call_id="call", path="child",
+        expires_at=10.0,
+    )  # fmt: skip
+    state = fold_events([shown])
+    assert build_slot_views(state, [], 9.9) == [view]
+    assert build_slot_views(state, [], 10.0) == []
+
+
+def test_a_question_of_a_tool_is_seen_whole():
+    asked = QuestionAsked(
+        "ask", "slot", "Who?", ({"call_id": "call", "tool": "t"},), 10.0, "line", {"question": "Who?"},
+        {"type": "string"}, path="child",
+    )  # fmt: skip
+    view = SlotView(
+        "ask", "line", {"question": "Who?"}, "Who?", waits=True, output={"type": "string"}, tool="t", call_id="call",
+        path="child", expires_at=10.0,
+    )  # fmt: skip
+    assert build_slot_views(fold_events([asked]), [], 9.9) == [view]
+    assert build_slot_views(fold_events([asked]), [], 9.9, lost_questions=["ask"]) == []
+
+
+def test_a_question_about_a_call_that_was_cut_off_has_its_own_schema_and_shows_the_call():
+    calls = ({"call_id": "call", "tool": "t"},)
+    question = QuestionAsked("ask", "settlement", "What now?", calls, output={"type": "string"})
+    assert slot_view_of_question(question) == SlotView(
+        "ask", "settlement", {"calls": list(calls)}, "What now?", waits=True, output={"type": "string"}, tool="t",
+        call_id="call",
+    )  # fmt: skip
+
+
+def test_a_slot_that_the_program_has_posted_is_seen_and_one_that_it_changes_too():
+    opened, other = SlotOpened("new", "text", {"text": "new"}), SlotOpened("slot", "text", {"text": "again"})
+    posts = [
+        build_host_event_post(opened, "p", 0.0),
+        build_host_event_post(other, "p", 0.0),
+        build_host_event_post(SlotUpdated("new", {"text": "newer"}), "p", 0.0),
+        build_host_event_post(SlotUpdated("missing", {"text": "x"}), "p", 0.0),
+    ]
+    views = build_slot_views(fold_events([SHOWN]), posts, 0.0)
+    assert [(each.slot_id, each.input) for each in views] == [("slot", {"text": "x"}), ("new", {"text": "newer"})]
+
+
+def test_a_question_of_a_run_that_is_to_be_cancelled_is_left_out():
+    state = fold_events([RunStarted(run_id="run-1"), ASKED, RunWaiting(("ask",), run_id="run-1")])
+    assert [each.slot_id for each in build_slot_views(state, [], 0.0)] == ["ask"]
+    assert build_slot_views(state, [Post("p", "cancel", {"run_id": "run-1"})], 0.0) == []
+    running = fold_events([RunStarted(run_id="run-1"), ASKED])
+    assert len(build_slot_views(running, [Post("p", "cancel", {"run_id": "run-1"})], 0.0)) == 1
+    for other in (Post("p", "cancel", {"run_id": "run-2"}), Post("p", "steer", {"run_id": "run-1"})):
+        assert len(build_slot_views(state, [other], 0.0)) == 1

@@ -4,10 +4,18 @@ import pytest
 
 from perdure import Agent, Permissions, allow, allow_all, ask, deny, later, tool, url
 from perdure.core.error import ConfigError
+from perdure.core.text_target import TextTarget
+from perdure.core.url_target import UrlTarget
 from perdure.credentials import BoundVault, MemoryVault, SecretBinding
+from perdure.net.error import EgressDenied
 from perdure.testing import MemoryFiles, ScriptedBrowser, ScriptedModel, ScriptedPage, call
 from perdure.toolkits.browser_backend import BrowserElement, BrowserFrame, BrowserSnapshot
-from perdure.toolkits.browser_tools import browser_tools, format_browser_element, format_browser_snapshot
+from perdure.toolkits.browser_tools import (
+    browser_tools,
+    format_browser_element,
+    format_browser_snapshot,
+    parse_frame_target,
+)
 
 SHOP = "https://shop.example/"
 PAY = "https://pay.example/form"
@@ -54,7 +62,8 @@ async def test_the_model_visits_reads_and_uses_a_page():
     assert '[e7] textbox "Name" = "Ann"' in results[1].text
     assert "It burns oil." in results[2].text
     assert results[3].text.startswith("Shop — ")
-    assert results[7].content[1].media_type == "image/png"
+    assert results[7].content[0].text == f"{SHOP}:"
+    assert (results[7].content[1].media_type, results[7].content[1].name) == ("image/png", "screenshot")
     assert [each.text for each in results[8:]] == ["The browser is closed.", "The browser was not open."]
     assert all("untrusted" in each.labels for each in results[:8])
     assert browser.steps == [
@@ -111,9 +120,16 @@ async def test_a_page_that_a_rule_denies_is_not_shown_when_a_click_leads_there()
         call("browser_screenshot"),
         permission=rules,
     )
-    assert [each.status for each in results] == ["ok", "error", "error", "error"]
-    assert "nothing of it is shown" in results[1].text
-    assert not any("Send me" in each.text for each in results)
+    hidden = (
+        "The page is now at https://evil.example/. A rule denies that address, or asks about it, so nothing of it is "
+        "shown: use browser_navigate with an address that you may visit."
+    )
+    assert [(each.status, each.text) for each in results] == [
+        ("ok", f'Lamp — {SHOP}lamp\n\nIt burns oil.\n[e1] link "Evil"'),
+        ("error", hidden),
+        ("error", hidden),
+        ("error", "there is no picture, for a rule denies what it shows: https://evil.example/"),
+    ]
 
 
 async def test_frames_that_a_rule_denies_or_asks_about_are_left_out():
@@ -122,9 +138,11 @@ async def test_frames_that_a_rule_denies_or_asks_about_are_left_out():
         [page, picture] = await run_calls(
             open_browser(), call("browser_navigate", url=SHOP), call("browser_screenshot"), permission=rules
         )
-        assert "Pay here" not in page.text
-        assert "1 frames are not shown" in page.text
-        assert "no picture" in picture.text
+        assert page.text == (
+            f"Shop — {SHOP}\n[1 frames are not shown, for a rule denies them.]\n\n"
+            'Welcome.\n[e1] link "Lamp"\n[e2] link "Manual"\n[e3] textbox "Name"'
+        )
+        assert picture.text == f"there is no picture, for a rule denies what it shows: {PAY}"
 
 
 async def test_a_download_goes_into_the_folder_and_replaces_nothing():
@@ -138,11 +156,13 @@ async def test_a_download_goes_into_the_folder_and_replaces_nothing():
         call("browser_download", ref="e1", path="lamp.pdf"),
         files=files,
     )
-    assert results[1].text == f"Downloaded 'manual.pdf' from {SHOP}manual.pdf to manual.pdf (4 bytes)."
-    assert [each.status for each in results[1:]] == ["ok", "error", "denied", "error"]
-    assert "cannot be written" in results[2].text
-    assert "cannot be written" in results[3].text
-    assert "downloads no file" in results[4].text
+    assert [(each.status, each.text) for each in results[1:]] == [
+        ("ok", f"Downloaded 'manual.pdf' from {SHOP}manual.pdf to manual.pdf (4 bytes)."),
+        ("error", "'taken.pdf' cannot be written: its content has changed meanwhile"),
+        ("denied", f"'../out.pdf' cannot be written: it is outside the working folder {files.root!r}"),
+        ("error", "a click on 'e1' downloads no file"),
+    ]
+    assert files.files == {"taken.pdf": b"x", "manual.pdf": b"%PDF"}
 
 
 async def test_a_file_of_an_address_that_a_rule_denies_is_not_kept():
@@ -154,28 +174,59 @@ async def test_a_file_of_an_address_that_a_rule_denies_is_not_kept():
         permission=Permissions(allow("*"), deny("browser_*", target=url(f"{SHOP}manual.pdf"))),
         files=files,
     )
-    assert results[1].status == "error"
-    assert "the file is not kept" in results[1].text
+    assert (results[1].status, results[1].text) == (
+        "error", f"the file is not kept: a rule denies {SHOP}manual.pdf, or asks about it",
+    )  # fmt: skip
+    assert files.files == {}
 
 
 async def test_a_rule_about_files_holds_for_downloads():
-    rules = Permissions(allow("*"), deny(target="private/**"))
+    browser = open_browser()
     results = await run_calls(
-        open_browser(),
+        browser,
         call("browser_navigate", url=SHOP),
         call("browser_download", ref="e2", path="private/manual.pdf"),
-        permission=rules,
+        permission=Permissions(allow("*"), deny(target="private/**")),
         files=MemoryFiles({}),
     )
-    assert results[1].status in {"denied", "error"}
+    assert (results[1].status, results[1].text) == (
+        "error", "'private/manual.pdf' cannot be written: a rule denies it, or asks about it",
+    )  # fmt: skip
+    assert browser.steps == [("navigate", SHOP)]
+
+
+async def test_a_path_that_became_forbidden_after_the_first_look_is_not_written():
+    class ClosingFiles(MemoryFiles):
+        """Files that may be written when a call is prepared, and not any more when it runs."""
+
+        looks = 0
+
+        def check(self, target, *, write=False, is_folder=False):
+            self.looks += 1
+            return super().check(self.resolve(".env") if self.looks > 1 else target, write=write, is_folder=is_folder)
+
+    browser, files = open_browser(), ClosingFiles({})
+    results = await run_calls(
+        browser,
+        call("browser_navigate", url=SHOP),
+        call("browser_download", ref="e2", path="manual.pdf"),
+        files=files,
+    )
+    assert (results[1].status, results[1].text) == (
+        "error", "'manual.pdf' cannot be written: files like '.env*' may contain secrets; do not try again",
+    )  # fmt: skip
+    assert (browser.steps, files.files) == ([("navigate", SHOP)], {})
 
 
 @pytest.mark.parametrize(
     ("step", "expected"),
     [
-        (call("browser_click", ref="e99"), "there is no element 'e99'"),
+        (
+            call("browser_click", ref="e99"),
+            "there is no element 'e99' in the latest snapshot: use browser_snapshot, and a reference in it",
+        ),
         (call("browser_navigate", url="shop.example"), "not an absolute address"),
-        (call("browser_snapshot", offset=-1), "offset=-1"),
+        (call("browser_snapshot", offset=-1), "offset=-1: give an offset of 0 or more"),
         (call("browser_snapshot"), "no page yet"),
     ],
 )
@@ -226,14 +277,36 @@ async def test_private_pages_are_labelled_so():
 
 
 def test_a_long_page_is_shown_in_parts():
-    text = "".join([f"line {number}\n" for number in range(100)])
+    text = "".join([f"line {number}\n" for number in range(20)])
     snapshot = BrowserSnapshot(SHOP, "Long", [BrowserFrame(SHOP, text, (), is_truncated=True)], ["a note"])
-    shown = format_browser_snapshot(snapshot, 0, 40)
-    assert shown.startswith("Long — https://shop.example/\n[a note]\n\nline 0\n")
-    assert "Use browser_snapshot(offset=35) to continue.]" in shown
-    assert shown.endswith("[The page is larger than what is read of it: its end is missing.]")
-    assert "line 5" in format_browser_snapshot(snapshot, 35, 40)
-    assert "(no text)" in format_browser_snapshot(BrowserSnapshot(SHOP, "", []))
+    begin, end = f"Long — {SHOP}\n[a note]\n\n", "[The page is larger than what is read of it: its end is missing.]"
+    first = "line 0\nline 1\nline 2\nline 3\nline 4"
+    assert format_browser_snapshot(snapshot, 0, 40) == (
+        f"{begin}{first}\n[Showing characters 0-35 of 149. Use browser_snapshot(offset=35) to continue.]\n{end}"
+    )
+    second = "line 5\nline 6\nline 7\nline 8\nline 9"
+    assert format_browser_snapshot(snapshot, 35, 40) == (
+        f"{begin}{second}\n[Showing characters 35-70 of 149. Use browser_snapshot(offset=70) to continue.]\n{end}"
+    )
+    assert format_browser_snapshot(snapshot, 142, 40) == (
+        f"{begin}line 19\n[Showing characters 142-149 of 149.]\n{end}"
+    )
+    whole = BrowserSnapshot(SHOP, "Long", [BrowserFrame(SHOP, text)])
+    assert format_browser_snapshot(whole, 0, 149) == f"Long — {SHOP}\n\n{text.strip()}"
+
+
+def test_a_page_without_title_text_or_frames_says_so():
+    assert format_browser_snapshot(BrowserSnapshot(SHOP, "", [])) == f"(no title) — {SHOP}\n\n(no text)"
+    frames = [BrowserFrame(SHOP, " \n"), BrowserFrame(PAY, "Pay\u200b here.\n"), BrowserFrame(PAY, "")]
+    assert format_browser_snapshot(BrowserSnapshot(SHOP, "Shop", frames)) == (
+        f"Shop — {SHOP}\n\n--- frame {PAY} ---\nPay here."
+    )
+
+
+def test_a_name_of_others_is_one_line_of_200_characters_at_most():
+    for length, shown in ((200, "x" * 200), (201, "x" * 200 + "…")):
+        element = BrowserElement("e1", "link", "x" * length, SHOP)
+        assert format_browser_element(element) == f'[e1] link "{shown}"'
 
 
 def test_an_element_is_shown_with_its_value_state_and_options():
@@ -251,3 +324,37 @@ def test_bad_backends_are_refused():
 def test_a_secret_reaches_a_page_only_where_it_is_typed():
     tools = browser_tools(open_browser())
     assert [each.name for each in tools if each.credentials] == ["browser_type"]
+
+
+async def test_a_page_that_the_network_does_not_give_is_an_error_for_the_model():
+    class Unreachable(ScriptedBrowser):
+        async def navigate(self, session, target):
+            raise EgressDenied("shop.example: not allowed")
+
+    results = await run_calls(Unreachable(PAGES), call("browser_navigate", url=SHOP), call("browser_close"))
+    assert [(each.status, each.text) for each in results] == [
+        ("error", "the page cannot be visited: shop.example: not allowed"),
+        ("ok", "The browser was not open."),
+    ]
+
+
+async def test_what_is_kept_of_a_page_and_a_picture_when_the_context_grows_is_their_address():
+    results = await run_calls(
+        open_browser(), call("browser_navigate", url=f"{SHOP}lamp"), call("browser_screenshot", full_page=True)
+    )
+    assert [each.summary for each in results] == [f"(the page {SHOP}lamp)", f"(a picture of {SHOP}lamp)"]
+
+
+def test_a_frame_without_a_host_is_a_target_of_text():
+    assert parse_frame_target(SHOP) == UrlTarget.of(SHOP)
+    assert parse_frame_target("about:blank") == TextTarget("about:blank")
+
+
+async def test_a_frame_without_a_host_is_shown_whatever_rules_say_of_addresses():
+    browser = ScriptedBrowser({SHOP: ScriptedPage("Shop", "Hi.", {}, [], ["about:blank"]), "about:blank": "Blank."})
+    [page] = await run_calls(
+        browser,
+        call("browser_navigate", url=SHOP),
+        permission=Permissions(allow("*"), deny("browser_*", target=url("https://evil.example/**"))),
+    )
+    assert page.text == f"Shop — {SHOP}\n\nHi.\n\n--- frame about:blank ---\nBlank."

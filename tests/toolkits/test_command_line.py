@@ -227,3 +227,13 @@ def test_each_command_of_a_split_line_is_one_that_bash_runs(tmp_path):
     lines = ["aa 1; bb 2", "aa 'x y' | bb && cc || dd", "aa\nbb >/dev/null 2>&1"]
     for line, ran in zip(lines, run_in_bash(lines, tmp_path), strict=True):
         assert ran == set(split_command_line(line) or ())
+
+
+def test_a_line_of_exactly_the_limit_is_taken_apart():
+    line = "ls; pwd".ljust(MAX_CHARACTERS)
+    assert split_command_line(line) == [("ls",), ("pwd",)]
+    assert split_command_line(line + " ") is None
+
+
+def test_the_packages_are_there_if_the_parser_is():
+    assert command_line.has_parser() is (command_line.load_bash_parser() is not None)

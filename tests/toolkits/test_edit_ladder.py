@@ -208,6 +208,66 @@ def test_an_edit_that_changes_nothing_is_refused():
 def test_the_lines_that_changed_are_told():
     done = apply_edit("a\nb\nc\n", TextEdit("b\n", "x\ny\n"))
     assert (done.first_line, done.last_line) == (2, 3)
+    done = apply_edit("\n\na\n", TextEdit("a", "x\ny\nz"))
+    assert (done.first_line, done.last_line) == (3, 5)
+    with pytest.raises(EditRefused, match="2 times, at lines 2, 3: add lines around it until it is unique, or set"):
+        apply_edit("\na\na", TextEdit("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "expected"),
+    [
+        ("a\n  b", "b \n", "x\ny\n", "a\n  x\n  y"),
+        ("a\n  b\nc", "b \n", "x\ny\n", "a\n  x\n  y\nc"),
+        ("a\n  b\n", "b \n", "x\ny\n", "a\n  x\n  y\n"),
+        ("a\n  b", "b ", "x\n", "a\n  x\n"),
+        ("a\n  b\nc", "b ", "x\n", "a\n  x\n\nc"),
+        ("a \nb", "a\nb\n", "x\n", "x"),
+        ("f(1)\na\ng()", "f(1)\nb\ng()\n", "x\n", "x"),
+    ],
+)
+def test_the_end_of_the_last_line_is_there_afterwards_if_it_was_before(text, old, new, expected):
+    assert apply_edit(text, TextEdit(old, new)).text == expected
+
+
+@pytest.mark.parametrize("old", ["\n\n", " \n ", "\t\n"])
+def test_blanks_that_are_not_there_exactly_are_found_nowhere(old):
+    with pytest.raises(EditRefused):
+        apply_edit("a \n\tb", TextEdit(old, "x"))
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "expected"),
+    [
+        ("\tx\n", "    x", "  y", "  y\n"),  # it cannot be told how much less that is in tabs
+        ("\t\tx\n", "\tx", "y", "\ty\n"),
+        ("\t\t\ta\n\tb\n", "  a\n    b", "  c\n    d\n      e", "\t\t\tc\n\td\n\t  e\n"),
+        ("  a\n\n  b\n", "a\n\nb", "c\n\n \nd", "  c\n\n \n  d\n"),
+    ],
+)
+def test_new_lines_are_indented_as_the_old_ones_show(text, old, new, expected):
+    assert apply_edit(text, TextEdit(old, new)).text == expected
+
+
+def test_a_refusal_names_ten_places_and_advises_what_helps():
+    with pytest.raises(EditRefused) as raised:
+        apply_edit("a\n" * 11, TextEdit("a", "b"))
+    assert str(raised.value) == (
+        "old_string is ambiguous: it was found 11 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10: "
+        "add lines around it until it is unique, or set replace_all"
+    )
+    with pytest.raises(EditRefused) as raised:
+        apply_edit("f(1)\na\ng()\nf(1)\nb\ng()\n", TextEdit("f(1)\nc\ng()", "x", replace_all=True))
+    assert str(raised.value) == (
+        "old_string is ambiguous: it was found 2 times (compared by first and last line), at lines 1, 4: "
+        "add lines around it until it is unique"
+    )
+    with pytest.raises(EditRefused) as raised:
+        apply_edit("\n" + "f(1)\na\n" * 6, TextEdit("\nf(1)\nb", "x"))
+    assert str(raised.value) == (
+        "old_string was not found: '\\nf(1)\\nb'. Its first line is line 2, 4, 6, 8, 10 of the file, "
+        "but what follows differs. Read the file again, and copy the text exactly."
+    )
 
 
 LINES = st.lists(st.text("ab \t'\u2019x", max_size=6), min_size=1, max_size=12)

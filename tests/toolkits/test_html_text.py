@@ -30,6 +30,23 @@ def text_of(body: str) -> str:
         ("<!-- comment -->ok", "ok"),
         ("<div>a</div><div>b</div>", "a\nb"),
         ("a&nbsp;b &copy;", "a b ©"),
+        ("<a href=/x>one<a href=/y>two</a>", "[one](https://example.org/x)[two](https://example.org/y)"),
+        ("<a href=/x> </a>after<a>plain</a>", "afterplain"),
+        ("before<pre>a\n b</pre>", "before\n```\na\n b\n```"),
+        ("<pre>a<div>b</div>c\n d</pre>", "```\na\n```\n```\nb\n```\n```\nc\n d\n```"),
+        ("<pre> \n</pre>a\n b", "a b"),
+        ("</pre>a\n b</ul></ol>", "a b"),
+        ("before<h2>Title</h2>after", "before\n\n## Title\n\nafter"),
+        ("<h1>1</h1><h6>6</h6>", "# 1\n\n###### 6"),
+        ("<ul><li>a<ul><li>b</ul><li>c</ul><li>d", "- a\n  - b\n\n- c\n\n- d"),
+        ("<ol><li>a<ul><li>b</ul><li>c</ol>d", "1. a\n  - b\n\n2. c\n\nd"),
+        ("<ol start=0><li>a<li>b</ol>", "0. a\n1. b"),
+        ("<ul>" * 8 + "<li>a", "          - a"),
+        ("<li><div>a</div><div>b</div>", "- a\nb"),
+        ("<li>a<p>b", "- a\n\nb"),
+        ("a<blockquote>b</blockquote>c<section>d</section>e<article>f", "a\n\nb\nc\n\nd\ne\n\nf"),
+        ("<td>a<td>b<th>c", "a | b | c"),
+        ("a<img alt=' '>b", "ab"),
         ("", ""),
     ],
 )
@@ -45,6 +62,10 @@ def test_a_page_becomes_text(body, text):
         "<div style='color: red; DISPLAY : none'>se<div>cr</div>et</div>",
         "<span style='visibility:hidden'>secret</span>",
         "<select><option>secret</select>",
+        "<span hidden>se<br>cr<b>et</span>",
+        "<span hidden>span</span>",
+        "<p hidden>secret<p hidden>more</p>",
+        "<b hidden>a</b><b hidden>b</b>",
     ],
 )
 def test_what_people_do_not_see_is_left_out(hidden):
@@ -53,6 +74,8 @@ def test_what_people_do_not_see_is_left_out(hidden):
 
 def test_an_element_whose_end_is_missing_does_not_hide_the_rest():
     assert text_of("<div hidden>one<p>two</p>") == "one\n\ntwo"
+    assert text_of("</div><div hidden>one<p>two</p>") == "one\n\ntwo"
+    assert text_of("<br hidden>one</br>two") == "onetwo"
 
 
 def test_navigation_and_footers_are_left_out_of_a_page_with_enough_text():
@@ -64,10 +87,13 @@ def test_navigation_and_footers_are_left_out_of_a_page_with_enough_text():
 def test_the_title_is_apart():
     page = convert_html("<title> A \n title </title><svg><title>no</title></svg><p>text")
     assert (page.title, page.text) == ("A title", "text")
+    page = convert_html("<title>first</title><title>second</title>text")
+    assert (page.title, page.text) == ("first", "secondtext")
 
 
 def test_links_follow_the_base_of_a_page():
     assert text_of("<base href='https://other.org/x/'><a href=y>z</a>") == "[z](https://other.org/x/y)"
+    assert text_of("<base href='#'><a href=y>z</a>") == "[z](https://example.org/docs/y)"
 
 
 def test_characters_that_nobody_sees_are_left_out():

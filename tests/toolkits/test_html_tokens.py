@@ -50,6 +50,23 @@ def test_attributes_are_read_in_every_form():
     }
 
 
+def test_each_token_says_where_the_page_goes_on_after_it():
+    page = "a<p x=1>b</p><title>c</title>1 < 2<!-- no -->d"
+    assert [(each.kind, each.value, each.position) for each in read_html_tokens(page)] == [
+        ("text", "a", 1),
+        ("start", "p", 8),
+        ("text", "b", 9),
+        ("end", "p", 13),
+        ("start", "title", 20),
+        ("text", "c", 21),
+        ("end", "title", 29),
+        ("text", "1 ", 31),
+        ("text", "<", 32),
+        ("text", " 2", 34),
+        ("text", "d", 46),
+    ]
+
+
 PIECES = [
     "<a ",
     "<a b='x' ",

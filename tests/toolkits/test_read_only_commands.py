@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.toolkits.read_only_commands import _PROGRAMS, ReadingRules, explain_reading
+from perdure.toolkits.read_only_commands import _GIT, _PROGRAMS, ReadingRules, explain_reading
 
 
 @pytest.fixture
@@ -238,3 +238,85 @@ def test_diff_of_folders_with_a_link_is_not_silent(folder, tmp_path):
     assert explain(folder, "diff -r sub other") == ["diff only reads"]
     (tmp_path / "other" / "b").symlink_to("/etc/passwd")
     assert explain(folder, "diff -r sub other", "diff sub other") == ["", ""]
+
+
+EVERY_PROGRAM = [*_PROGRAMS, *[f"git {each}" for each in _GIT]]
+
+
+def find_silent_programs(folder, arguments, names=EVERY_PROGRAM):
+    parts = find_parts(folder, *[f"{name} {arguments}" for name in names])
+    return {name for name, part in zip(names, parts, strict=True) if part.reads_only}
+
+
+WITHOUT_OPERANDS = {
+    *("groups", "id", "pwd", "uname", "whoami", "git branch", "git count-objects", "git reflog", "git remote")
+}
+WITHOUT_FILES = {"echo", "expr", "printf"}
+WITH_NUMBER = {"egrep", "fgrep", "grep", "head", "tail", "git log", "git rev-list"}
+
+
+def test_each_program_has_as_many_operands_as_it_only_reads(folder):
+    silent = [find_silent_programs(folder, "a " * count) for count in range(4)]
+    unread = {"git cat-file"}  # without an option, or the name of a file at a revision, it is not known what it shows
+    everything = {*EVERY_PROGRAM}
+    assert everything - silent[0] == unread
+    assert everything - silent[1] == unread | WITHOUT_OPERANDS | {"date"}
+    assert everything - silent[2] == unread | WITHOUT_OPERANDS | {"date", "uniq"}
+    assert everything - silent[3] == unread | WITHOUT_OPERANDS | {"date", "uniq", "tr"}
+    assert explain(folder, "date +%s", "date +%s +%s") == ["date only reads", ""]
+
+
+def test_only_the_operands_of_some_programs_are_no_files(folder):
+    outside = find_silent_programs(folder, "/etc/passwd")
+    assert outside == {*WITHOUT_FILES, "egrep", "fgrep", "grep", "rg", "tr"}
+    assert find_silent_programs(folder, "/etc/passwd /etc/passwd") == {*WITHOUT_FILES, "tr"}
+
+
+def test_a_number_is_an_option_of_these_programs_alone(folder):
+    names = [each for each in EVERY_PROGRAM if each != "comm"]
+    assert find_silent_programs(folder, "-25 a", names) == WITH_NUMBER
+
+
+def test_these_programs_read_the_folder_that_they_run_in_when_no_file_is_named(folder):
+    parts = {name: find_parts(folder, name)[0].reads for name in _PROGRAMS}
+    assert {name: reads for name, reads in parts.items() if reads} == {
+        "du": (f"{folder}/",),
+        "find": (f"{folder}/",),
+        "ls": (folder,),
+        "rg": (f"{folder}/",),
+        "tree": (f"{folder}/",),
+    }
+
+
+def test_a_folder_with_secrets_is_read_silently_by_what_shows_names_alone(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "server.pem").touch()
+    root = str(tmp_path)
+    lines = ["du", "find", "ls -R", "ls --recursive", "tree", "rg x", "grep -r x", "grep --recursive x", "diff sub sub"]
+    assert explain(root, *lines) == [
+        *("du only reads", "find only reads", "ls only reads", "ls only reads", "tree only reads", "", "", "", "")
+    ]
+    assert find_parts(root, "ls --recursive")[0].reads == (f"{root}/",)
+
+
+def test_what_a_command_shows_after_cd_is_below_each_folder_that_it_may_run_in(folder):
+    parts = find_parts(folder, "cd sub", "cat x", "git stash list", "git log", "git commit -m x")
+    assert [(each.reads_only, each.reads) for each in parts] == [
+        (f"cd goes to a folder below {folder}", ()),
+        ("cat only reads", (f"{folder}/x", f"{folder}/sub/x")),
+        ("", ()),
+        ("", (f"{folder}/",)),
+        ("", None),
+    ]
+
+
+def test_the_reason_names_the_command_and_that_of_git_with_its_subcommand(folder):
+    lines = ["git log -3", "git --version", "python3 --version", "ls -la", "git --no-pager log", "git tag"]
+    assert explain(folder, *lines) == [
+        "git log only reads",
+        "git --version only reads",
+        "python3 only reads",
+        "ls only reads",
+        "git --no-pager only reads",
+        "git tag only reads",
+    ]

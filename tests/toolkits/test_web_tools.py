@@ -5,13 +5,15 @@ import asyncio
 import pytest
 
 from perdure import Agent, ConfigError, Permissions, ToolError, allow, allow_all, ask, deny, later, url
+from perdure.core.url_target import UrlTarget
 from perdure.hosts import LocalWeb
 from perdure.net.egress_policy import EgressPolicy
 from perdure.net.error import HttpTimeoutExceeded
 from perdure.testing import ScriptedModel, ScriptedWeb, call, calls
-from perdure.toolkits.web_backend import WebFetchResult, WebSearchQuery, WebSearchResult
+from perdure.toolkits.web_backend import WebFetchRequest, WebFetchResult, WebSearchQuery, WebSearchResult
 from perdure.toolkits.web_tools import (
     MOST_PAGE_BYTES,
+    cut_text,
     format_fetched_page,
     format_search_results,
     web_fetch_tool,
@@ -295,3 +297,102 @@ async def test_an_error_of_a_backend_goes_to_the_model():
             raise ToolError(f"no searches for {query.text}")
 
     assert (await run_tool(web_search_tool(Refusing()), "web_search", query="x")).text == "no searches for x"
+
+
+# -- exactly -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("status", "is_error"), [(200, False), (399, False), (400, True), (500, True)])
+async def test_a_page_is_an_error_from_status_400_on_and_its_summary_has_the_status(status, is_error):
+    result = await fetch(ScriptedWeb({DOCS: WebFetchResult(DOCS, status, "text/plain", "x")}), url=DOCS)
+    assert (result.is_error, result.summary) == (is_error, f"(fetched {DOCS}: {status})")
+
+
+async def test_a_single_byte_can_be_asked_for():
+    web = ScriptedWeb({DOCS: WebFetchResult(DOCS, 200, "text/plain", "xyz")})
+    assert (await fetch(web, url=DOCS, max_bytes=1, offset=0)).text == (
+        f"{DOCS} (200 text/plain)\n\nx\n[Showing characters 0-1 of 3. Use offset=1 to continue.]"
+    )
+    refused = await fetch(web, url=DOCS, max_bytes=0)
+    assert refused.text == "offset=0, max_bytes=0: give an offset of 0 or more, and a size above 0"
+
+
+async def test_five_results_are_asked_for_if_the_model_does_not_say():
+    web = ScriptedWeb(results={"x": FOUND * 20})
+    result = await run_tool(web_search_tool(web), "web_search", query="x")
+    assert web.queries == [WebSearchQuery("x", 5)]
+    assert [each[:3] for each in result.text.splitlines() if each.startswith("[")] == [
+        "[1]",
+        "[2]",
+        "[3]",
+        "[4]",
+        "[5]",
+    ]
+
+
+def test_a_page_names_its_redirects_and_what_is_missing_of_it():
+    page = WebFetchResult(
+        DOCS, 302, "text/plain; charset=utf-8", "text\n", is_truncated=True, redirects=["http://a.example/", "http://b.example/"],
+        redirect_to="https://c.example/",
+    )  # fmt: skip
+    assert format_fetched_page(page) == (
+        f"{DOCS} (302 text/plain)\n[redirected from http://a.example/]\n[redirected from http://b.example/]\n"
+        "[It redirects to https://c.example/, which was not fetched: fetch that address if you need it.]\n\ntext\n"
+        "[The page is larger than what is read of it: its end is missing.]"
+    )
+    plain = WebFetchResult(DOCS, 200, "text/plain", "0123456789")
+    assert format_fetched_page(plain) == f"{DOCS} (200 text/plain)\n\n0123456789"
+    assert format_fetched_page(plain, 4) == (f"{DOCS} (200 text/plain)\n\n456789\n[Showing characters 4-10 of 10.]")
+    assert format_fetched_page(plain, 10) == (
+        f"{DOCS} (200 text/plain)\n\n\n[The text has 10 characters; there is none at offset 10.]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "shown"),
+    [
+        ("abc", 3, "abc"),
+        ("abcd", 3, "abc"),
+        ("ab\ncd", 4, "ab\n"),
+        ("a\nbcd", 4, "a\nbc"),
+        ("a\nbcde", 3, "a\n"),
+        ("äöü", 3, "ä"),
+        ("äöü", 6, "äöü"),
+        ("", 5, ""),
+    ],
+)
+def test_a_text_is_cut_at_the_end_of_a_line_in_its_second_half(text, most, shown):
+    assert cut_text(text, most) == shown
+
+
+def test_titles_and_snippets_have_a_length():
+    first, second = format_search_results([WebSearchResult("t" * 5_000, DOCS, "s" * 5_000)]).splitlines()
+    title, snippet = first.removeprefix("[1] ").removesuffix(f" — {DOCS}"), second
+    assert (title.rstrip("…"), snippet.rstrip("…")) == ("t" * (len(title) - 1), "s" * (len(snippet) - 1))
+    again = format_search_results([WebSearchResult("t" * (len(title) - 1), DOCS, "s" * (len(snippet) - 1))])
+    assert "…" not in again
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "follows"),
+    [
+        ("https://a.example/x", "https://a.example/y", True),
+        ("http://a.example/x", "https://a.example/y", True),
+        ("https://a.example/x", "http://a.example/y", False),
+        ("http://a.example:8080/x", "https://a.example/y", False),
+        ("http://a.example/x", "https://a.example:8443/y", False),
+        ("http://a.example/x", "https://b.example/y", False),
+        ("https://a.example/x", "https://b.example/x", False),
+    ],
+)
+async def test_redirects_are_followed_within_an_origin_and_to_https(source, target, follows):
+    decided = []
+
+    class Asking(ScriptedWeb):
+        async def fetch(self, request):
+            decided.append(request.follow(UrlTarget.of(source), UrlTarget.of(target)))
+            return await super().fetch(request)
+
+    await fetch(Asking(PAGES), url=DOCS)
+    assert decided == [follows]
+    assert not WebFetchRequest(UrlTarget.of(DOCS)).follow(UrlTarget.of(source), UrlTarget.of(target))

@@ -86,8 +86,8 @@ class _TextBuilder:
         self._lines: list[str] = []
         self._inline: list[str] = []
         self._prefix = ""
-        self._lists: list[int] = []
-        """For each list around: the number of its last item, or -1 if its items have none."""
+        self._lists: list[int | None] = []
+        """For each list around: the number of its last item, or `None` if its items have none."""
         self._pre_depth = 0
         self._link: tuple[str, int] | None = None
         """The address of the open link, and where its text begins in `_inline`."""
@@ -162,7 +162,7 @@ class _TextBuilder:
             self._prefix = f"{_HEADINGS[name]} "
         elif name in {"ul", "ol"}:
             start = attributes.get("start", "1")
-            self._lists.append(-1 if name == "ul" else int(start) - 1 if start.isascii() and start.isdigit() else 0)
+            self._lists.append(None if name == "ul" else int(start) - 1 if start.isascii() and start.isdigit() else 0)
         elif name == "li":
             self._prefix = self._begin_item()
         elif name in {"p", "table", "blockquote", "section", "article"} and not is_marked:
@@ -171,9 +171,9 @@ class _TextBuilder:
     def _begin_item(self) -> str:
         """Return the mark in front of the next item of the innermost list."""
         mark = "-"
-        if self._lists and self._lists[-1] >= 0:
-            self._lists[-1] += 1
-            mark = f"{self._lists[-1]}."
+        if self._lists and (last := self._lists[-1]) is not None:
+            self._lists[-1] = last + 1
+            mark = f"{last + 1}."
         return f"{'  ' * (min(len(self._lists), _MOST_DEPTH) - 1)}{mark} "
 
     def _close(self, name: str) -> None:
