@@ -528,7 +528,7 @@ USER_PAGES = (
             "perdure.models.json_tools.wrapper.json_tools",
             "perdure.models.think_tag_writer.with_think_tags",
             "perdure.models.throttle.Throttle",
-            "perdure.models.throttle.limit_key",
+            "perdure.models.throttle.set_api_key_limits",
             "perdure.models.probe.probe",
             "perdure.models.probe.ProbeResult",
         ),

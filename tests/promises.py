@@ -1112,7 +1112,7 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     ),
     "log:takeover": (
         _SQLITE + "a_session_whose_holder_is_gone_is_taken_over",
-        "tests/stores/test_lease_holder.py::test_a_process_is_dead_when_it_has_ended_though_nobody_has_noticed",
+        "tests/stores/test_lease_holder_process.py::test_a_process_is_dead_when_it_has_ended_though_nobody_has_noticed",
         _POSTGRES + "the_session_of_a_killed_driver_is_free_when_its_lease_has_ended",
     ),
     "log:any-content": (

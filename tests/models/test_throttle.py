@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from perdure.core.error import ConfigError
-from perdure.models.throttle import Throttle, get_shared_throttle, limit_key
+from perdure.models.throttle import Throttle, get_shared_throttle, set_api_key_limits
 from perdure.models.throttle_state import RequestSlot
 from perdure.testing import FakeClock
 
@@ -336,12 +336,12 @@ def test_a_key_has_one_throttle_as_long_as_somebody_uses_it():
 def test_limits_of_an_address_hold_for_all_of_its_keys_also_for_those_in_use():
     used = get_shared_throttle("https://two.example/v1", "a")
     own = get_shared_throttle("https://two.example/v1", "b")
-    limit_key("https://two.example/v1", "b", tokens_per_minute=100)
-    limit_key("https://two.example/v1", concurrency=3)
+    set_api_key_limits("https://two.example/v1", "b", tokens_per_minute=100)
+    set_api_key_limits("https://two.example/v1", concurrency=3)
     assert repr(used) == "Throttle(concurrency=3)"
     assert repr(own) == "Throttle(tokens_per_minute=100)"
     assert repr(get_shared_throttle("https://two.example/v1", "new")) == "Throttle(concurrency=3)"
-    limit_key("https://two.example/v1", requests_per_minute=9)
+    set_api_key_limits("https://two.example/v1", requests_per_minute=9)
     assert repr(used) == "Throttle(requests_per_minute=9)"
     with pytest.raises(ConfigError):
-        limit_key("https://two.example/v1", concurrency=0)
+        set_api_key_limits("https://two.example/v1", concurrency=0)

@@ -13,7 +13,7 @@ from perdure.core.error import ConfigError, Conflict, EntryTooNew, Fenced, Sessi
 from perdure.core.event import Custom, Entry, MessageAdded, Unknown
 from perdure.core.message import user
 from perdure.core.store import Lease
-from perdure.stores.lease_holder import LeaseHolder, describe_this_process
+from perdure.stores.lease_holder_process import LeaseHolderProcess, describe_this_process
 from perdure.stores.postgres.store import PostgresStore
 from perdure.testing import FakeClock
 from perdure.testing.store_contract import check_store
@@ -113,7 +113,7 @@ async def test_a_lease_lasts_as_long_as_the_database_says(postgres, tenant, stor
 
 
 async def test_the_session_of_a_killed_driver_is_free_when_its_lease_has_ended(postgres, tenant, store_of, monkeypatch):
-    monkeypatch.setattr(LeaseHolder, "has_ended", False)  # as of a process on another machine
+    monkeypatch.setattr(LeaseHolderProcess, "has_ended", False)  # as of a process on another machine
     with child("hold", postgres.address(), tenant, 60.0, programs="postgres_children") as process:
         assert process.stdout.readline() == "held\n", process.stderr.read()
         process.kill()

@@ -7,7 +7,7 @@ import pytest
 
 from perdure.core.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound
 from perdure.core.event import Custom, Entry
-from perdure.stores.lease_holder import describe_this_process
+from perdure.stores.lease_holder_process import describe_this_process
 from tests.stores.material import entries
 
 pytestmark = pytest.mark.needs("postgres")

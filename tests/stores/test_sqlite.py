@@ -12,7 +12,7 @@ from perdure.core.error import Conflict, EntryTooNew, SessionBusy, StoreError
 from perdure.core.event import Custom, Entry, MessageAdded, Unknown
 from perdure.core.message import user
 from perdure.core.store import Lease
-from perdure.stores.lease_holder import describe_this_process
+from perdure.stores.lease_holder_process import describe_this_process
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.store_contract import check_store
 from tests.stores.material import another_connection, child, entries

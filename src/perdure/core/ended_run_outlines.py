@@ -35,7 +35,7 @@ events: an outline that was stored by another version is ignored."""
 
 
 class InputIdMessageRange(Struct, frozen=True, array_like=True, gc=False):
-    """The `input_id` of one run in an outline of ended runs, and the positions of the run's messages."""
+    """The `input_id` of an ended run, and the positions of that run's messages among those of all ended runs."""
 
     input_id: str
     first_message: int

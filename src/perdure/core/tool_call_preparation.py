@@ -127,7 +127,7 @@ def _build_preparation_error(run: Run, call: ToolCall, error: BaseException) -> 
 
 
 def _get_provider_tool(call: ToolCall) -> Tool[..., Any]:
-    from .provider_call_approval import build_permission_only_tool  # at first use: few providers ask
+    from .provider_executed_tool_calls import build_permission_only_tool  # at first use: few providers ask
 
     return build_permission_only_tool(call)
 

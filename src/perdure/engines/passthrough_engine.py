@@ -14,7 +14,7 @@ from perdure.core.run_spec import RunOptions, RunSpec
 from perdure.core.toolbox import Toolbox
 
 from .private_run import override_run_spec
-from .private_run_settings import ParentHistoryPrepender
+from .settings_of_private_runs import ParentHistoryPrepender
 
 NO_TOOLS_REASON = "no_tools"
 """Reason of a run that ended because the model called a tool, which this engine does not offer."""

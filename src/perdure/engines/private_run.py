@@ -29,7 +29,7 @@ from perdure.core.run_mailbox import FOLLOW_UP_POST
 from perdure.core.run_spec import RunSpec
 from perdure.core.unsuccessful_results import RunSuspended
 
-from .private_run_settings import get_private_path
+from .settings_of_private_runs import get_private_path
 
 ENGINE_ORIGIN = "engine"
 """Origin of messages that an engine writes."""

@@ -9,7 +9,7 @@ from perdure.core.unsuccessful_results import RunSuspended
 
 from .planner_tasks import NumberedTask, PlannerTasks
 from .private_run import TURNS_FOR_ANSWER, EngineRunStopped, PrivateRunResult, find_private_answer, run_privately
-from .private_run_settings import get_private_path
+from .settings_of_private_runs import get_private_path
 
 TASK_PROMPT = (
     "The work on the last message above was split into tasks. Do this one task now, and nothing else:\n\n{task}\n\n"

@@ -269,7 +269,7 @@ def get_shared_throttle(base_url: str, identity: str = "") -> Throttle:
         return throttle
 
 
-def limit_key(
+def set_api_key_limits(
     base_url: str,
     identity: str = "",
     *,

@@ -88,7 +88,7 @@ from .session_channel import (
     SessionChannelHandle,
     drain_and_remove_watchers,
     hold_command_turn,
-    release_nothing,
+    remove_no_watchers,
 )
 
 logger = logging.getLogger("perdure")
@@ -245,7 +245,7 @@ class SessionDriver(SessionChannelHandle):
                             return prepared
                         return await self._run_to_end(*prepared, channel)
                     finally:
-                        if channel.fanout.is_watched or release is not release_nothing:
+                        if channel.fanout.is_watched or release is not remove_no_watchers:
                             await drain_and_remove_watchers(channel, release, self.list_background_tasks)
             except BaseException:
                 self._state, self._head = State(), 0  # it may differ from the log: read that again

@@ -95,16 +95,16 @@ class Output(Generic[T]):
         boxed = plain.get("type") != "object"
         title = name or str(plain.get("title", "")) or "output"
         return SchemaOutput(
-            OutputTypeRecord(
+            OutputSettingsRecord(
                 title, _box_schema(plain) if boxed else plain, str(plain.get("description", "")), mode, repairs, boxed
             )
         )
 
     @property
-    def record(self) -> "OutputTypeRecord":
+    def record(self) -> "OutputSettingsRecord":
         """The description that is stored with a run, so that a process without the type can continue the run."""
         spec = self.spec
-        return OutputTypeRecord(spec.name, spec.schema, spec.description, self.mode, self.repairs, self._boxed)
+        return OutputSettingsRecord(spec.name, spec.schema, spec.description, self.mode, self.repairs, self._boxed)
 
     def convert_answer(self, data: Any) -> T:
         """Convert parsed JSON of an answer to a value of the type. Raises `Invalid` with every problem."""
@@ -130,8 +130,8 @@ class Output(Generic[T]):
         return f"Output({self.spec.name})"
 
 
-class OutputTypeRecord(Struct, frozen=True, omit_defaults=True):
-    """The output of a run as it is stored in the log: everything but the Python type."""
+class OutputSettingsRecord(Struct, frozen=True, omit_defaults=True):
+    """The output settings of a run as they are stored in the log: name, JSON Schema and mode, not the Python type."""
 
     name: str
     schema: Mapping[str, Any]
@@ -148,7 +148,7 @@ class SchemaOutput(Output[Any]):
 
     __slots__ = ()
 
-    def __init__(self, record: OutputTypeRecord) -> None:
+    def __init__(self, record: OutputSettingsRecord) -> None:
         self._type = object
         self._boxed = record.boxed
         self.mode = record.mode

@@ -26,7 +26,7 @@ from perdure.core.validation_problems import Invalid
 from perdure.core.watcher_feed import Watcher
 from perdure.engines import open_engine
 
-from .output import Output, OutputTypeRecord, SchemaOutput, parse_run_output, to_output
+from .output import Output, OutputSettingsRecord, SchemaOutput, parse_run_output, to_output
 
 if TYPE_CHECKING:
     from perdure.core.permission_gate import Gate
@@ -211,7 +211,7 @@ def parse_stored_output(outcome: Outcome[Any], given: Output[Any] | None, input_
 def _restore_output(recorded_options: Mapping[str, Any]) -> "Output[Any] | None":
     """Return the output that a run was begun with, as its schema in the log describes it; `None` if it had none."""
     recorded = recorded_options.get(_OUTPUT_KEY)
-    return None if recorded is None else SchemaOutput(convert(recorded, OutputTypeRecord))
+    return None if recorded is None else SchemaOutput(convert(recorded, OutputSettingsRecord))
 
 
 class _RecordedOverrides(TypedDict, total=False):
@@ -223,4 +223,4 @@ class _RecordedOverrides(TypedDict, total=False):
     settings: Settings
     model: str
     engine: str
-    output: OutputTypeRecord
+    output: OutputSettingsRecord

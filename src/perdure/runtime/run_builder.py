@@ -43,7 +43,7 @@ from perdure.core.stop_conditions import (
 from perdure.core.store import Store, get_namespaced_session_id
 from perdure.core.tool import Tool
 from perdure.core.toolbox import Toolbox
-from perdure.engines.private_run_settings import (
+from perdure.engines.settings_of_private_runs import (
     ParentHistoryPrepender,
     build_private_limits,
     build_private_place,

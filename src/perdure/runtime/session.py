@@ -408,7 +408,7 @@ class Session(StoredSession[D]):
             if model:
                 open_model(model)  # raises if there is none of that name
             return model
-        from .session_extensions import register_session_model  # at first use: most models have a name
+        from .unstored_session_extensions import register_session_model  # at first use: most models have a name
 
         return register_session_model(self, open_model(model))
 
@@ -588,7 +588,7 @@ class Session(StoredSession[D]):
             raise UsageError(f"session {self.session_id!r} has no item {item_id!r} in its inbox: see session.inbox()")
         redacted = (await self._complete_redaction()).redact_value(to_jsonable(response))
         is_new = await self._store_post(build_resolution_post(item_id, redacted, self._now(), check_labels(labels)))
-        from .late_inbox_forwarding import forward_late_inbox_results  # at first use: for a quick start
+        from .late_background_agent_results import forward_late_inbox_results  # at first use: for a quick start
 
         await forward_late_inbox_results(self.store, self.session_id, self.agent.clock)
         return is_new

@@ -80,7 +80,7 @@ class SessionChannel:
     def hold_watchers(self, watchers: Sequence[Watcher[Entry]]) -> Callable[[], None]:
         """Register watchers, each called once with each event, until the returned function is called."""
         if not watchers:
-            return release_nothing
+            return remove_no_watchers
         held = [self._hold_watcher(each) for each in watchers]
 
         def release() -> None:
@@ -113,7 +113,7 @@ def _build_dropped_entry(clock: Clock, name: str, error: BaseException) -> Entry
     return Entry(0, clock.now(), build_watcher_dropped(name, error))
 
 
-def release_nothing() -> None:
+def remove_no_watchers() -> None:
     """Do nothing: given as the `release` function where no watchers have to be removed."""
 
 

@@ -76,7 +76,7 @@ class StoredSession(Generic[D]):
         may_wait: bool = True,
     ) -> None:
         if session_additions:  # few sessions are given anything but their agent
-            from .session_extensions import apply_additions
+            from .unstored_session_extensions import apply_additions
 
             agent = apply_additions(agent, store, session_id)
         self.agent = cast("Agent[D]", agent)  # for callers: a session is opened from an agent
@@ -347,13 +347,13 @@ class StoredSession(Generic[D]):
         It applies from the next run on, to this object and to each `Session` object of this session that is made
         afterwards in this process, until it is removed or the process ends. Another process has to add it again.
         """
-        from .session_extensions import add_extension
+        from .unstored_session_extensions import add_extension
 
         add_extension(self, extension)
 
     def remove_extension(self, name: str) -> bool:
         """Remove an extension that `extend` has added; return False if there is none of that name."""
-        from .session_extensions import remove_extension
+        from .unstored_session_extensions import remove_extension
 
         argument_checks.require_text("session.remove_extension", "name", name, non_empty=True)
         return remove_extension(self, name)

@@ -27,6 +27,6 @@ def open_local(
     process with the same options share one copy of the weights. The default temperature is 0, so that the same
     conversation gets the same reply. Raises `ConfigError` if something has to be installed first.
     """
-    from .local_model_builder import build_local_model
+    from .in_process_model_builder import build_local_model
 
     return build_local_model(name, context_tokens=context_tokens, slots=slots, threads=threads)

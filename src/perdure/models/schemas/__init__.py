@@ -2,7 +2,7 @@
 
 dialect_table.py              table: the JSON Schema features that each provider supports
 compiler.py                   compile one schema to one dialect
-known_type_schema_builder.py       build the schema of one type
+typed_dialect_schema_builder.py       build the schema of one type
 dialect_schema_builders.py      combine schemas: unions, nullable, any value
 top_union_merge.py                  turn a union at the top into one object
 schema_upgrade.py             convert older drafts, and OpenAPI

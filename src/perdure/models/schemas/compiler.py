@@ -11,11 +11,11 @@ from perdure.core.schema_definitions import is_json_array, is_json_object
 
 from .dialect_schema_builders import build_any_value_schema, build_truncated_schema, build_union_schema, make_nullable
 from .dialect_table import SchemaDialect
-from .known_type_schema_builder import KnownTypeSchemaBuilder, build_title_field
 from .merge import merge_schemas
 from .references import SchemaDocument
 from .schema_upgrade import get_possible_types, upgrade_schema_draft
 from .top_union_merge import merge_top_union
+from .typed_dialect_schema_builder import TypedDialectSchemaBuilder, build_title_field
 from .unsupported_keyword_notes import build_description_field, describe_keyword
 
 MAX_NODES = 4_000
@@ -234,7 +234,7 @@ class SchemaCompiler:
     def _compile_types(
         self, schema: dict[str, Any], kinds: list[str], notes: list[str], depth: int, inside: ReferencePath
     ) -> dict[str, Any]:
-        part = KnownTypeSchemaBuilder(schema, kinds, notes, self.dialect)
+        part = TypedDialectSchemaBuilder(schema, kinds, notes, self.dialect)
         if kinds == ["object"]:
             self._compile_properties(part, depth, inside)
         if kinds == ["array"]:
@@ -242,7 +242,7 @@ class SchemaCompiler:
         self.inexact += part.inexact
         return part.build()
 
-    def _compile_properties(self, part: KnownTypeSchemaBuilder, depth: int, inside: ReferencePath) -> None:
+    def _compile_properties(self, part: TypedDialectSchemaBuilder, depth: int, inside: ReferencePath) -> None:
         told: dict[str, Any] = part.schema.get("properties", {})
         required = [name for name in dict.fromkeys(part.schema.get("required", ())) if told.get(name) is not False]
         wanted = {name: each for name, each in told.items() if each is not False}
@@ -261,7 +261,7 @@ class SchemaCompiler:
             part.found["required"] = required
         self._set_additional_properties(part, depth, inside)
 
-    def _set_additional_properties(self, part: KnownTypeSchemaBuilder, depth: int, inside: ReferencePath) -> None:
+    def _set_additional_properties(self, part: TypedDialectSchemaBuilder, depth: int, inside: ReferencePath) -> None:
         """Set `additionalProperties` of an object schema as the dialect requires."""
         further = part.schema.get("additionalProperties")
         if self.dialect.must_be_closed:
@@ -274,7 +274,7 @@ class SchemaCompiler:
             is_schema = is_json_object(further)
             part.found["additionalProperties"] = self.compile_node(further, depth + 1, inside) if is_schema else further
 
-    def _compile_items(self, part: KnownTypeSchemaBuilder, depth: int, inside: ReferencePath) -> None:
+    def _compile_items(self, part: TypedDialectSchemaBuilder, depth: int, inside: ReferencePath) -> None:
         prefix, items = part.schema.get("prefixItems"), part.schema.get("items")
         if is_json_array(prefix) and part.has_keyword("prefixItems"):
             part.found["prefixItems"] = [self.compile_node(each, depth + 1, inside) for each in prefix]

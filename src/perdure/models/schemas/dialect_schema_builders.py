@@ -6,9 +6,9 @@ from typing import Any
 from perdure.core.schema_definitions import is_json_array
 
 from .dialect_table import SchemaDialect
-from .known_type_schema_builder import build_title_field
 from .merge import is_same_json
 from .schema_upgrade import get_possible_types, upgrade_schema_draft
+from .typed_dialect_schema_builder import build_title_field
 from .unsupported_keyword_notes import build_description_field, describe_keyword
 
 _NULL = {"type": "null"}

@@ -53,7 +53,7 @@ from perdure.core.store import (
 from perdure.runtime.agent_spec import AgentSpec
 from perdure.runtime.background_agent_task import BackgroundAgentTask, is_result_unreported, list_background_jobs
 from perdure.runtime.driver import detach_current_task, is_inside_run, leave_run_for_others, pass_post_to_run
-from perdure.runtime.late_inbox_forwarding import forward_late_inbox_results
+from perdure.runtime.late_background_agent_results import forward_late_inbox_results
 from perdure.runtime.past_outcome import rebuild_outcome
 from perdure.runtime.session import Session
 from perdure.runtime.session_channel import DRAIN_SECONDS

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from perdure.core.error import SessionBusy, StoreError, UnsupportedByStore
-from perdure.stores.lease_holder import LeaseHolder, describe_this_process
+from perdure.stores.lease_holder_process import LeaseHolderProcess, describe_this_process
 
 from .file_io import close_file, get_file_identity, open_file, open_folder
 from .line_format import encode_line, read_first_line
@@ -37,7 +37,7 @@ class LockRecord(msgspec.Struct, frozen=True):
     fence: int = 0
     synced: int = 0
     """The number of the last entry that is known to be on the disk."""
-    holder: LeaseHolder | None = None
+    holder: LeaseHolderProcess | None = None
 
 
 _claims = msgspec.json.Decoder(LockRecord)  # made here, since two threads may read their first claim at the same moment
@@ -124,7 +124,7 @@ def _try_lock_session(place: SessionPaths, descriptor: int, *, take_over: bool) 
     raise _busy_error(place, holder, take_over=take_over)
 
 
-def _is_current_owner(holder: LeaseHolder | None) -> bool:
+def _is_current_owner(holder: LeaseHolderProcess | None) -> bool:
     """Return True if the recorded process may own the lock now. A dead one does not: the new owner has not written its
     record yet.
     """
@@ -170,7 +170,7 @@ def _decode_record(descriptor: int) -> LockRecord:
 
 
 def _busy_error(
-    place: SessionPaths, holder: LeaseHolder | None, *, take_over: bool
+    place: SessionPaths, holder: LeaseHolderProcess | None, *, take_over: bool
 ) -> SessionBusy | UnsupportedByStore:
     driver = "another process" if holder is None else holder
     driven = f"session {place.session_id!r} is being driven by {driver}"

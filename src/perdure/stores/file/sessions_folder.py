@@ -23,7 +23,7 @@ from perdure.core.log_codec import decode_entry
 from perdure.core.lost_log_entries import mark_lost_entries
 from perdure.core.store import InterruptedSession, Post
 from perdure.stores.argument_checks import check_fork
-from perdure.stores.lease_holder import describe_this_process
+from perdure.stores.lease_holder_process import describe_this_process
 from perdure.stores.private_paths import check_folder_path, create_folder
 
 from .file_io import close_file, open_file, sync_data, sync_folder

@@ -17,7 +17,7 @@ from psycopg import Connection, RawCursor
 from perdure.core.clock_and_ids import Clock
 from perdure.core.error import Fenced
 from perdure.core.store import Lease
-from perdure.stores.lease_holder import LeaseHolder
+from perdure.stores.lease_holder_process import LeaseHolderProcess
 
 from .entry_rows import EntryRow
 from .errors import format_error_line
@@ -36,7 +36,7 @@ _MAX_UNRELEASED: Final = 16
 _log = logging.getLogger("perdure.stores")
 
 
-class LeaseHolderWithToken(LeaseHolder, frozen=True):
+class LeaseHolderWithToken(LeaseHolderProcess, frozen=True):
     """The process that has a lease, with a token that is unique to this lease.
 
     It stays unique when the database was restored from a backup.

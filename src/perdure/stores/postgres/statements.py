@@ -12,7 +12,7 @@ from perdure.core.event import Entry
 from perdure.core.last_run_progress import RunProgress
 from perdure.core.log_codec import VERSION
 from perdure.core.store import InterruptedSession, Lease, SessionInfo
-from perdure.stores.lease_holder import parse_holder
+from perdure.stores.lease_holder_process import parse_holder
 
 from .entry_rows import PROGRESS_NUMBERS, EntryRow, decode_row, encode_rows
 from .leases import ActiveLease

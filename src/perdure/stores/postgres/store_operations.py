@@ -18,7 +18,7 @@ from perdure.core.clock_and_ids import Clock, new_id
 from perdure.core.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound, StoreError
 from perdure.core.store import Hit, Lease, Post, StoreSize
 from perdure.stores.argument_checks import check_fork
-from perdure.stores.lease_holder import describe_this_process, parse_holder
+from perdure.stores.lease_holder_process import describe_this_process, parse_holder
 from perdure.stores.search_request_validation import SearchRequest
 
 from . import maintenance as postgres_upkeep

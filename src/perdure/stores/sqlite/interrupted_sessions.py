@@ -17,7 +17,7 @@ from perdure.core.last_run_progress import (
     find_last_run_progress,
 )
 from perdure.core.store import InterruptedSession, Lease
-from perdure.stores.lease_holder import LeaseHolder, parse_holder
+from perdure.stores.lease_holder_process import LeaseHolderProcess, parse_holder
 
 from .apsw_types import Connection
 from .log import PROGRESS_NUMBERS, SET_PROGRESS, make_long_text_reader
@@ -64,7 +64,7 @@ def query_interrupted(
 
 
 def _is_driven(
-    holder: LeaseHolder | None, lease: Lease, leases: set[Lease], alive: dict[tuple[int, str, str], bool]
+    holder: LeaseHolderProcess | None, lease: Lease, leases: set[Lease], alive: dict[tuple[int, str, str], bool]
 ) -> bool:
     if holder is None or holder.is_this_process:
         return holder is not None and lease in leases

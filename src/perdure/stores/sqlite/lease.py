@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.core.error import SessionBusy
 from perdure.core.store import Lease
-from perdure.stores.lease_holder import LeaseHolder, describe_this_process, parse_holder
+from perdure.stores.lease_holder_process import LeaseHolderProcess, describe_this_process, parse_holder
 
 from . import log_row_merging
 from .apsw_types import Connection
@@ -75,7 +75,7 @@ def check_not_running(session_id: str, leases: set[Lease], connection: Connectio
             )
 
 
-def _is_driving(holder: LeaseHolder, lease: Lease, leases: set[Lease]) -> bool:
+def _is_driving(holder: LeaseHolderProcess, lease: Lease, leases: set[Lease]) -> bool:
     return lease in leases if holder.is_this_process else holder.is_alive
 
 

@@ -23,7 +23,7 @@ from perdure.core.log_codec import (
     encode_events_as_msgpack,
 )
 
-from .run_message_positions import decode_outlined_events, encode_outlines
+from .run_message_positions import decode_outlined_events, encode_ended_run_outlines
 
 LONG_TEXT_BYTES: Final = 16 * 1024
 """Texts of at least this many bytes are stored separately."""
@@ -168,7 +168,7 @@ def merge_rows(rows: Sequence[PackRow]) -> PackRow:
         whole.critical += [kind for kind in heads.critical if kind not in whole.critical]
         events += decode_events(row.body, critical=heads.critical, version=row.version)
     body = encode_events_as_msgpack(events)
-    encoded = _encode_heads(whole.ats, whole.ids, whole.critical, encode_outlines(events, body))
+    encoded = _encode_heads(whole.ats, whole.ids, whole.critical, encode_ended_run_outlines(events, body))
     return PackRow(rows[0].first, rows[-1].last, VERSION, encoded, body, None)
 
 

@@ -75,7 +75,7 @@ _find_result = msgspec.msgpack.Decoder(_ResultInEvent).decode
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def encode_outlines(events: Sequence[Event], body: bytes) -> bytes:
+def encode_ended_run_outlines(events: Sequence[Event], body: bytes) -> bytes:
     """Encode outlines of the ended runs among `events`, whose encoding is `body`; empty if no run has ended."""
     found = [] if body[:1] == _JSON_START else outline_ended_runs(events)
     if not found:

@@ -16,7 +16,7 @@ import time
 import msgspec
 
 
-class LeaseHolder(msgspec.Struct, frozen=True):
+class LeaseHolderProcess(msgspec.Struct, frozen=True):
     """The process that has the lease of a session, as recorded in the store: pid, start time and machine."""
 
     pid: int
@@ -62,17 +62,17 @@ class LeaseHolder(msgspec.Struct, frozen=True):
 
 
 # Made here, and not when it is first used: that may be on two threads at once, which msgspec does not support.
-_holders = msgspec.json.Decoder(LeaseHolder)
+_holders = msgspec.json.Decoder(LeaseHolderProcess)
 
 
-def describe_this_process(since: float) -> LeaseHolder:
-    """Return the current process as a `LeaseHolder`; `since` is when it acquired the lease."""
+def describe_this_process(since: float) -> LeaseHolderProcess:
+    """Return the current process as a `LeaseHolderProcess`; `since` is when it acquired the lease."""
     pid = os.getpid()
     machine, started = _process_identity(pid)
-    return LeaseHolder(pid, socket.gethostname(), machine, started, since)
+    return LeaseHolderProcess(pid, socket.gethostname(), machine, started, since)
 
 
-def parse_holder(text: str | None) -> LeaseHolder | None:
+def parse_holder(text: str | None) -> LeaseHolderProcess | None:
     """Parse the lease holder recorded in a store; `None` if none is recorded or it cannot be parsed."""
     if not text:
         return None

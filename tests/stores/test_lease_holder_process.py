@@ -8,8 +8,8 @@ import sys
 import msgspec
 import pytest
 
-from perdure.stores import lease_holder as holder
-from perdure.stores.lease_holder import describe_this_process, get_process_start_time, parse_holder
+from perdure.stores import lease_holder_process as holder
+from perdure.stores.lease_holder_process import describe_this_process, get_process_start_time, parse_holder
 
 
 def test_this_process_is_alive_and_is_this_process():

@@ -6,7 +6,7 @@ from perdure import Agent, Permissions, tool
 from perdure.core.message import Message, Status, ToolCall
 from perdure.core.model import sanitize_reply
 from perdure.core.permission_request import Verdict
-from perdure.core.provider_call_approval import APPROVED, build_permission_only_tool
+from perdure.core.provider_executed_tool_calls import APPROVED, build_permission_only_tool
 from perdure.testing import ScriptedModel
 
 CALL = ToolCall("mcpr_1", "wiki_ask", '{"page": "rain"}', run_by_provider=True)

@@ -21,10 +21,8 @@ _KEYWORDS_BY_TYPE: Mapping[str, tuple[str, ...]] = {
 _COMMON_KEYWORDS = ("not", "if", "then", "else", "dependentRequired", "default", "examples", "example")
 
 
-class KnownTypeSchemaBuilder:
-    """Builder of a schema with known types. Constraints that the provider's dialect lacks become notes in the
-    description.
-    """
+class TypedDialectSchemaBuilder:
+    """Builder of a provider's form of a schema with known types; constraints that it lacks become descriptions."""
 
     __slots__ = ("dialect", "found", "inexact", "kinds", "notes", "schema")
 
