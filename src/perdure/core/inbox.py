@@ -119,7 +119,7 @@ def _inbox_line(item: InboxAdded | None, resolved: InboxResolved, path: str) -> 
 
 
 def build_inbox_reminder(items: Iterable[InboxAdded]) -> Message | None:
-    """Build the reminder (a message that is never stored) of the inbox items that the model cannot continue without."""
+    """Build the reminder (a message that is never stored) of the results for which the model has to wait."""
     lines = [f"- [{item.tag}] {item.request}" for item in items if item.blocking]
     if not lines:
         return None

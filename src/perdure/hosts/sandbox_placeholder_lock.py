@@ -15,7 +15,7 @@ _files: dict[str, int] = {}
 
 
 class PlaceholderGuard:
-    """A shared lock of a sandboxed command on its working folder; the last release removes the placeholders."""
+    """Shared lock of a sandboxed command on its folder; the last release removes what the sandbox left."""
 
     def __init__(self, root: str) -> None:
         self._root: str | None = root

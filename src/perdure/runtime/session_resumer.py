@@ -1,4 +1,4 @@
-"""`SessionResumer`: resume a session for a worker, unless another agent began its last run."""
+"""`SessionResumer`: continues interrupted runs of stored sessions, for a process that works through many."""
 
 import inspect
 import logging

@@ -1,4 +1,4 @@
-"""The tool `post_to_inbox`: the model requests a result from a job or a person, and receives it later."""
+"""The tool `post_to_inbox`: the model adds a request for a job or a person to its inbox, and gets the result later."""
 
 from typing import Annotated
 

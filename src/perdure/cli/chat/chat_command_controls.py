@@ -1,4 +1,4 @@
-"""`ChatCommandControls`: the members of a chat, in a window or in plain lines, that its slash commands use."""
+"""`ChatCommandControls`: the protocol by which slash commands act on a chat, in a window or in plain lines."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol

@@ -58,7 +58,7 @@ def group_ids(first: int, ids: Sequence[str]) -> Iterator[IdRange]:
 
 
 def add_ids(connection: Connection, session: int, row: PackRow) -> None:
-    """Add the entry ids of a merged row to the index."""
+    """Add the entry ids of a row that several appends were merged into to the index."""
     connection.executemany(_ADD, [(session, *run) for run in group_ids(row.first, decode_entry_metadata(row).ids)])
 
 

@@ -131,7 +131,7 @@ def _compute_checksum(encoded: bytes, body: bytes) -> int:
 
 
 def decode_outlined_events(outlines: bytes, body: bytes, count: int) -> "list[Event | EndedRuns] | None":
-    """Decode the `count` events in a row's body, and condense ended runs; `None` if the outlines do not match it."""
+    """Decode the `count` events in a row, ended runs as outlines; `None` if an outline does not fit the row."""
     try:
         signed = _decode_signed(outlines)
         encoded = bytes(signed.outlines)
