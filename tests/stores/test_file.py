@@ -300,7 +300,7 @@ async def test_an_entry_that_is_too_large_is_refused(files, monkeypatch):
 @pytest.fixture
 def _short_lines(monkeypatch):
     """A thousand bytes make a long line."""
-    for module in ("file_scan", "log_file", "mailbox"):
+    for module in ("session_file_scan", "log_file", "mailbox"):
         monkeypatch.setattr(f"perdure.stores.file.{module}.LONG_BODY_BYTES", 1000)
 
 
