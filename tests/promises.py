@@ -614,17 +614,18 @@ KEPT_BY: dict[str, tuple[str, ...]] = {
     "wire:thinking": (
         _CHAT + "test_encode.py::test_blocks_of_reasoning_go_back_as_they_came_and_without_the_words",
         _CHAT + "test_encode.py::test_nobody_gets_the_thinking_of_another",
-        _RESPONSES + "test_messages.py::test_reasoning_comes_back_to_its_author_in_front_of_the_call_that_it_led_to",
-        _RESPONSES + "test_messages.py::test_reasoning_of_another_model_is_dropped_and_its_marks_with_it",
+        _RESPONSES
+        + "test_message_encoding.py::test_reasoning_comes_back_to_its_author_in_front_of_the_call_that_it_led_to",
+        _RESPONSES + "test_message_encoding.py::test_reasoning_of_another_model_is_dropped_and_its_marks_with_it",
         _ANTHROPIC + "test_encode.py::test_thinking_goes_back_to_its_author_alone",
-        _GEMINI + "test_messages.py::test_the_author_gets_everything_back_where_it_was",
-        _GEMINI + "test_messages.py::test_nobody_else_gets_thoughts_and_signatures",
+        _GEMINI + "test_message_encoding.py::test_the_author_gets_everything_back_where_it_was",
+        _GEMINI + "test_message_encoding.py::test_nobody_else_gets_thoughts_and_signatures",
         _BEDROCK + "test_encode.py::test_thinking_goes_back_to_its_author_alone",
         "tests/models/test_think_tag_writer.py::test_no_model_gets_its_thinking_back_as_something_that_it_said",
     ),
     "wire:notes": (
         _CHAT + "test_encode.py::test_what_a_model_cannot_look_at_is_told_in_a_note",
-        _RESPONSES + "test_messages.py::test_what_a_model_cannot_take_is_told_to_it",
+        _RESPONSES + "test_message_encoding.py::test_what_a_model_cannot_take_is_told_to_it",
         _ANTHROPIC + "test_encode.py::test_what_the_model_cannot_take_is_told_in_a_note",
         _GEMINI + "test_media.py::test_a_model_that_takes_nothing_is_told",
         _BEDROCK + "test_encode.py::test_what_the_model_cannot_take_is_told_in_a_note",

@@ -467,9 +467,7 @@ def _compose_instructions(
     prompts = [each.prompt for each in _select_first_tools(agent, output_plan.toolbox) if each.prompt]
     if agent.project is None and skills is None and role is None:
         return replace_surrogates("\n\n".join([part for part in (output_plan.instructions, *prompts) if part]))
-    from perdure.context.instructions_composition import (
-        compose_instructions,  # at first use: most agents have none of these
-    )
+    from perdure.context.instructions_composition import compose_instructions  # at first use: most agents have none
 
     return replace_surrogates(
         compose_instructions(

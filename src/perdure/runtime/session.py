@@ -457,9 +457,8 @@ class Session(StoredSession[D]):
         asked = [] if is_cancelled else [each for each in state.open_questions if each.ask_id not in closed]
         for handle, session in self._background_sessions(state).items():
             theirs = await session.questions()
-            asked += [
-                msgspec.structs.replace(each, path=prefix_path_with_job_handle(handle, each.path)) for each in theirs
-            ]
+            paths = [prefix_path_with_job_handle(handle, each.path) for each in theirs]
+            asked += [msgspec.structs.replace(each, path=path) for each, path in zip(theirs, paths, strict=True)]
         return asked
 
     async def answer(self, ask_id: str, answer: Any, *, by: str = "") -> bool:
@@ -548,9 +547,7 @@ class Session(StoredSession[D]):
         argument_checks.require_text("session.revoke", "grant_id", grant_id, non_empty=True)
         if grant_id not in {each.grant_id for each in await self.grants()}:
             return False
-        from perdure.core.inherited_permission_gates import (
-            list_chain_grants,  # at first use: few programs revoke grants
-        )
+        from perdure.core.inherited_permission_gates import list_chain_grants  # at first use: few revoke grants
 
         for _, grants in list_chain_grants(self._get_current_gate(await self.read_state())):
             grants.forget(grant_id, get_namespaced_session_id(self.store, self.session_id))
