@@ -172,6 +172,12 @@ def test_values_are_counted_only_as_far_as_needed():
     assert is_nested_deeper({"a": [1]}, 1)
 
 
+def test_values_inside_are_counted_also_where_those_outside_just_reach_the_limit():
+    assert count_values([[1] * 1_000, 2], 3) > 3
+    assert count_values([1, [2] * 1_000], 3) > 3
+    assert count_values([1, 2], 3) == 3
+
+
 names = st.sampled_from("abc")
 leaves = st.sampled_from([{"type": "string"}, {"type": "object"}, False, True, {"enum": [1, 2]}, ref("a"), ref("b")])
 words = st.sampled_from(["not", "items", "additionalProperties", "contains", "unevaluatedProperties", "if"])

@@ -289,3 +289,10 @@ def test_a_secret_in_json_is_found_however_its_parts_are_ordered_when_decoded():
         "key": "0123456789abcdef",
     }
     assert redactor.redact_value(["plain"]) == ["plain"]
+
+
+def test_data_stays_data_when_only_the_marks_around_it_would_spell_a_secret():
+    redactor = FixedSecretsRedactor({"key": 'first","second'})
+    value = ["first", "second"]
+    assert redactor.redact_value(value) is value
+    assert redactor.redact_value('["first","second"]') == '["{{key}}"]'

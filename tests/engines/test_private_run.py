@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Compaction, Limits, Permissions, ask, later, tool
-from perdure.core.event import Compacted, PlanMade, RunEnded
+from perdure.core.event import Compacted, PlanMade, RunEnded, ToolStarted
 from perdure.testing import Recorder, call
 from tests.doubles import log_of, of
 from tests.engines.roles import ENGINES, GOOD, POOR, World, build_agent, find_part, find_task, play
@@ -67,6 +67,22 @@ async def test_a_conversation_that_is_too_long_is_compacted_before_the_engine_as
     assert len(of(await log_of(agent.store, "s"), Compacted)) == 1
     await agreeing(agent)
     await agreeing_wherever_it_is_cut(agent, first=12)  # from the second run on
+
+
+async def test_a_message_that_comes_between_a_call_and_its_result_is_delivered_after_the_result() -> None:
+    whole = build_agent("chain_of_thought").session("s")
+    await whole.run("First")
+    entries = await whole.store.read("s")
+    called = [seq for seq, each in enumerate(entries, 1) if isinstance(each.event, ToolStarted)]
+    for cut in (called[0] - 1, called[1] - 1):
+        agent = build_agent("chain_of_thought", store=await left_behind(entries[:cut]))
+        session = agent.session("s")
+        await session.steer("Also this")
+        outcome = await session.resume()
+        assert outcome.status == "done"
+        roles = [each.role for each in outcome.messages]
+        told = [each.text for each in outcome.messages].index("Also this")
+        assert (cut, roles[told - 2 : told + 1]) == (cut, ["assistant", "tool", "user"])
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -238,6 +238,12 @@ async def test_a_token_that_has_been_replaced_meanwhile_needs_no_renewal(login: 
         assert server.received == []
 
 
+async def test_before_any_token_was_sent_none_was_refused(login: Path) -> None:
+    async with renewing(login) as (auth, server, _):
+        assert await auth.renew()
+        assert server.received == []
+
+
 async def test_a_renewal_goes_on_when_whoever_asked_for_it_is_cancelled(tmp_path: Path) -> None:
     path = write(tmp_path / "auth.json", age=LIFETIME_SECONDS)
     arrived, go = asyncio.Event(), asyncio.Event()

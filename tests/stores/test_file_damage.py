@@ -269,6 +269,17 @@ async def test_lines_twice_and_out_of_order_are_put_right(folder, whole, files, 
     assert len(caplog.messages) == 2
 
 
+async def test_a_file_whose_end_alone_is_damaged_is_shortened_and_not_written_anew(folder, whole, files, caplog):
+    path = folder / "s.session"
+    with path.open("ab") as file:
+        file.write(b"half a li")
+    before = path.stat().st_ino
+    await files.acquire("s")
+    assert len(caplog.messages) == 1
+    assert (path.stat().st_ino, path.read_bytes()) == (before, whole)
+    assert b"half a li" in (folder / "s.quarantine").read_bytes()
+
+
 async def test_lines_in_disorder_are_told_without_any_loss(folder, whole, files, caplog):
     lines = whole.splitlines(keepends=True)
     (folder / "s.session").write_bytes(b"".join([*lines[:-2], lines[-1], lines[-2]]))

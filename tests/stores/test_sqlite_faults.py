@@ -124,6 +124,50 @@ async def test_after_a_sync_that_failed_everything_is_written_and_checked_again(
     await store.aclose()
 
 
+@pytest.fixture
+def writes():
+    """The bytes that are written to the write-ahead log, by their place, since it was last cleared."""
+    written: dict[int, bytes] = {}
+    system = apsw.vfs_names()[0]
+
+    class Files(apsw.VFS):
+        def __init__(self):
+            super().__init__("written", system)
+
+        def xOpen(self, name, flags):  # noqa: N802 - apsw's name
+            return File(system, name, flags)
+
+    class File(apsw.VFSFile):
+        def __init__(self, system, name, flags):
+            whole = name.filename() if isinstance(name, apsw.URIFilename) else name
+            self.is_log = whole.endswith("-wal")
+            super().__init__(system, name, flags)
+
+        def xWrite(self, data, offset):  # noqa: N802 - apsw's name
+            if self.is_log:
+                written[offset] = bytes(data)
+            super().xWrite(data, offset)
+
+    files = Files()
+    yield written
+    files.unregister()
+
+
+async def test_a_log_that_may_not_have_reached_the_disk_is_written_again_whole(path, writes):
+    store = SqliteStore(path, vfs="written")
+    await store.append(await store.acquire("s"), entries(1, 2_000), sync=True)
+    left = path.with_name("sessions.db-wal").read_bytes()
+    assert len(left) > 2 * sqlite_access._CHUNK  # so that it takes three steps
+    writes.clear()
+    access = sqlite_access.WriteConnection(str(path), "written", lambda: None)
+    with access.use_with_timeout():
+        assert b"".join([data for _, data in sorted(writes.items())]) == left
+    assert path.with_name("sessions.db-wal").read_bytes() == left
+    access.close()
+    assert await store.read("s") == entries(1, 2_000)
+    await store.aclose()
+
+
 async def test_after_a_sync_that_failed_a_file_that_is_damaged_is_written_no_more(path, failing):
     store = SqliteStore(path, vfs="failing")
     other = await store.acquire("other")

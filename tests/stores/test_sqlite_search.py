@@ -7,6 +7,7 @@ import apsw
 import pytest
 
 from perdure.core.error import ConfigError, SessionBusy, StoreError
+from perdure.core.event import RunStarted
 from perdure.core.store import SearchableStore
 from perdure.stores.sqlite.log_reader_for_search import LogReaderForSearch
 from perdure.stores.sqlite.search_index import IndexedText, SearchIndex
@@ -409,3 +410,30 @@ async def test_a_log_that_is_read_no_more_has_no_open_connection(tmp_path):
     assert log._connection is None
     with pytest.raises(apsw.ConnectionClosedError):
         connection.execute("SELECT 1")
+
+
+async def test_an_entry_that_says_nothing_has_no_text_whatever_was_said_before_it(tmp_path):
+    path = str(tmp_path / "sessions.db")
+    store = SqliteStore(path)
+    await keep(store, "s", "one", RunStarted(), RunStarted(), "four")
+    await store.aclose()
+    written: Future[None] = Future()
+    written.set_result(None)
+    log = LogReaderForSearch(path, None, lambda *_, **__: written)
+    [(session, _, _)] = log.find_unindexed(5)
+    assert [log.read_text_and_owner(session, seq) for seq in range(1, 5)] == [
+        ("one", "s"),
+        (None, "s"),
+        (None, "s"),
+        ("four", "s"),
+    ]
+    assert log.read_text_and_owner(session, 5) == (None, None)
+    log.close()
+
+
+async def test_an_entry_whose_text_was_redacted_away_is_not_found_by_the_text_before_it(path, store):
+    lease = await store.acquire("s")
+    await store.append(lease, logged("xyzzyword", "xyzzyword"), sync=True)
+    assert await found(store, "xyzzyword") == [("s", 1), ("s", 2)]
+    await store.redact(lease, logged(RunStarted(), first=2)[0])
+    assert await found(store, "xyzzyword") == [("s", 1)]

@@ -1,10 +1,11 @@
 """Tasks, todos and notes in another place: shared with subagents, or in a store of one's own."""
 
+import contextlib
 from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError
+from perdure import Agent, ConfigError, ToolContext, tool
 from perdure.extensions import notebook
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call
@@ -25,6 +26,13 @@ class Table:
 
     async def save(self, name: str, value: Any) -> None:
         self.rows[name] = value
+
+
+class FullTable(Table):
+    """A store that has no room."""
+
+    async def save(self, name: str, value: Any) -> None:
+        raise OSError(f"no room for {name}: {value}")
 
 
 def crew_of(values: Any, store: MemoryStore | None = None) -> Agent[Any]:
@@ -78,6 +86,26 @@ async def test_tasks_and_notes_have_the_same_choice():
     shared = Agent("demo", extensions=[notebook(todos=True, values="session")]).session()
     await shared.call("write_scratchpad", {"content": "Berth 5"})
     assert await shared.kept("scratchpad") == "Berth 5"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_the_place_of_one_tool_is_not_that_of_a_tool_that_is_called_after_it(fails):
+    table = FullTable() if fails else Table()
+    [shared] = [each for each in scratchpad_tools(table) if each.name == "write_scratchpad"]
+    [own] = [each for each in scratchpad_tools() if each.name == "write_scratchpad"]
+
+    @tool
+    async def write_twice(context: ToolContext[Any]) -> str:
+        """Write to both scratchpads, one after the other."""
+        with contextlib.suppress(OSError):
+            await shared.call({"content": "Berth 4"}, context)
+        await own.call({"content": "Berth 5"}, context)
+        return "ok"
+
+    session = Agent("demo", tools=[write_twice]).session()
+    assert (await session.call("write_twice", {})).text == "ok"
+    assert table.rows == ({} if fails else {"scratchpad": "Berth 4"})
+    assert await session.kept("scratchpad") == "Berth 5"
 
 
 @pytest.mark.parametrize("values", ["log", 5, Table, object()])

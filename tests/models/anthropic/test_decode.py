@@ -211,6 +211,21 @@ def test_arguments_that_come_with_the_beginning_of_a_call_are_kept() -> None:
     assert decoded([stream(call, stop(0), DONE)]).tool_calls == (ToolCall("c1", "f", '{"a":1}'),)
 
 
+def test_blocks_that_come_whole_with_the_beginning_of_a_message_are_complete_before_those_that_follow() -> None:
+    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "Bonn"}}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"town": "Bonn"}}
+    begun = {"type": "message_start", "message": {"content": [call, search]}}
+    decoder = AnthropicDecoder(PROFILE)
+    assert decoder.feed(stream(begun)) == [
+        ToolCallDelta("toolu_1", "weather", index=0),
+        ToolCallDelta(arguments='{"town":"Bonn"}', index=0),
+        ThinkingDelta(details=search, index=1, is_item=True),
+    ]
+    assert decoder.feed(stream(*HELLO, over())) == [TextDelta("Hello")]
+    assert [type(event) for event in decoder.end()] == [ReplyFinished]
+    assert [type(part) for part in decoded([stream(begun, *HELLO, over())]).parts] == [ToolCall, Thinking, Text]
+
+
 def test_what_a_tool_of_the_provider_was_given_is_kept_even_when_it_is_no_json() -> None:
     used = (start(0, type="server_tool_use", id="s"), delta(0, "input_json_delta", partial_json="{oh"), stop(0))
     part = decoded([stream(*used, *HELLO, DONE)]).parts[0]

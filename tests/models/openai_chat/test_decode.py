@@ -255,6 +255,13 @@ def test_of_several_answers_the_first_is_taken() -> None:
     assert message_of(stream(other, chunk({"content": "This."}), chunk(finish="stop"))).text == "This."
 
 
+def test_the_first_answer_is_taken_also_where_another_stands_before_it_in_the_same_chunk() -> None:
+    first, other = chunk({"content": "This."}, "stop"), chunk({"content": "Or else."}, "length")
+    other["choices"][0]["index"] = 1
+    message = message_of(stream({"choices": other["choices"] + first["choices"]}))
+    assert (message.text, message.stop) == ("This.", StopReason.STOP)
+
+
 def test_sound_is_told_in_a_note() -> None:
     message = message_of(whole({"content": None, "audio": {"id": "a", "data": "UklG", "transcript": "Hello."}}))
     assert message.text == "[audio: Hello.]"

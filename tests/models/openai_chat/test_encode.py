@@ -450,6 +450,26 @@ def test_tools_are_strict_where_their_schema_can_be() -> None:
     assert "strict" not in loose["function"]
 
 
+@pytest.mark.parametrize(
+    ("schema", "sent"),
+    [
+        ("openai_strict", {"type": "string", "minLength": 3, "default": "now"}),
+        ("openai", {"type": "string", "minLength": 3, "default": "now"}),
+        ("llamacpp", {"type": "string", "minLength": 3, "description": 'Default "now"'}),
+    ],
+)
+def test_a_schema_that_is_not_enforced_keeps_all_that_its_provider_understands(
+    schema: str, sent: dict[str, Any]
+) -> None:
+    properties = {"when": {"type": "string", "minLength": 3, "default": "now"}}
+    free: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": {"type": "string"}}
+    request = Request(messages=[user("Hi")], tools=(ToolSpec("free", "", free),), output=OutputSpec("free", free))
+    body = body_of(request, profile("openai", schema=schema, strict_tools=True))
+    for compiled in (body["tools"][0]["function"]["parameters"], body["response_format"]["json_schema"]["schema"]):
+        assert compiled["properties"] == {"when": sent}
+        assert "required" not in compiled
+
+
 # -- what is kept ------------------------------------------------------------------------------------------------------
 
 
