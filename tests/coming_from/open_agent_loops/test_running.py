@@ -301,7 +301,7 @@ async def test_hooks_shape_the_context_and_are_around_runs_turns_calls_and_reque
     assert [each.text for each in model.requests[0].messages] == ["It is Tuesday.", "Find."]
 
 
-@shows("open-agent-loops", "gateToolCalls", "ToolGateRequest", "GateChainDecision")
+@shows("open-agent-loops", "gateToolCalls", "ToolGateRequest", "GateDecision")
 async def test_a_gate_is_asked_once_for_a_batch_and_what_it_does_not_decide_is_denied():
     asked = []
 
