@@ -15,7 +15,7 @@ _KWARGS = "chat_template_kwargs"
 
 
 class ReasoningProfile(Struct, frozen=True, kw_only=True):
-    """How a group of open models thinks: its default, and the chat-template arguments that switch it on and off."""
+    """Thinking of a group of open models: its default, and the chat-template arguments that switch it on and off."""
 
     reasoning: bool = True
     """True if the models think at all."""

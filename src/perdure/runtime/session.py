@@ -457,8 +457,9 @@ class Session(StoredSession[D]):
         asked = [] if is_cancelled else [each for each in state.open_questions if each.ask_id not in closed]
         for handle, session in self._background_sessions(state).items():
             theirs = await session.questions()
-            paths = [prefix_path_with_job_handle(handle, each.path) for each in theirs]
-            asked += [msgspec.structs.replace(each, path=path) for each, path in zip(theirs, paths, strict=True)]
+            asked += [
+                msgspec.structs.replace(each, path=prefix_path_with_job_handle(handle, each.path)) for each in theirs
+            ]
         return asked
 
     async def answer(self, ask_id: str, answer: Any, *, by: str = "") -> bool:
