@@ -72,7 +72,7 @@ NEIGHBOURS: Mapping[str, Sequence[str]] = {
 """The folders and files of tests that are run as well, by the package or module that is changed."""
 MOST_IMPORTING = 30
 """A module that more test files import is a means of theirs, and not what they test."""
-PINNED = ("tests/test_value_defaults.py",)
+PINNED = ("tests/test_value_defaults.py", "tests/docs/test_reference.py::test_the_reference_is_current")
 """Tests that look at the defaults and numbers of all modules, and reach no line of them."""
 MOST_LEFT_OUT = 5
 """When more tests than this fail without a mutant too, it is not counted."""
@@ -504,7 +504,7 @@ def _run_changed(
         answer = copy.run("collected", request) if is_noted else Answer(CANNOT)
         if answer.failed != CANNOT and not answer.ran_earlier:
             return "collected", answer
-        pinned = [test for test in PINNED if (copy.project / test).exists()] if is_noted else []
+        pinned = [test for test in PINNED if (copy.project / test.partition("::")[0]).exists()] if is_noted else []
         return "started", copy.run("started", request._replace(tests=[*tests, *pinned]))
     finally:
         _write_source(changed, source)
