@@ -189,7 +189,7 @@ def test_a_constraint_a_wrong_checksum_and_a_lock_are_told_as_what_they_mean() -
         "the store 'x.db' failed: another process kept it locked for 30 s: continue that process if it is stopped, or "
         "end it, then try again (BusyError: database is locked)"
     )
-    wrong = apsw.IOError("disk I/O error")
+    wrong: Any = apsw.IOError("disk I/O error")
     wrong.extendedresult = apsw.SQLITE_IOERR_DATA
     assert "'x.db' is damaged (the checksum of a page is wrong)" in str(to_store_error(wrong, "x.db"))
 
@@ -265,7 +265,7 @@ def test_what_fails_in_a_transaction_is_undone_and_what_does_not_is_returned() -
     with another_connection(":memory:") as connection:
         connection.execute("CREATE TABLE words(word)")
         add = "INSERT INTO words VALUES('one')"
-        assert database_file.run_in_transaction(connection, lambda inside: inside.execute(add) and 5) == 5
+        assert database_file.run_in_transaction(connection, lambda inside: inside.execute(add).fetchall()) == []
 
         def fail(inside: Any, *, ended: bool) -> None:
             inside.execute(add)

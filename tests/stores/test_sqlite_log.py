@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 import apsw
@@ -264,7 +264,7 @@ async def test_ids_with_gaps_and_other_stems_are_compared_with_all_before_them_i
     def add(seq: int, entry_id: str) -> Awaitable[None]:
         return store.append_soon(lease, [Entry(seq, 1.0, Custom("x"), entry_id)], sync=False)
 
-    results = await asyncio.gather(add(3, "b-10"), add(4, "x-30"), return_exceptions=True)
+    results: Sequence[object] = await asyncio.gather(add(3, "b-10"), add(4, "x-30"), return_exceptions=True)
     assert [type(each) for each in results] == [type(None), Conflict]
     results = await asyncio.gather(add(4, "b-11"), add(5, "b-15"), add(6, "b-15"), return_exceptions=True)
     assert [type(each) for each in results] == [type(None), type(None), Conflict]
