@@ -1,5 +1,6 @@
 """What a PostgreSQL store does with the answers of its server, and with its leases. No server is needed."""
 
+import os
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
@@ -10,15 +11,17 @@ import pytest
 
 from perdure.core.error import ConfigError, Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound, StoreError
 from perdure.core.event import Custom, Entry
-from perdure.core.store import Lease
+from perdure.core.store import Lease, Post
 from perdure.stores.lease_holder_process import describe_this_process
-from perdure.stores.postgres import store_operations
+from perdure.stores.postgres import maintenance, store_operations
 from perdure.stores.postgres.entry_rows import EntryRow, encode_row
 from perdure.stores.postgres.fork import ForkResult, TenantForkRequest
 from perdure.stores.postgres.leases import ActiveLease, LeaseHolderWithToken, LeaseRenewer
+from perdure.stores.postgres.search_terms import ParsedQuery
 from perdure.stores.postgres.statements import SessionState
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.postgres.store_operations import PostgresOperations
+from perdure.stores.search_request_validation import SearchRequest
 from perdure.testing import FakeClock
 from tests.doubles import SECONDS
 
@@ -64,6 +67,7 @@ class Operations(PostgresOperations):
         server: Any = Answers(**answers)
         self.server = self.statements = self._erasure = server
         self.patience: list[float | None] = []
+        self.deadlines: list[bool] = []
 
     async def run(
         self,
@@ -73,6 +77,7 @@ class Operations(PostgresOperations):
         has_deadline: bool = True,
     ) -> T:
         self.patience.append(patience)
+        self.deadlines.append(has_deadline)
         return await work(None)
 
     def held(self, head: int = 3) -> ActiveLease:
@@ -444,6 +449,7 @@ def test_a_renewal_is_never_recorded_as_older_than_it_was(clock: FakeClock) -> N
     held.record_synced(sent_at=45.0)
     assert held.renewed_at == 50.0
     held.record_synced(sent_at=60.0)
+    assert held.renewed_at == 60.0
     held.record_stored(rows(2), sync=False, sent_at=70.0)
     assert (held.renewed_at, held.head, held.unsynced) == (70.0, 4, [])
 
@@ -571,3 +577,61 @@ def test_the_identity_of_a_store_has_no_secrets() -> None:
     store = PostgresStore("postgresql://me:secret@box/work", tenant="acme")
     assert store.identity == "postgresql://box/work#acme"
     assert store.locate_session("s") == (("postgres", "postgresql://me:secret@box/work", "acme"), "s")
+
+
+async def test_the_work_of_other_modules_is_run_with_the_tenant_and_a_vacuum_as_long_as_it_takes(
+    operations_with: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def note(name: str) -> Callable[..., Awaitable[Any]]:
+        async def work(_connection: Any, *given: Any, **named: Any) -> Any:
+            asked.append((name, *given, *named.items()))
+            return [name]
+
+        return work
+
+    monkeypatch.setattr(maintenance, "measure_sizes", note("size"))
+    monkeypatch.setattr(maintenance, "vacuum_tables", note("vacuum"))
+    monkeypatch.setattr(store_operations, "search_entries", note("search"))
+    operations = operations_with()
+    monkeypatch.setattr(operations.mailbox, "add", note("post"))
+    assert await operations.size() == ["size"]
+    await operations.vacuum()
+    request = SearchRequest("rain")
+    assert await operations.search(request) == ["search"]
+    assert await operations.search(SearchRequest("?!")) == []
+    with pytest.raises(ConfigError, match="there is no word in the query '\\?!'"):
+        await operations.search(SearchRequest("?!", syntax="query"))
+    assert await operations.post("s", Post("p", "steer"), "token") == ["post"]
+    assert asked == [
+        ("size", ("tenant", "t")),
+        ("vacuum",),
+        ("search", "t", request, ParsedQuery("rain", frozenset({"rain"}))),
+        ("post", ("session_id", "s"), ("post", Post("p", "steer")), ("token", "token")),
+    ]
+    assert operations.deadlines == [True, False, True, True]
+
+
+async def test_a_lease_that_is_not_ours_is_not_asked_for(operations_with: Any) -> None:
+    operations = operations_with(holds=[True, False])
+    assert not await operations.holds(LEASE)
+    held = operations.held()
+    operations.leases.add(held)
+    assert [await operations.holds(LEASE), await operations.holds(LEASE)] == [True, False]
+    assert operations.server.asked == [("holds", ("held", held))] * 2
+
+
+async def test_a_forked_child_is_told_to_make_a_store_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {"connections": 1, "lease": 15.0, "patience": 30.0, "clock": FakeClock()}
+    operations = PostgresOperations("postgresql://box/db", "postgresql://box/db", "t", **options)
+    assert not operations.is_inherited
+    parent = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+    assert operations.is_inherited
+    with pytest.raises(StoreError) as refused:
+        await operations.size()
+    assert str(refused.value) == (
+        f"the store 'postgresql://box/db' was opened by process {parent}, of which this one, {parent + 1}, is a fork: "
+        "make a new store object here"
+    )
