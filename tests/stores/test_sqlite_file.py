@@ -289,3 +289,49 @@ def test_a_file_that_is_not_there_has_no_identity_and_no_version(path: Path) -> 
     assert database_file.file_identity(str(path)) == (status.st_dev, status.st_ino)
     version = (status.st_dev, status.st_ino, 5, status.st_mtime_ns, 3)
     assert read_only_media.get_file_version(str(path)) == version
+
+
+# -- how it is opened --------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_to_write_waits_for_others_and_keeps_no_trace_of_what_was_deleted(path: Path) -> None:
+    connection: Any = database_file.open_to_write(str(path))
+    try:
+        asked = ("busy_timeout", "journal_mode", "synchronous", "fullfsync", "checkpoint_fullfsync", "foreign_keys")
+        more = ("trusted_schema", "cell_size_check", "secure_delete", "journal_size_limit")
+        assert {name: connection.pragma(name) for name in (*asked, *more)} == {
+            "busy_timeout": 30_000,
+            "journal_mode": "wal",
+            "synchronous": 1,
+            "fullfsync": 1,
+            "checkpoint_fullfsync": 1,
+            "foreign_keys": 1,
+            "trusted_schema": 0,
+            "cell_size_check": 1,
+            "secure_delete": 1,
+            "journal_size_limit": 67_108_864,
+        }
+        for setting in (apsw.SQLITE_DBCONFIG_DEFENSIVE, apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE):
+            assert connection.config(setting, -1) == 1
+    finally:
+        connection.close()
+    reader: Any = database_file.open_read_only(str(path))
+    try:
+        names = ("busy_timeout", "trusted_schema", "cell_size_check", "cache_size")
+        assert [reader.pragma(name) for name in names] == [30_000, 0, 1, -32_768]
+        assert reader.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, -1) == 1
+        assert reader.readonly("main")
+    finally:
+        reader.close()
+
+
+def test_the_log_beside_the_file_goes_with_a_checkpoint_and_stays_without_one(path: Path) -> None:
+    log = path.with_name("sessions.db-wal")
+    connection = database_file.open_to_write(str(path))
+    connection.execute("INSERT INTO session(id, fence, created_at, updated_at) VALUES('s', 1, 1.0, 1.0)")
+    connection.close()
+    assert log.stat().st_size > 0
+    connection = database_file.open_to_write(str(path))
+    assert connection.execute("SELECT id FROM session").get == "s"
+    database_file.close_and_checkpoint(connection)
+    assert not log.exists()

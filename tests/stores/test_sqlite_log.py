@@ -307,3 +307,18 @@ async def test_a_release_that_the_disk_refuses_leaves_a_session_that_can_be_acqu
         await store.release(lease)
     monkeypatch.undo()
     assert await store.acquire("s") == Lease("s", lease.fence + 1)
+
+
+async def test_rows_of_appends_that_share_transactions_are_merged_too(
+    path: Any, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_log, "MAX_LOOSE_BYTES", 4_000)
+    monkeypatch.setattr(single_statement_append, "MAX_LOOSE_BYTES", 4_000)
+    monkeypatch.setattr(sqlite_merge, "MERGED_ROW_BYTES", 1_000)
+    lease = await store.acquire("s")
+    log = [Entry(seq, float(seq), Custom("data", "x" * 200), f"w-{seq}") for seq in range(1, 31)]
+    for entry in log:
+        await store.append(lease, [entry], sync=False)
+    await store.append(lease, entries(31), sync=True)  # after what was due
+    assert value(path, "SELECT count(*) FROM pack") < 25
+    assert await store.read("s") == [*log, *entries(31)]

@@ -408,3 +408,40 @@ def test_a_log_that_was_replaced_is_opened_again(log: LogReaderForSearch, path: 
     other.replace(path)
     log.close_if_replaced()
     assert log.find_shown_session_id(1, 1) == "t"
+
+
+def test_what_is_taken_out_of_an_index_is_synced(
+    path: Any, words: SearchIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, str | None]] = []
+    monkeypatch.setattr(search_index, "sync_wal", lambda *place: synced.append(place))
+    for take_out in (words.truncate_wal, words.clear, words.vacuum):
+        take_out()
+        assert synced == [(f"{path}-search", None)]
+        synced.clear()
+    assert path.with_name("sessions.db-search-wal").stat().st_size == 0
+    assert matches(words) == []
+
+
+async def test_a_vacuum_of_a_store_is_one_of_its_index_too(
+    store: SqliteStore, index: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vacuumed: list[str] = []
+    monkeypatch.setattr(SearchIndex, "vacuum", lambda words: vacuumed.append(words.path))
+    await keep(store, "s", "rain")
+    await store.vacuum()
+    assert vacuumed == []  # there is none yet
+    await store.search("rain")
+    await store.vacuum()
+    assert vacuumed == [str(index)]
+
+
+async def test_what_a_job_that_erases_returns_is_returned(path: Any, store: SqliteStore) -> None:
+    await keep(store, "s", "rain")
+    await store.search("rain")
+    results = [
+        await store._get_writer().indexer.run_with_index(
+            lambda search: search.run_erasing_job("s", None, lambda connection: connection.execute("SELECT 7").get)
+        )
+    ]
+    assert results == [7]
