@@ -7,15 +7,27 @@ from typing import Any
 import pytest
 
 from perdure.core.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound
-from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
+from perdure.core.event import (
+    Custom,
+    Entry,
+    Event,
+    MessageAdded,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    RunWaiting,
+    SessionConfigured,
+)
 from perdure.core.message import user
 from perdure.core.store import Lease
-from perdure.stores.sqlite import log
+from perdure.stores.sqlite import log, single_statement_append
 from perdure.stores.sqlite.apsw_types import Connection
 from perdure.stores.sqlite.database_file import open_to_write, run_in_transaction
 from perdure.stores.sqlite.forks_deletion_redaction import ForkRequest, create_fork, delete_session, redact_entry
 from perdure.stores.sqlite.lease import acquire_free_lease, acquire_lease, is_lease_valid, release_lease
 from perdure.stores.sqlite.log import EntryRange, StateBetweenAppends, append_entries, encode_append_row
+from perdure.stores.sqlite.log_row_merging import row_size
+from perdure.stores.sqlite.single_statement_append import append_in_one_statement
 
 
 class File:
@@ -314,3 +326,154 @@ def test_a_deleted_session_leaves_to_its_forks_what_they_share_until_the_last_is
     delete_session("u", set(), tree.connection)
     fences = tree.connection.execute("SELECT value FROM meta WHERE name = 'fence'").get
     assert acquire_free_lease("s", 1.0, tree.leases, tree.connection) == Lease("s", fences + 1)
+
+
+def test_the_fences_of_deleted_sessions_are_not_given_again(file: File) -> None:
+    last = [file.append("s") for _ in range(5)][-1]
+    file.append("t")
+    for name in ("s", "t"):
+        delete_session(name, set(), file.connection)
+    assert acquire_free_lease("t", 1.0, file.leases, file.connection) == Lease("t", last.fence + 1)
+
+
+def test_a_long_text_is_kept_as_long_as_some_row_has_it(file: File) -> None:
+    def uses() -> list[int]:
+        return [count for (count,) in file.connection.execute("SELECT uses FROM blob ORDER BY uses").fetchall()]
+
+    def said(seq: int, text: str) -> Entry:
+        return Entry(seq, 1.0, MessageAdded(user(text)), f"w-{seq}")
+
+    long, longer = "long " * 9_000, "longer " * 9_000
+    first = [said(1, long), said(2, "short"), said(3, long), said(4, longer)]
+    lease = file.append("s", first, [said(5, long)])
+    assert uses() == [1, 2]
+    file.fork("s", "t", 2)
+    redact_entry(lease, said(2, "clean"), file.connection)  # its row is cut in three
+    assert file.read("s", 5) == [first[0], said(2, "clean"), *first[2:], said(5, long)]
+    assert uses() == [1, 3]
+    redact_entry(lease, said(4, "clean"), file.connection)
+    assert uses() == [3]
+    delete_session("s", set(), file.connection)
+    assert file.read("t", 2) == [first[0], said(2, "clean")]
+    assert uses() == [1]
+    delete_session("t", set(), file.connection)
+    assert uses() == []
+
+
+# -- in one statement --------------------------------------------------------------------------------------------------
+
+
+def numbered(seq: int, *ids: str, text: str = "x") -> list[Entry]:
+    return [Entry(number, 1.0, MessageAdded(user(text)), each) for number, each in enumerate(ids, seq)]
+
+
+@pytest.mark.parametrize(
+    ("appends", "is_done"),
+    [
+        ([numbered(4, "w-4")], True),
+        ([numbered(4, "w-4", "w-5")], True),
+        ([numbered(4, "w-9")], True),
+        ([numbered(4, "w-9", "w-10")], True),
+        ([numbered(4, "w-4"), numbered(5, "w-5"), numbered(6, "w-8")], True),
+        ([numbered(4, "w-3")], False),
+        ([numbered(4, "w-9", "w-11")], False),
+        ([numbered(4, "w-3", "w-4")], False),
+        ([numbered(4, "v-4")], False),  # nobody knows whether there are more of them
+        ([numbered(4, "w")], False),
+        ([numbered(4, "")], False),
+        ([numbered(4, "w-4"), numbered(5, "w-4")], False),
+        ([numbered(4, "w-4"), numbered(5, "v-5")], False),
+        ([numbered(5, "w-5")], False),
+        ([numbered(4, "w-4", text="long " * 9_000)], False),
+    ],
+)
+def test_what_follows_the_ids_that_are_known_is_appended_in_one_statement_and_nothing_else(
+    file: File, appends: list[list[Entry]], is_done: bool
+) -> None:
+    lease = file.append("s", made("w", 1, 2, 3))
+    encoded = [encode_append_row(lease, entries) for entries in appends]
+    assert append_in_one_statement(encoded, file.notes, file.connection) is is_done
+    added = [entry for entries in appends for entry in entries] if is_done else []
+    head = 3 + len(added)
+    assert file.read("s", head) == made("w", 1, 2, 3) + added
+    assert file.connection.execute("SELECT head, unindexed FROM session").get == (head, 1)
+    last = int(added[-1].id.rpartition("-")[2]) if added else 3
+    assert file.notes.highest_ids == {"s": (lease.fence, "w", last)}
+
+
+def test_in_a_new_session_the_first_append_is_one_statement_and_a_title_is_that_of_the_first_message(
+    file: File,
+) -> None:
+    lease = acquire_free_lease("s", 1.0, file.leases, file.connection)
+    assert lease is not None
+    first = encode_append_row(lease, numbered(1, "w-7", text="Hello"))
+    assert append_in_one_statement([first], file.notes, file.connection)
+    assert append_in_one_statement([encode_append_row(lease, numbered(2, "w-8"))], file.notes, file.connection)
+    assert file.connection.execute("SELECT title FROM session").get == "Hello"
+    renamed = [Entry(3, 1.0, SessionConfigured({"title": "Named"}), "w-9")]
+    assert append_in_one_statement([encode_append_row(lease, renamed)], file.notes, file.connection)
+    assert file.connection.execute("SELECT title FROM session").get == "Named"
+
+
+@pytest.mark.parametrize(("count", "is_done"), [(64, True), (65, False)])
+def test_one_statement_has_sixty_four_appends_at_most(file: File, count: int, is_done: bool) -> None:
+    lease = file.append("s", made("w", 1))
+    encoded = [encode_append_row(lease, made("w", seq)) for seq in range(2, count + 2)]
+    assert append_in_one_statement(encoded, file.notes, file.connection) is is_done
+
+
+@pytest.mark.parametrize(("spare", "is_due"), [(0, True), (1, False)])
+def test_a_log_is_due_for_a_merge_when_its_loose_rows_have_reached_the_limit(
+    file: File, monkeypatch: pytest.MonkeyPatch, spare: int, is_due: bool
+) -> None:
+    lease = acquire_free_lease("s", 1.0, file.leases, file.connection)
+    assert lease is not None
+    encoded = [encode_append_row(lease, made("w", seq)) for seq in (1, 2, 3)]
+    size = row_size(encoded[0].row)
+    monkeypatch.setattr(single_statement_append, "MAX_LOOSE_BYTES", 2 * size + spare)
+    for number, new in enumerate(encoded[:2], 1):
+        assert file.notes.merge_due == set()
+        assert append_in_one_statement([new], file.notes, file.connection)
+        assert file.notes.loose_bytes == {"s": 0 if is_due and number == 2 else number * size}
+    assert file.notes.merge_due == ({file.key("s")} if is_due else set())
+
+
+STEPS: list[tuple[Event, tuple[Any, ...]]] = [
+    (Custom("x"), ("", 0, None)),
+    (RunStarted("a", run_id="r"), ("", 1, None)),
+    (MessageAdded(user("Hello")), ("Hello", 1, None)),
+    (RunWaiting(("q",), 7.0, run_id="r"), ("Hello", 2, 7.0)),
+    (MessageAdded(user("More")), ("Hello", 2, 7.0)),
+    (RunResumed(run_id="r"), ("Hello", 1, None)),
+    (SessionConfigured({"title": "Named"}), ("Named", 1, None)),
+    (RunEnded("done", run_id="r"), ("Named", 0, None)),
+    (MessageAdded(user("After")), ("Named", 0, None)),
+]
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["in one statement", "in a transaction"])
+def test_each_append_keeps_the_row_of_its_session_up_to_date(file: File, at_once: bool) -> None:
+    lease = acquire_free_lease("s", 1.0, file.leases, file.connection)
+    assert lease is not None
+    loose = 0
+    for seq, (event, columns) in enumerate(STEPS, 1):
+        new = encode_append_row(lease, [Entry(seq, seq / 2, event, f"w-{seq}")])
+        loose += row_size(new.row)
+        if at_once:
+            assert append_in_one_statement([new], file.notes, file.connection)
+        else:
+            append_entries(new, file.notes, file.connection)
+        kept = "SELECT title, progress, due_at, head, updated_at, loose, unindexed FROM session"
+        assert file.connection.execute(kept).get == (*columns, seq, seq / 2, loose, 1)
+
+
+@pytest.mark.parametrize(("spare", "is_due"), [(0, True), (1, False)])
+def test_a_log_is_due_for_a_merge_after_a_transaction_too(
+    file: File, monkeypatch: pytest.MonkeyPatch, spare: int, is_due: bool
+) -> None:
+    size = row_size(encode_append_row(Lease("s", 1), made("w", 1)).row)
+    monkeypatch.setattr(log, "MAX_LOOSE_BYTES", 2 * size + spare)
+    file.append("s", made("w", 1))
+    assert file.notes.merge_due == set()
+    file.append("s", made("w", 2))
+    assert file.notes.merge_due == ({file.key("s")} if is_due else set())
