@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure.core.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound
@@ -18,8 +19,9 @@ from perdure.core.event import (
     RunWaiting,
     SessionConfigured,
 )
+from perdure.core.jsonable import to_jsonable
 from perdure.core.message import user
-from perdure.core.store import Lease
+from perdure.core.store import Lease, Post
 from perdure.stores.sqlite import log, single_statement_append
 from perdure.stores.sqlite.apsw_types import Connection
 from perdure.stores.sqlite.database_file import open_to_write, run_in_transaction
@@ -27,6 +29,7 @@ from perdure.stores.sqlite.forks_deletion_redaction import ForkRequest, create_f
 from perdure.stores.sqlite.lease import acquire_free_lease, acquire_lease, is_lease_valid, release_lease
 from perdure.stores.sqlite.log import EntryRange, StateBetweenAppends, append_entries, encode_append_row
 from perdure.stores.sqlite.log_row_merging import row_size
+from perdure.stores.sqlite.mailbox import add_post, encode_post_body, has_no_posts, read_pending_posts
 from perdure.stores.sqlite.single_statement_append import append_in_one_statement
 
 
@@ -477,3 +480,53 @@ def test_a_log_is_due_for_a_merge_after_a_transaction_too(
     assert file.notes.merge_due == set()
     file.append("s", made("w", 2))
     assert file.notes.merge_due == ({file.key("s")} if is_due else set())
+
+
+def test_a_redaction_reaches_titles_and_posts_of_all_who_share_the_entry_and_is_noted_for_the_search(
+    file: File,
+) -> None:
+    said = [MessageAdded(user("Secret")), MessageAdded(user("Second"))]
+    lease = file.append("s", [Entry(seq, 1.0, event, f"p-{seq}") for seq, event in enumerate(said, 1)])
+    file.fork("s", "t", 1)
+    file.fork("s", "u", 2)
+    file.append("other", [Entry(1, 1.0, said[0], "p-1")])
+    file.connection.execute("INSERT INTO meta VALUES('search', 5)")
+    for name in ("s", "t", "u", "other"):
+        for post in ("p-1", "p-2"):
+            values = (name, post)
+            file.connection.execute(
+                "INSERT INTO post(session, id, kind, at, body) VALUES(?, ?, 'steer', 1.0, x'6E756C6C')",
+                values,
+            )
+    redact_entry(lease, Entry(1, 1.0, Custom("clean"), "clean"), file.connection)
+    titles = dict(file.connection.execute("SELECT id, title FROM session").fetchall())
+    assert titles == {"s": "Second", "t": "", "u": "Second", "other": "Secret"}
+    posts = file.connection.execute("SELECT session, id FROM post ORDER BY session, id").fetchall()
+    assert posts == [("other", "p-1"), ("other", "p-2"), ("s", "p-2"), ("t", "p-2"), ("u", "p-2")]
+    noted = "SELECT value FROM meta WHERE name = 'search'"
+    assert file.connection.execute(noted).get == 6
+    delete_session("other", set(), file.connection)
+    assert file.connection.execute(noted).get == 7
+    delete_session("other", set(), file.connection)
+    assert file.connection.execute(noted).get == 7
+    assert file.connection.execute("SELECT count(*) FROM post WHERE session = 'other'").get == 0
+
+
+def test_a_post_is_pending_until_an_entry_has_its_id(file: File) -> None:
+    assert has_no_posts("s", file.connection)
+    lease = file.append("s", [Entry(1, 1.0, Custom("x"), "taken")])
+    for name, is_new in (("taken", False), ("p", True), ("p", False), ("q", True)):
+        assert add_post("s", Post(name, "steer", name, 2.0), encode_post_body(name), file.connection) is is_new
+    assert read_pending_posts("s", file.connection) == [Post("p", "steer", "p", 2.0), Post("q", "steer", "q", 2.0)]
+    append_entries(encode_append_row(lease, [Entry(2, 1.0, Custom("x"), "p")]), file.notes, file.connection)
+    assert read_pending_posts("s", file.connection) == [Post("q", "steer", "q", 2.0)]
+    assert not has_no_posts("s", file.connection)
+    release_lease(lease, file.notes, None, file.connection)
+    assert file.connection.execute("SELECT id FROM post").fetchall() == [("q",)]
+    assert read_pending_posts("t", file.connection) == []
+
+
+def test_a_body_that_json_cannot_hold_is_marked() -> None:
+    assert encode_post_body({"a": [1, None]}) == b'{"a":[1,null]}'
+    odd = {"a": object()}
+    assert msgspec.json.decode(encode_post_body(odd)) == to_jsonable(odd)
