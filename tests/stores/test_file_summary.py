@@ -13,7 +13,13 @@ from perdure.core.error import SessionBusy, StoreError, UnsupportedByStore
 from perdure.core.event import Custom, Entry, Event, MessageAdded, SessionConfigured
 from perdure.core.message import user
 from perdure.stores.file import file_io, session_info, session_lock
-from perdure.stores.file.backup_manifest import FileDigest, digest_file, read_manifest, write_manifest
+from perdure.stores.file.backup_manifest import (
+    FileDigest,
+    check_manifest_files,
+    digest_file,
+    read_manifest,
+    write_manifest,
+)
 from perdure.stores.file.line_format import encode_body, encode_line
 from perdure.stores.file.session_file_scan import Header, encode_header
 from perdure.stores.file.session_info import FileSummary, summarize_file
@@ -77,18 +83,43 @@ def test_what_the_system_reads_and_writes_in_parts_is_whole(monkeypatch: pytest.
         written.extend(data[:4])
         return min(len(data), 4)
 
-    monkeypatch.setattr(os, "write", write)
-    file_io.write_all(5, content)
-    assert bytes(written) == content
-    monkeypatch.setattr(os, "pread", lambda _descriptor, count, offset: content[offset : offset + min(count, 3)])
-    assert file_io.read_at(5, 1, 7) == b"1234567"
-    assert file_io.read_at(5, 4, 99) == b"456789"
-    assert file_io.read_at(5, 10, 5) == file_io.read_at(5, 3, 0) == b""
-    answers = iter((4, 0))
-    monkeypatch.setattr(os, "write", lambda *_: next(answers))
-    with pytest.raises(OSError, match="No space left on device") as full:
+    with monkeypatch.context() as patched:  # as short as possible: others write as well
+        patched.setattr(os, "write", write)
         file_io.write_all(5, content)
+    assert bytes(written) == content
+    asked: list[tuple[int, int]] = []
+
+    def read(_descriptor: int, count: int, offset: int) -> bytes:
+        asked.append((count, offset))
+        return content[offset : offset + min(count, 3)]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pread", read)
+        found = [file_io.read_at(5, *place) for place in ((1, 7), (4, 99), (10, 5), (3, 0))]
+    assert found == [b"1234567", b"456789", b"", b""]
+    assert asked == [(7, 1), (4, 4), (1, 7), (99, 4), (96, 7), (93, 10), (5, 10), (0, 3)]
+    answers = iter((4, 0))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", lambda *_: next(answers))
+        with pytest.raises(OSError, match="No space left on device") as full:
+            file_io.write_all(5, content)
     assert full.value.errno == errno.ENOSPC
+
+
+def test_a_forked_child_closes_what_its_parent_has_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_io, "_open", set())
+    opened = [file_io.open_file(str(tmp_path / "file"), os.O_RDWR | os.O_CREAT), file_io.open_folder(str(tmp_path))]
+    assert file_io._open == set(opened)
+    file_io._close_inherited()
+    assert file_io._open == set()
+    for descriptor in opened:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+    folder = file_io.open_folder(str(tmp_path))
+    file_io.sync_folder(str(tmp_path))
+    assert file_io._open == {folder}
+    file_io.close_file(folder)
+    assert file_io._open == set()
 
 
 # -- summaries ---------------------------------------------------------------------------------------------------------
@@ -202,6 +233,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 @pytest.mark.parametrize("take_over", [False, True])
 def test_a_session_that_is_locked_is_told_with_its_holder(tmp_path: Path, pauses: list[float], take_over: bool) -> None:
     place = get_session_paths(str(tmp_path), "s")
+    before = set(file_io._open)
     assert not is_session_locked(place)
     assert read_lock_record(place) == LockRecord()
     lock = take_lock(place)
@@ -211,7 +243,8 @@ def test_a_session_that_is_locked_is_told_with_its_holder(tmp_path: Path, pauses
         lock.write_record(LockRecord(4, 7, holder))
         assert read_lock_record(place) == lock.record == LockRecord(4, 7, holder)
         with pytest.raises((SessionBusy, UnsupportedByStore)) as busy:
-            take_lock(place, take_over=take_over)
+            take_lock(place, take_over=True) if take_over else take_lock(place)
+        assert isinstance(busy.value, UnsupportedByStore if take_over else SessionBusy)
         driven = f"session 's' is being driven by {holder or 'another process'}"
         assert str(busy.value) == (
             f"{driven}, and the lock that it has on its file cannot be taken from a process that lives: end that one, "
@@ -220,6 +253,7 @@ def test_a_session_that_is_locked_is_told_with_its_holder(tmp_path: Path, pauses
             else f"{driven}: end that run, or open another session"
         )
         assert pauses == [0.005] * pauses_made
+        assert Path(place.lock).stat().st_size == 512
     lock.close()
     assert not is_session_locked(place)
     again = take_lock(place)
@@ -228,6 +262,7 @@ def test_a_session_that_is_locked_is_told_with_its_holder(tmp_path: Path, pauses
     Path(place.lock).unlink()
     assert not again.is_in_place
     again.close()
+    assert file_io._open == before
 
 
 def test_a_lock_that_others_hold_for_too_long_is_given_up(
@@ -250,6 +285,7 @@ def test_a_lock_that_others_hold_for_too_long_is_given_up(
 
 
 def test_a_manifest_has_the_size_and_digest_of_every_file(tmp_path: Path) -> None:
+    before = set(file_io._open)
     assert read_manifest(str(tmp_path)) is None
     (tmp_path / "b").write_bytes(b"abc")
     (tmp_path / "a").write_bytes(b"")
@@ -267,3 +303,23 @@ def test_a_manifest_has_the_size_and_digest_of_every_file(tmp_path: Path) -> Non
         with pytest.raises(StoreError) as refused:
             read_manifest(str(tmp_path))
         assert str(refused.value) == f"the manifest {str(path)!r} is damaged: use another backup"
+    assert file_io._open == before
+
+
+def test_a_backup_is_compared_with_its_manifest_file_by_file(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(name.encode())
+    files = {name: digest_file(str(tmp_path / name)) for name in ("a", "b")}
+    check_manifest_files(str(tmp_path), files, ["b", "a"])
+    advice = (
+        "Use another backup if nobody has used it as a store since; if that is what happened, back it up as one: "
+        "`perdure --store file:DIR backup`"
+    )
+    for names, problem in ((["a"], "'b' is missing"), (["a", "b", "c"], "'c' has come into it")):
+        with pytest.raises(StoreError) as refused:
+            check_manifest_files(str(tmp_path), files, names)
+        assert str(refused.value) == f"the backup {str(tmp_path)!r} is not as it was made: {problem}. {advice}"
+    (tmp_path / "b").write_bytes(b"c")
+    with pytest.raises(StoreError) as refused:
+        check_manifest_files(str(tmp_path), files, ["a", "b"])
+    assert str(refused.value) == f"the backup {str(tmp_path)!r} is not as it was made: 'b' has other content. {advice}"
