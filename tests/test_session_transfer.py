@@ -1,6 +1,8 @@
 """Sessions as documents: written, read, refused."""
 
+import hashlib
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -9,9 +11,11 @@ from perdure.core.error import SessionBusy, SessionExists
 from perdure.core.event import Entry, MessageAdded, RunStarted, SessionImported
 from perdure.core.log_codec import UPCASTERS
 from perdure.core.message import Image, user
+from perdure.core.store import Lease
+from perdure.imported_session_filter import ImportReport
 from perdure.session_transfer import FORMAT, PromptPrefix, export_session, import_session, read_document
 from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, call
+from perdure.testing import FakeClock, ScriptedModel, call
 
 pytestmark = pytest.mark.resumed
 
@@ -174,3 +178,44 @@ async def test_entries_of_an_older_version_are_understood(monkeypatch):
     old = {"seq": 1, "at": 1.5, "v": 0, "id": "a", "event": {"kind": "old_message_added", "message": message}}
     document = {"format": FORMAT, "version": 1, "session_id": "s", "entries": [old]}
     assert read_document(document).entries == [Entry(1, 1.5, MessageAdded(user("hi")), "a")]
+
+
+async def test_a_session_that_is_deleted_while_it_is_exported_is_not_found() -> None:
+    class Emptied(MemoryStore):
+        async def read(self, session_id: str, *, after: int = 0) -> list[Entry]:
+            return []
+
+    store = Emptied()
+    await kept_session(store)
+    with pytest.raises(SessionNotFound) as missing:
+        await export_session(store, "log")
+    assert str(missing.value) == "there is no session 'log' to export: store.list() lists them"
+
+
+async def test_an_import_is_on_disk_when_it_is_reported() -> None:
+    synced: list[bool] = []
+
+    class Noting(MemoryStore):
+        async def append(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> None:
+            synced.append(sync)
+            await super().append(lease, entries, sync=sync)
+
+    document, _ = await exported()
+    await import_session(Noting(), document)
+    assert synced == [True]
+
+
+async def test_an_import_reports_all_that_was_done() -> None:
+    document, entries = await exported()
+    text = json.dumps(document)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    trusted = await import_session(MemoryStore(), text.encode(), trusted=True)
+    assert trusted == ImportReport(session_id="log", digest=digest, entries=len(entries) + 1, trusted=True)
+    clock = FakeClock()
+    store = MemoryStore()
+    report = await import_session(store, text, session_id="copy", by="ann", clock=clock)
+    first, *others = await store.read("copy")
+    assert report == ImportReport(session_id="copy", digest=digest, entries=len(others) + 1, trusted=False)
+    assert (first.seq, first.at) == (1, clock.now())
+    assert first.event == SessionImported(digest, "log", "ann", False, {})
+    assert [entry.seq for entry in others] == [*range(2, len(others) + 2)]

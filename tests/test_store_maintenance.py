@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -381,3 +382,37 @@ async def test_without_stores_or_with_a_damaged_log_nothing_is_removed(change, s
     with pytest.raises(StoreError):
         await prune_snapshots(snapshots, session.store, now=time.time())
     assert stored(snapshots) == {b"one"}
+
+
+async def test_what_would_be_pruned_is_listed_without_sessions_that_wait(clock: FakeClock) -> None:
+    store = MeasuredStore(clock=clock)
+    gate = Permissions(handler=later)
+    agent = Agent(ScriptedModel(call("pay")), tools=[pay], store=store, permission=gate, clock=clock)
+    await agent.session("s").run("Go.")
+    assert await list_expendable_sessions(store, keep=0, now=clock.now()) == []
+    listed = await list_expendable_sessions(store, keep=0, waiting_too=True, now=clock.now())
+    assert listed == await store.list()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "file"])
+@pytest.mark.parametrize("form", ["{name}", "./{name}", "{folder}/{name}", "//{folder}/{name}", "~/{name}"])
+async def test_a_backup_is_restored_to_the_path_in_the_name_of_the_store(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, kind: str, form: str
+) -> None:
+    store = require_maintainable_store(open_store(f"{kind}:{tmp_path}/sessions"))
+    await begin(store, FakeClock(), "s")
+    await store.backup(str(tmp_path / "backup"))
+    await store.aclose()  # type: ignore[attr-defined]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    await restore(Path("~/backup"), f"{kind}:{form.format(name='again', folder=tmp_path)}")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["again", "backup", "sessions"]
+
+
+async def test_only_a_folder_is_the_backup_of_a_store_of_files(tmp_path: Path) -> None:
+    (tmp_path / "backup").write_text("mine")
+    with pytest.raises(ConfigError) as refused:
+        await restore(tmp_path / "backup", f"file:{tmp_path}/again")
+    path = str(tmp_path / "backup")
+    text = f"{path!r} is no folder, as the backup of a 'file:DIR' store is: name another backup"
+    assert str(refused.value) == text

@@ -1,11 +1,14 @@
 """Ids, titles and pages, as every store has them."""
 
+from typing import Any
+
 import pytest
 
 from perdure.core.error import ConfigError
 from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
 from perdure.core.message import Image, assistant, user
-from perdure.stores.argument_checks import check_count, check_page, check_session_id
+from perdure.core.store import Post
+from perdure.stores.argument_checks import check_count, check_fork, check_page, check_post, check_session_id
 from perdure.stores.title_and_search_text import TITLE_LENGTH, find_given_title, find_message_title
 
 
@@ -67,3 +70,75 @@ def test_a_page_may_have_an_empty_prefix_and_be_empty():
     check_page("", 0, 0)
     with pytest.raises(ConfigError, match="a prefix must"):
         check_page("\0", 1, 0)
+
+
+@pytest.mark.parametrize("at", [None, 1, 2, 3])
+def test_a_session_is_forked_after_any_of_its_entries(at: int | None) -> None:
+    check_fork("s", at, 3)
+
+
+@pytest.mark.parametrize("at", [0, 4, -1, True, 1.0, "1"])
+def test_a_session_is_not_forked_anywhere_else(at: Any) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_fork("s", at, 3)
+    text = f"session 's' cannot be forked at={at!r}: pass a number from 1 to 3, or leave it out"
+    assert str(refused.value) == text
+
+
+@pytest.mark.parametrize(
+    ("session_id", "what", "problem"),
+    [
+        (7, "a session id", "a session id must be a string, and 7 is not"),
+        (None, "a prefix", "a prefix must be a string, and None is not"),
+        (
+            "",
+            "a session id",
+            "a session id must not be empty: leave it out to get a new one, or pass a name",
+        ),
+        ("a\0", "a tenant", "a tenant must be text that UTF-8 can encode, without NUL, and 'a\\x00' is not"),
+    ],
+)
+def test_a_name_that_cannot_be_kept_is_told_with_what_it_is(session_id: Any, what: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_session_id(session_id, what=what)
+    assert str(refused.value) == problem
+
+
+@pytest.mark.parametrize(("sign", "fits"), [(0xD7FF, True), (0xD800, False), (0xDFFF, False), (0xE000, True)])
+def test_a_lone_surrogate_is_no_part_of_a_name(sign: int, fits: bool) -> None:
+    if fits:
+        check_session_id(f"a{chr(sign)}")
+    else:
+        with pytest.raises(ConfigError, match="a session id must be text that UTF-8 can encode"):
+            check_session_id(f"a{chr(sign)}")
+
+
+def test_an_empty_prefix_or_kind_is_one_and_the_largest_count_is_taken() -> None:
+    check_session_id("", what="a prefix")
+    check_count("after", 0)
+    check_count("after", 2**63 - 1)
+    check_page("p", 2**63 - 1, 2**63 - 1)
+    check_post(Post("p", ""))
+
+
+@pytest.mark.parametrize(
+    ("limit", "offset", "named"), [(-1, 0, "limit=-1"), (0, -1, "offset=-1"), (True, 0, "limit=True")]
+)
+def test_a_page_that_cannot_be_is_told_by_the_argument(limit: int, offset: int, named: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_page("", limit, offset)
+    assert str(refused.value) == f"{named} is not possible: pass a whole number from 0"
+
+
+@pytest.mark.parametrize(
+    ("post", "problem"),
+    [
+        (Post("", "steer"), "a post must have an id, so that it counts once: pass one, such as new_id()"),
+        (Post("a\0", "steer"), "the id of a post must be text that UTF-8 can encode, without NUL, and 'a\\x00' is not"),
+        (Post("p", "a\0"), "the kind of a post must be text that UTF-8 can encode, without NUL, and 'a\\x00' is not"),
+    ],
+)
+def test_a_post_that_some_store_could_not_keep_is_refused(post: Post, problem: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_post(post)
+    assert str(refused.value) == problem

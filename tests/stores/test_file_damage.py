@@ -4,6 +4,7 @@ import asyncio
 import bisect
 import itertools
 import os
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,9 @@ from perdure.stores.file import file_io as file_access
 from perdure.stores.file import line_format as file_record
 from perdure.stores.file import log_file as file_log
 from perdure.stores.file import repair as file_repair
+from perdure.stores.file import unlocked_scan
 from perdure.stores.file.line_format import encode_line
-from perdure.stores.file.session_file_scan import NO_PROBLEMS, scan_file
+from perdure.stores.file.session_file_scan import NO_PROBLEMS, Header, encode_header, scan_file
 from perdure.stores.file.session_paths import get_session_paths
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
@@ -657,3 +659,80 @@ async def test_a_name_can_be_given_to_a_session_whose_end_is_lost(folder, whole,
     (folder / "s.session").write_bytes(whole[: line_ends(whole)[150]])
     await Agent(ScriptedModel("Hi."), store=files).session("s").rename("torn")
     assert (await files.info("s")).title == "torn"
+
+
+# -- a file that is replaced all the time ------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_replaced_all_the_time_is_given_up_after_twenty_looks(
+    folder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.mkdir()
+    place = get_session_paths(str(folder), "s")
+    content = encode_header(Header("session", 1, "s", "", "", 0.0)).replace(b'"id":"s"', b'"id":"t"')
+    (folder / "s.session").write_bytes(content)
+    opened: list[int] = []
+    closed: list[int] = []
+
+    def note_and_open(path: str, flags: int) -> int:
+        opened.append(file_access.open_file(path, flags))
+        return opened[-1]
+
+    def note_and_close(descriptor: int) -> None:
+        closed.append(descriptor)
+        file_access.close_file(descriptor)
+
+    monkeypatch.setattr(unlocked_scan, "get_file_identity", lambda _: object())
+    monkeypatch.setattr(unlocked_scan, "open_file", note_and_open)
+    monkeypatch.setattr(unlocked_scan, "close_file", note_and_close)
+    assert unlocked_scan.read_header_and_size(place.log) == (None, 0)
+    assert len(opened) == len(closed) == 20
+    found = unlocked_scan.scan_unlocked(place)
+    assert [(each.start, each.end) for each in found.damaged] == [(0, len(content))]
+    assert len(opened) == len(closed) == 40
+    monkeypatch.setattr(unlocked_scan, "get_file_identity", file_access.get_file_identity)
+    assert unlocked_scan.read_header_and_size(place.log) == (None, 0)
+    assert unlocked_scan.scan_unlocked(place).damaged
+    assert len(opened) == len(closed) == 42
+
+
+def test_a_header_is_read_with_the_bytes_it_takes(folder: Any, whole: bytes) -> None:
+    header, size = unlocked_scan.read_header_and_size(str(folder / "s.session"))
+    assert header is not None
+    assert (header.id, size) == ("s", whole.index(b"\n") + 1)
+    assert unlocked_scan.read_header(str(folder / "s.session")) == header
+    assert unlocked_scan.read_header_and_size(str(folder / "none.session")) == (None, 0)
+    missing = unlocked_scan.scan_unlocked(get_session_paths(str(folder), "none"), 0)
+    assert (missing.entries, missing.head, missing.problems) == ([], 0, NO_PROBLEMS)
+
+
+@pytest.mark.parametrize("step", ["write", "sync", "rename", "sync the folder"])
+def test_a_file_that_cannot_be_rewritten_is_closed_and_leaves_nothing_beside_it(
+    folder: Any, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(5, "the disk is on fire")
+
+    folder.mkdir()
+    (folder / "s.session").write_bytes(b"as it was")
+    place = get_session_paths(str(folder), "s")
+    header = Header("session", 1, "s", "", "", 0.0)
+    closed: list[int] = []
+
+    def note_and_close(descriptor: int) -> None:
+        closed.append(descriptor)
+        file_access.close_file(descriptor)
+
+    monkeypatch.setattr(file_repair, "close_file", note_and_close)
+    if step == "rename":
+        monkeypatch.setattr(os, "replace", fail)
+    else:
+        names = {"write": "write_all", "sync": "sync_data", "sync the folder": "sync_folder"}
+        monkeypatch.setattr(file_repair, names[step], fail)
+    with pytest.raises(OSError, match="the disk is on fire"):
+        file_repair.rewrite_file(place, header, [])
+    assert len(closed) == 1
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(closed[0])
+    assert [path.name for path in folder.iterdir()] == ["s.session"]
+    assert ((folder / "s.session").read_bytes() == b"as it was") is (step != "sync the folder")

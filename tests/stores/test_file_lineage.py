@@ -4,14 +4,17 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from perdure.core.error import SessionBusy, SessionExists, SessionNotFound, StoreError
+from perdure.core.error import Conflict, SessionBusy, SessionExists, SessionNotFound, StoreError
 from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
 from perdure.core.message import user
 from perdure.stores.file import sessions_folder
+from perdure.stores.file.forks import is_parent_alive
 from perdure.stores.file.line_format import encode_line
+from perdure.stores.file.session_catalogue import SessionCatalogue
 from perdure.stores.file.session_file_scan import Header, encode_header
 from perdure.stores.file.session_lock import take_lock
 from perdure.stores.file.store import FileStore
@@ -380,3 +383,42 @@ async def test_a_fork_whose_parent_is_gone_without_a_trace_misses_what_it_shared
     (folder / "s.session").unlink()
     assert (await files.info("t"), await files.read("t")) == (None, [])
     assert ".shared' was damaged: entries are missing: 1 to 3" in caplog.text
+
+
+@pytest.mark.parametrize("fate", ["damaged", "gone"])
+async def test_a_shared_entry_that_is_lost_cannot_be_redacted(folder: Any, files: FileStore, fate: str) -> None:
+    await keep(files, "s", 3)
+    await files.fork("s", "t")
+    await files.delete("s")
+    (trunk,) = trunks(folder)
+    content = trunk.read_bytes()
+    lines = content.splitlines(keepends=True)
+    lease = await files.acquire("t")
+    if fate == "damaged":
+        trunk.write_bytes(b"".join([*lines[:2], lines[2].replace(b"data", b"dada"), *lines[3:]]))
+        head = 3
+    else:
+        trunk.unlink()
+        head = 0
+    with pytest.raises(Conflict) as refused:
+        await files.redact(lease, clean(2))
+    text = f"session 't' has {head} entries and none numbered 2: read it again, and redact one it has"
+    assert str(refused.value) == text
+
+
+async def test_a_session_that_another_process_makes_meanwhile_is_not_replaced_by_a_fork(
+    files: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await keep(files, "s", 3)
+    await keep(files, "new", 1)
+    info = SessionCatalogue.info
+    monkeypatch.setattr(SessionCatalogue, "info", lambda self, name: None if name == "new" else info(self, name))
+    with pytest.raises(SessionExists) as refused:
+        await files.fork("s", "new")
+    assert str(refused.value) == "there is a session 'new' already: fork 's' to another id"
+    assert await files.read("new") == entries(1)
+    await files.release(await files.acquire("new"))  # its lock was given back
+
+
+def test_a_session_without_a_parent_has_none_that_lives(folder: Any) -> None:
+    assert not is_parent_alive(str(folder), Header("session", 1, "s", "", "", 0.0))

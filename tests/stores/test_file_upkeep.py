@@ -1,14 +1,17 @@
 """Looking after a folder of sessions: what it takes, what goes, and a copy of it."""
 
 import os
+import shutil
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.core.clock_and_ids import SystemClock
 from perdure.core.error import ConfigError, StoreError
 from perdure.core.event import Custom, Entry
-from perdure.core.store import MaintainableStore, Post
+from perdure.core.store import MaintainableStore, Post, StoreSize
 from perdure.stores.file.line_format import encode_line
 from perdure.stores.file.maintenance import restore_folder
 from perdure.stores.file.store import FileStore
@@ -279,3 +282,100 @@ def test_a_folder_that_cannot_be_read_is_an_error_of_the_store(tmp_path):
     (tmp_path / "backup" / "backup.manifest").mkdir(parents=True)
     with pytest.raises(StoreError, match="no regular file"):
         restore_folder(str(tmp_path / "backup"), str(tmp_path / "new"))
+
+
+@pytest.mark.parametrize("is_free", [False, True])
+async def test_what_is_left_is_free_when_it_is_older_than_a_day(folder: Any, files: FileStore, is_free: bool) -> None:
+    await keep(files, "s")
+    left = [folder / name for name in ("s.quarantine", "s.session.00.tmp", "s.posts.00.erase")]
+    for path in left:
+        path.write_bytes(b"left")
+    times = [max(path.stat().st_mtime, path.stat().st_ctime) for path in left]
+    now = max(times) + DAY + 1.0 if is_free else min(times) + DAY
+
+    class Then(SystemClock):
+        def now(self) -> float:
+            return now
+
+    store = FileStore(folder, clock=Then())
+    own = {path.name: path.stat().st_size for path in folder.iterdir()}
+    session = own["s.session"] - len((folder / "s.session").read_bytes().split(b"\n", 1)[0]) - 1
+    assert await store.size() == StoreSize(sum(own.values()), 12 if is_free else 0, 0, {"s": session})
+    await store.aclose()
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("other", "'s.session' has other content"),
+        ("longer", "'s.session' has other content"),
+        ("missing", "'s.session' is missing"),
+        ("more", "'t.session' has come into it"),
+    ],
+)
+async def test_a_backup_that_has_changed_in_any_way_is_refused(backup: Any, change: str, problem: str) -> None:
+    path = backup / "s.session"
+    if change == "other":
+        change_one_bit(path)
+    elif change == "longer":
+        path.write_bytes(path.read_bytes() + b"x")
+    elif change == "missing":
+        path.unlink()
+    else:
+        path.with_name("t.session").write_bytes(path.read_bytes())
+    with pytest.raises(StoreError, match=problem):
+        restore_folder(str(backup), str(backup.with_name("new")))
+    assert not backup.with_name("new").exists()
+    assert not list(backup.parent.glob("new.*"))
+
+
+async def test_a_copy_that_a_bad_disk_has_changed_is_not_left_behind(
+    backup: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copy_and_change(source: str, target: str) -> None:
+        shutil.copy(source, target)
+        if target.endswith("s.session"):
+            change_one_bit(Path(target))
+
+    monkeypatch.setattr("perdure.stores.file.maintenance._copy_bytes", copy_and_change)
+    with pytest.raises(StoreError, match=r"'s.session' has other content"):
+        restore_folder(str(backup), str(backup.with_name("new")))
+    assert sorted(path.name for path in backup.parent.iterdir()) == ["backup", "sessions"]
+
+
+async def test_nothing_is_restored_where_something_is(backup: Any) -> None:
+    target = backup.with_name("new")
+    target.write_text("mine")
+    with pytest.raises(ConfigError) as refused:
+        restore_folder(str(backup), str(target))
+    assert str(refused.value) == (f"there is something at {str(target)!r} already: back up to a path where nothing is")
+    assert target.read_text() == "mine"
+
+
+async def test_a_backup_has_every_file_of_the_store_and_nothing_else(
+    folder: Any, files: FileStore, tmp_path: Any
+) -> None:
+    await keep(files, "s", 4)
+    await files.post("s", Post("p", "steer", "hello", 1.0))
+    await files.fork("s", "t", at=2)
+    await keep(files, "gone", 2)
+    await files.fork("gone", "u")
+    await files.delete("gone")
+    (trunk,) = folder.glob("=*.shared")
+    for name in ("s.quarantine", "notes.txt", "s.session.00.tmp", "s.session.01.erase"):
+        (folder / name).write_bytes(b"x")
+    lease = await files.acquire("s")
+    await files.backup(str(tmp_path / "copy"))
+    copied = {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()}
+    assert sorted(copied) == sorted(
+        [
+            *("backup.manifest", "s.lock", "s.session", "s.posts", "s.forked", "s.quarantine"),
+            *("t.lock", "t.session", "u.lock", "u.session", trunk.name),
+        ]
+    )
+    for name in ("s.session", "t.session", "u.session", "s.posts", "s.quarantine", "s.forked", trunk.name):
+        assert copied[name] == (folder / name).read_bytes()
+    store = FileStore(tmp_path / "copy")
+    assert (await store.acquire("s")).fence == lease.fence + 1  # nobody drives the copy
+    assert await store.read("u") == entries(1, 2)
+    await store.aclose()

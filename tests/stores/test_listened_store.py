@@ -8,7 +8,15 @@ import pytest
 
 from perdure import Agent
 from perdure.core.error import ConfigError, Conflict
-from perdure.core.store import EventReadingStore, MaintainableStore, NonBlockingAppendStore, SearchableStore
+from perdure.core.store import (
+    EndedRunsReadingStore,
+    EventReadingStore,
+    Lease,
+    MaintainableStore,
+    NonBlockingAppendStore,
+    Post,
+    SearchableStore,
+)
 from perdure.stores import listened
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
@@ -17,6 +25,7 @@ from perdure.testing import ScriptedModel
 from perdure.testing.store_contract import check_store
 from tests.doubles import SECONDS
 from tests.stores.material import entries
+from tests.stores.noting_store import NotingStore
 
 
 @pytest.fixture
@@ -225,3 +234,111 @@ async def test_a_store_that_is_maintained_is_maintained_below(store_at, path, tm
     assert (tmp_path / "backup.db").exists()
     await heard.vacuum()
     assert [entry.seq for entry in await heard.read("s")] == [1, 2, 3]
+
+
+LEASE = Lease("s", 3)
+PAGE = {"prefix": "", "limit": 50, "offset": 0}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "named", "passed"),
+    [
+        ("acquire", ("s",), {}, {"take_over": False}),
+        ("acquire", ("s",), {"take_over": True}, {"take_over": True}),
+        ("release", (LEASE,), {}, {}),
+        ("holds", (LEASE,), {}, {}),
+        ("append", (LEASE, entries(1)), {"sync": True}, {"sync": True}),
+        ("append", (LEASE, entries(1)), {"sync": False}, {"sync": False}),
+        ("redact", (LEASE, entries(1)[0]), {}, {}),
+        ("read", ("s",), {}, {"after": 0}),
+        ("read", ("s",), {"after": 4}, {"after": 4}),
+        ("post", ("s", Post("p", "steer")), {}, {}),
+        ("posts", ("s",), {}, {}),
+        ("list_interrupted", (), {}, {"prefix": "", "include_posts": False, "now": None}),
+        ("list_interrupted", (), interrupted := {"prefix": "a", "include_posts": True, "now": 7.0}, interrupted),
+        ("list", (), {}, PAGE),
+        ("list", (), {"prefix": "a", "limit": 2, "offset": 1}, {"prefix": "a", "limit": 2, "offset": 1}),
+        ("info", ("s",), {}, {}),
+        ("delete", ("s",), {}, {}),
+        ("fork", ("s", "t"), {}, {"at": None}),
+        ("fork", ("s", "t"), {"at": 2}, {"at": 2}),
+        ("forks", ("s",), {}, {}),
+        ("events", ("s",), {}, {"after": 0}),
+        ("events", ("s",), {"after": 4}, {"after": 4}),
+        ("events_to_fold", ("s",), {}, {"after": 0}),
+        ("events_to_fold", ("s",), {"after": 4}, {"after": 4}),
+        ("search", ("boat",), {"role": "user", "limit": 2}, {"role": "user", "limit": 2}),
+        ("size", (), {}, {}),
+        ("vacuum", (), {}, {}),
+        ("backup", ("there",), {}, {}),
+        ("aclose", (), {}, {}),
+    ],
+)
+async def test_each_operation_is_passed_on_with_what_it_was_given_and_its_answer_is_returned(
+    name: str, given: tuple[Any, ...], named: dict[str, Any], passed: dict[str, Any]
+) -> None:
+    inner: Any = NotingStore()
+    inner.answer = ["the answer"]
+    store = listened(inner, lambda _, __: None)
+    returned = await getattr(store, name)(*given, **named)
+    assert inner.calls == [(name, given, passed)]
+    silent = {"release", "append", "redact", "delete", "fork", "vacuum", "backup", "aclose"}
+    assert returned == (None if name in silent else ["the answer"])
+
+
+@pytest.mark.parametrize(("answer", "heard"), [(True, [1]), (False, [])])
+def test_an_immediate_append_is_told_if_the_store_below_has_stored_it(answer: bool, heard: list[int]) -> None:
+    told: list[int] = []
+    inner: Any = NotingStore()
+    inner.answer = answer
+    store = listened(inner, lambda _, added: told.extend(entry.seq for entry in added))
+    assert isinstance(store, NonBlockingAppendStore)
+    assert store.append_now(LEASE, entries(1), sync=False) is answer
+    assert inner.calls == [("append_now", (LEASE, entries(1)), {"sync": False})]
+    assert told == heard
+
+
+@pytest.mark.parametrize("listener", [{"on_append": lambda *_: None}, {"on_read": lambda *_: None}])
+def test_a_store_that_tells_of_reading_has_no_way_to_read_only_the_events(listener: dict[str, Any]) -> None:
+    store = listened(NotingStore(), **listener)  # type: ignore[arg-type] # its methods are made by a loop
+    whether = "on_append" in listener
+    assert [isinstance(store, kind) for kind in (EventReadingStore, EndedRunsReadingStore)] == [whether, whether]
+    assert isinstance(store, SearchableStore)
+
+
+@pytest.mark.parametrize("kind", ["function", "object"])
+async def test_with_an_async_listener_no_append_is_immediate(kind: str) -> None:
+    async def hear(session_id: str, added: Any) -> None:
+        await asyncio.sleep(0)
+
+    store = listened(MemoryStore(), hear if kind == "function" else Later())
+    assert isinstance(store, NonBlockingAppendStore)
+    assert not store.append_now(await store.acquire("s"), entries(1), sync=False)
+    assert await store.read("s") == []
+
+
+async def test_a_session_that_is_acquired_again_is_told_again_what_is_appended_again(
+    store: Any, told: list[tuple[str, list[int]]]
+) -> None:
+    for _ in range(2):
+        lease = await store.acquire("s")
+        await store.append(lease, entries(1, 2), sync=False)
+        await store.release(lease)
+    assert told == [("s", [1, 2]), ("s", [1, 2])]
+
+
+async def test_a_session_that_was_deleted_under_its_lease_is_told_from_its_beginning() -> None:
+    told: list[int] = []
+    inner: Any = NotingStore()
+    store = listened(inner, lambda _, added: told.extend(entry.seq for entry in added))
+    await store.append(LEASE, entries(1, 2), sync=False)
+    await store.delete("s")
+    await store.append(LEASE, entries(1), sync=False)
+    assert told == [1, 2, 1]
+
+
+def test_a_wrapped_store_is_named_like_the_one_below() -> None:
+    inner = MemoryStore()
+    store: Any = listened(inner, lambda _, __: None)
+    assert repr(store) == f"listened({inner!r})"
+    assert listened(NotingStore(), print).identity == "noting"  # type: ignore[arg-type, attr-defined]

@@ -9,10 +9,13 @@ from perdure.core.event import MessageAdded
 from perdure.core.message import user
 from perdure.core.store import (
     Hit,
+    InterruptedSession,
+    Lease,
     MaintainableStore,
     NonBlockingAppendStore,
     Post,
     SearchableStore,
+    SessionInfo,
     StoreSize,
     get_process_wide_session_key,
 )
@@ -22,6 +25,7 @@ from perdure.stores.memory import MemoryStore
 from perdure.stores.postgres.store import PostgresStore
 from perdure.testing.store_contract import check_store
 from tests.stores.material import entries
+from tests.stores.noting_store import NotingStore
 
 
 class Searched(MemoryStore):
@@ -264,3 +268,121 @@ def test_databases_are_told_apart_by_all_of_their_address_and_the_tenant():
     for other in ("postgresql://ann@host/other", "postgresql://ann@host:5433/db", "postgresql://ben@host/db"):
         assert get_process_wide_session_key(PostgresStore(other), "s") != place
     assert get_process_wide_session_key(PostgresStore("postgresql://ann@host/db", tenant="acme"), "s") != place
+
+
+# -- what is passed on -------------------------------------------------------------------------------------------------
+
+
+LEASE, OUTER = Lease("s", 3), Lease("acme/s", 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "named", "outer", "passed"),
+    [
+        ("holds", (LEASE,), {}, (OUTER,), {}),
+        ("append", (LEASE, entries(1)), {"sync": True}, (OUTER, entries(1)), {"sync": True}),
+        ("append", (LEASE, entries(1)), {"sync": False}, (OUTER, entries(1)), {"sync": False}),
+        ("redact", (LEASE, entries(1)[0]), {}, (OUTER, entries(1)[0]), {}),
+        ("read", ("s",), {}, ("acme/s",), {"after": 0}),
+        ("read", ("s",), {"after": 4}, ("acme/s",), {"after": 4}),
+        ("post", ("s", Post("p", "steer")), {}, ("acme/s", Post("p", "steer")), {}),
+        ("posts", ("s",), {}, ("acme/s",), {}),
+        ("delete", ("s",), {}, ("acme/s",), {}),
+        ("fork", ("s", "t"), {}, ("acme/s", "acme/t"), {"at": None}),
+        ("fork", ("s", "t"), {"at": 2}, ("acme/s", "acme/t"), {"at": 2}),
+        ("events", ("s",), {}, ("acme/s",), {"after": 0}),
+        ("events", ("s",), {"after": 4}, ("acme/s",), {"after": 4}),
+        ("events_to_fold", ("s",), {}, ("acme/s",), {"after": 0}),
+        ("events_to_fold", ("s",), {"after": 4}, ("acme/s",), {"after": 4}),
+        ("vacuum", (), {}, (), {}),
+        ("backup", ("there",), {}, ("there",), {}),
+    ],
+)
+async def test_each_operation_is_passed_on_with_the_whole_id_and_its_answer_is_returned(
+    name: str, given: tuple[Any, ...], named: dict[str, Any], outer: tuple[Any, ...], passed: dict[str, Any]
+) -> None:
+    store: Any = NotingStore()
+    store.answer = ["the answer"]
+    returned = await getattr(namespaced(store, "acme"), name)(*given, **named)
+    assert store.calls == [(name, outer, passed)]
+    silent = {"append", "redact", "delete", "fork", "vacuum", "backup"}
+    assert returned == (None if name in silent else ["the answer"])
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_an_immediate_append_is_passed_on_and_what_became_of_it_is_returned(answer: bool) -> None:
+    store: Any = NotingStore()
+    store.answer = answer
+    part: Any = namespaced(store, "acme")
+    assert part.append_now(LEASE, entries(1), sync=False) is answer
+    assert store.calls == [("append_now", (OUTER, entries(1)), {"sync": False})]
+
+
+async def test_sessions_are_told_by_the_ids_of_the_part() -> None:
+    store: Any = NotingStore()
+    part: Any = namespaced(store, "acme")
+    fork = SessionInfo("acme/s", 5, 1.0, 2.0, "Title", "acme/root", 3)
+    store.answer = fork
+    assert await part.info("s") == SessionInfo("s", 5, 1.0, 2.0, "Title", "root", 3)
+    store.answer = [fork, SessionInfo("acme/t", 1, 1.0, 2.0, parent="other/s")]
+    inner = [SessionInfo("s", 5, 1.0, 2.0, "Title", "root", 3), SessionInfo("t", 1, 1.0, 2.0)]
+    assert await part.list() == inner
+    assert await part.list(prefix="d", limit=2, offset=1) == inner
+    store.answer.append(SessionInfo("acmes", 1, 1.0, 2.0, parent="acme/s"))
+    assert await part.forks("s") == inner
+    assert store.calls == [
+        ("info", ("acme/s",), {}),
+        ("list", (), {"prefix": "acme/", "limit": 50, "offset": 0}),
+        ("list", (), {"prefix": "acme/d", "limit": 2, "offset": 1}),
+        ("forks", ("acme/s",), {}),
+    ]
+
+
+async def test_interrupted_sessions_are_told_by_the_ids_of_the_part() -> None:
+    store: Any = NotingStore()
+    store.answer = [InterruptedSession("acme/s", "waiting", 3, 2.0, 1, 9.0)]
+    part: Any = namespaced(store, "acme")
+    inner = [InterruptedSession("s", "waiting", 3, 2.0, 1, 9.0)]
+    assert await part.list_interrupted() == inner
+    assert await part.list_interrupted(prefix="d", include_posts=True, now=7.0) == inner
+    assert store.calls == [
+        ("list_interrupted", (), {"prefix": "acme/", "include_posts": False, "now": None}),
+        ("list_interrupted", (), {"prefix": "acme/d", "include_posts": True, "now": 7.0}),
+    ]
+
+
+async def test_leases_of_the_part_are_leases_of_the_store() -> None:
+    store: Any = NotingStore()
+    part: Any = namespaced(store, "acme")
+    for name, fence in (("s", 3), ("t", 4)):
+        store.answer = Lease(f"acme/{name}", fence)
+        assert await part.acquire(name) == Lease(name, fence)
+    await part.acquire("t", take_over=True)
+    await part.release(LEASE)
+    await part.release(Lease("t", 1))  # one that was lost to the other
+    store.calls, acquired = [], store.calls
+    assert acquired == [
+        ("acquire", ("acme/s",), {"take_over": False}),
+        ("acquire", ("acme/t",), {"take_over": False}),
+        ("acquire", ("acme/t",), {"take_over": True}),
+        ("release", (OUTER,), {}),
+        ("release", (Lease("acme/t", 1),), {}),
+    ]
+    await part.aclose()
+    await part.aclose()
+    assert store.calls == [("release", (Lease("acme/t", 4),), {})]
+
+
+def test_a_part_is_named_by_its_store_and_prefix() -> None:
+    store = MemoryStore()
+    assert repr(namespaced(namespaced(store, "a"), "b")) == f"namespaced(namespaced({store!r}, 'a'), 'b')"
+    assert namespaced(NotingStore(), "a").identity == "noting/a/"  # type: ignore[arg-type, attr-defined]
+
+
+@pytest.mark.parametrize("prefix", ["\0", None, 5])
+async def test_a_prefix_to_list_that_can_be_none_is_refused(prefix: Any) -> None:
+    part = namespaced(MemoryStore(), "acme")
+    with pytest.raises(ConfigError, match="a prefix"):
+        await part.list_interrupted(prefix=prefix)
+    with pytest.raises(ConfigError):
+        await part.list(prefix=prefix)

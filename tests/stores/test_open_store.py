@@ -2,9 +2,11 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from perdure import stores
 from perdure.core.error import ConfigError
 from perdure.stores import open_store
 from perdure.stores.file.store import FileStore
@@ -82,3 +84,35 @@ def test_what_is_no_store_is_refused_with_those_there_are(spec):
 def test_a_name_that_cannot_be_meant_is_refused(spec, advice):
     with pytest.raises(ConfigError, match=advice):
         open_store(spec)
+
+
+def test_windows_has_no_store_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perdure.stores.sys.platform", "win32")
+    with pytest.raises(ConfigError) as refused:
+        open_store("file:x")
+    text = "a store of files needs file locks that Windows does not have: use 'sqlite:PATH'"
+    assert str(refused.value) == text
+
+
+def test_the_package_lists_its_names_and_has_no_others() -> None:
+    names = ["SessionDocumentStore", "derive_subagent_session", "listened", "namespaced", "open_store"]
+    assert dir(stores) == names
+    assert [getattr(stores, name).__name__ for name in names] == names
+    with pytest.raises(AttributeError) as missing:
+        stores.closed_store  # noqa: B018
+    assert str(missing.value) == "module 'perdure.stores' has no attribute 'closed_store'"
+
+
+@pytest.mark.parametrize("missing", ["acquire", "append", "read", "list"])
+def test_an_object_that_lacks_an_operation_of_every_store_is_refused(missing: str) -> None:
+    class Partial:
+        def __repr__(self) -> str:
+            return "Partial()"
+
+    for name in {"acquire", "append", "read", "list"} - {missing}:
+        setattr(Partial, name, print)
+    partial: Any = Partial()
+    with pytest.raises(ConfigError) as refused:
+        open_store(partial)
+    known = "'memory:', 'file:DIR', 'sqlite:PATH' and 'postgresql://…'"
+    assert str(refused.value) == f"Partial() is no store: use one of {known}, or an object that is a store"

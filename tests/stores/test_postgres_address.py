@@ -2,10 +2,11 @@
 
 import importlib.util
 import sys
+from typing import Any
 
 import pytest
 
-from perdure.core.error import ConfigError
+from perdure.core.error import ConfigError, UnsupportedByStore
 from perdure.stores.postgres import pool as postgres_pool
 from perdure.stores.postgres.database_url import redact_url, validate_url
 from perdure.stores.postgres.store import PostgresStore
@@ -95,4 +96,69 @@ def test_options_that_make_no_sense_are_refused(options):
 def test_a_tenant_is_shown():
     assert repr(PostgresStore("postgresql://box/work", tenant="t")) == (
         "PostgresStore('postgresql://box/work', tenant='t')"
+    )
+
+
+@pytest.mark.parametrize(("address", "told"), [("host=box password=secret", "this text"), (None, "None"), (3, "3")])
+def test_what_is_no_address_is_told_without_the_text_that_may_have_a_password(address: Any, told: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        validate_url(address)
+    form = "write 'postgresql://USER:PASSWORD@HOST:PORT/DATABASE'"
+    assert str(refused.value) == f"{told} is no address of a PostgreSQL database: {form}"
+
+
+@pytest.mark.parametrize(("sign", "fits"), [(0xD7FF, True), (0xD800, False), (0xDFFF, False), (0xE000, True)])
+def test_a_lone_surrogate_is_no_part_of_an_address(sign: int, fits: bool) -> None:
+    address = f"postgresql://box/{chr(sign)}"
+    if fits:
+        assert validate_url(address) == address
+        return
+    with pytest.raises(ConfigError) as refused:
+        validate_url(address)
+    form = "write 'postgresql://USER:PASSWORD@HOST:PORT/DATABASE'"
+    assert str(refused.value) == f"the address {address!r} must be text that UTF-8 can hold, without NUL: {form}"
+
+
+def test_what_an_address_does_not_say_notices_a_server_that_is_gone() -> None:
+    assert postgres_pool.parse_connection_settings("postgresql://me@box:5433/work", "") == {
+        "user": "me",
+        "host": "box",
+        "port": "5433",
+        "dbname": "work",
+        "connect_timeout": 10,
+        "fallback_application_name": "perdure",
+        "keepalives_idle": 10,
+        "keepalives_interval": 3,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 20_000,
+        "client_encoding": "UTF8",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"connections": 0}, "connections=0 is not possible: pass a whole number from 1"),
+        (
+            {"lease_seconds": 0},
+            "lease_seconds=0 and patience_seconds=30.0 are not possible: pass seconds above 0",
+        ),
+    ],
+)
+def test_options_that_make_no_sense_are_told_with_what_does(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        PostgresStore("postgresql://box/work", **options)
+    assert str(refused.value) == problem
+
+
+def test_the_smallest_options_are_taken() -> None:
+    PostgresStore("postgresql://box/work", connections=1, lease_seconds=0.001, patience_seconds=0.001)
+
+
+async def test_a_database_is_not_backed_up_by_its_user() -> None:
+    with pytest.raises(UnsupportedByStore) as refused:
+        await PostgresStore("postgresql://box/work").backup("there")
+    assert str(refused.value) == (
+        "a database cannot be written to 'there' by one of its users: use pg_dump --schema=perdure, or the backups of "
+        "your server"
     )

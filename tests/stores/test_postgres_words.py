@@ -2,6 +2,7 @@
 
 import pytest
 
+from perdure.stores.postgres import search_terms
 from perdure.stores.postgres.search_terms import build_index_text, build_plain_query, build_websearch_query, tokenize
 
 
@@ -65,3 +66,30 @@ def test_plain_words_are_nothing_but_words(query, text):
 )
 def test_a_query_keeps_quotes_minus_and_or(query, text, shown):
     assert build_websearch_query(query) == (text, frozenset(shown))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("one two thr", "one two thr"),  # exactly what is indexed as it is
+        ("one two one", "one two one"),
+        ("one two one four two fiv", "one two one four fiv"),
+        ("one two thr four fiv", "one two thr four fiv"),  # nine characters with their blanks
+        ("one two thr four five", "one two thr four"),
+        ("one two thr four five six", "one two thr four"),  # what follows is not looked for either
+        ("one two thr fo, fo; FO! x", "one two thr fo x"),
+        ("one two thr fo fo fo fo fo x y", "one two thr fo"),  # nothing beyond what is read
+    ],
+)
+def test_of_a_very_long_text_the_beginning_is_indexed_and_then_each_further_word_once(
+    monkeypatch: pytest.MonkeyPatch, text: str, words: str
+) -> None:
+    monkeypatch.setattr(search_terms, "MAX_INDEXED_CHARACTERS", 11)
+    monkeypatch.setattr(search_terms, "MAX_FURTHER_CHARACTERS", 9)
+    monkeypatch.setattr(search_terms, "MAX_READ_CHARACTERS", 27)
+    assert build_index_text(text) == words
+
+
+@pytest.mark.parametrize(("count", "words"), [(2045, "a " + "x" * 2045), (2046, "a " + "x" * 2046), (2047, "a ")])
+def test_a_word_that_the_server_would_leave_out_is_not_sent(count: int, words: str) -> None:
+    assert build_index_text("a " + "x" * count) == words

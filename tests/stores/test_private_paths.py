@@ -1,5 +1,6 @@
 """Where a store's file may lie."""
 
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -105,3 +106,99 @@ async def test_a_backup_in_a_folder_that_cannot_be_made_is_refused(address, tmp_
         with pytest.raises(ConfigError, match="there is no folder"):
             await store.backup(str(tmp_path / "no" / "such" / "copy"))
     assert not (tmp_path / "no").exists()
+
+
+def test_without_a_table_of_mounts_no_network_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise FileNotFoundError(2, "none")
+
+    monkeypatch.setattr(private_paths, "open", fail, raising=False)
+    assert find_network_file_system("/mnt/nfs/x.db") == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("/mnt/nfs/x.db", "nfs4"), ("/mnt/ssh/x.db", "fuse.sshfs"), ("/mnt/nfs/local/x", ""), ("/x", "")]
+)
+def test_only_the_kind_of_a_network_is_told(monkeypatch: pytest.MonkeyPatch, path: str, kind: str) -> None:
+    def open_mounts(path: str, **options: Any) -> io.StringIO:
+        assert (path, options) == ("/proc/self/mounts", {"encoding": "utf-8", "errors": "surrogateescape"})
+        return io.StringIO(MOUNTS)
+
+    monkeypatch.setattr(private_paths, "open", open_mounts, raising=False)
+    assert find_network_file_system(path) == kind
+    if kind:
+        for check in (private_paths.check_file_path, private_paths.check_folder_path):
+            with pytest.raises(ConfigError) as refused:
+                check(path)
+            assert str(refused.value) == (
+                f"{path!r} lies on a network file system ({kind}), where writes of several processes cannot be kept "
+                "apart: choose a path on a local disk"
+            )
+
+
+def test_a_file_is_made_for_its_owner_alone_and_left_as_it_is_afterwards(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "x.db"
+    private_paths.create_file(str(path))
+    assert [place.stat().st_mode & 0o777 for place in (path.parent, path)] == [0o700, 0o600]
+    path.write_text("mine")
+    path.chmod(0o644)
+    private_paths.create_file(str(path))
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("mine", 0o644)
+
+
+def test_a_file_or_folder_that_another_process_makes_first_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "data" / "x.db"
+    path.parent.mkdir()
+    path.write_text("theirs")
+    monkeypatch.setattr(os.path, "exists", lambda _: False)
+    private_paths.create_file(str(path))
+    monkeypatch.setattr(os.path, "isdir", lambda folder: folder != str(path.parent))
+    private_paths.create_folder(str(path.parent))
+    assert path.read_text() == "theirs"
+
+
+def test_a_folder_lasts_once_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    closed: list[int] = []
+    close = os.close
+
+    def note_and_close(descriptor: int) -> None:
+        closed.append(descriptor)
+        close(descriptor)
+
+    monkeypatch.setattr(os, "close", note_and_close)
+    private_paths.create_folder(str(tmp_path / "new"))
+    private_paths.create_folder(str(tmp_path / "new"))
+    assert synced == [tmp_path.stat().st_ino]
+    assert len(closed) == 1
+
+
+def test_a_path_that_is_not_what_it_should_be_is_refused_with_what_to_pass(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe")
+    for check, path, problem in (
+        (
+            private_paths.check_file_path,
+            tmp_path,
+            f"is a folder: pass the path of a file, such as '{tmp_path}/sessions.db'",
+        ),
+        (private_paths.check_file_path, tmp_path / "pipe", "is not a regular file: choose another path"),
+        (
+            private_paths.check_folder_path,
+            tmp_path / "file",
+            "is a file: pass the path of a folder, which is made if it is new",
+        ),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            check(str(path))
+        assert str(refused.value) == f"'{path}' {problem}"
+    for check, path in (
+        (private_paths.check_file_path, tmp_path / "file"),
+        (private_paths.check_file_path, tmp_path / "new"),
+        (private_paths.check_folder_path, tmp_path),
+        (private_paths.check_folder_path, tmp_path / "new"),
+    ):
+        check(str(path))

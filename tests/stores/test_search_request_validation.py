@@ -9,6 +9,7 @@ from perdure.stores.search_request_validation import (
     MAX_HITS,
     MAX_QUERY_LENGTH,
     MAX_QUERY_TERMS,
+    SearchRequest,
     split_query,
     validate_search,
 )
@@ -68,3 +69,52 @@ def test_there_are_only_so_many_words():
     assert split_query(" ".join(words)) == words
     with pytest.raises(ConfigError, match="64 words at most, and this one has 65"):
         split_query(" ".join([*words, "more"]))
+
+
+def test_what_is_not_said_covers_everything_and_finds_twenty() -> None:
+    assert validate_search("rain", {}) == SearchRequest("rain", "words", "", "", "", None, None, 20, 0)
+
+
+def test_the_largest_query_and_the_smallest_page_are_taken() -> None:
+    query = "x" * MAX_QUERY_LENGTH
+    assert validate_search(query, {"limit": 1}) == SearchRequest(query, limit=1)
+    with pytest.raises(ConfigError) as refused:
+        validate_search(query + "x", {})
+    assert str(refused.value).startswith(f"a query has {MAX_QUERY_LENGTH} characters at most, and ")
+    assert str(refused.value).endswith(f" has {MAX_QUERY_LENGTH + 1}")
+
+
+@pytest.mark.parametrize(
+    "narrowed", [{"syntax": "query"}, {"role": "user"}, {"role": "assistant"}, {"since": 0}, {"until": -1.5}]
+)
+def test_each_way_to_narrow_a_search_is_taken(narrowed: Any) -> None:
+    assert validate_search("rain", narrowed) == SearchRequest("rain", **narrowed)
+
+
+@pytest.mark.parametrize(
+    ("query", "narrowed", "problem"),
+    [
+        (" ", {}, "there is nothing to look for in ' ': pass a word or several"),
+        (
+            "rain",
+            {"b": 1, "a": 2},
+            ("a search cannot be narrowed by a, b: use syntax, session_id, prefix, role, since, until, limit, offset"),
+        ),
+        ("rain", {"syntax": "x"}, "syntax='x' is not known: pass 'words' or 'query'"),
+        (
+            "rain",
+            {"role": "x"},
+            "role='x' says nothing that is kept: pass one of user, assistant, tool, or leave it out",
+        ),
+        ("rain", {"limit": 0}, "limit=0 is not possible: pass 1 to 100, and use offset for further pages"),
+        (
+            "rain",
+            {"until": float("inf")},
+            "until=inf is no time: pass seconds since 1970, as time.time() gives them",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_told_with_what_does(query: str, narrowed: Any, problem: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        validate_search(query, narrowed)
+    assert str(refused.value) == problem

@@ -3,13 +3,18 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure import Agent, ConfigError, Post, StoreError, UnsupportedByStore
-from perdure.core.store import Store
+from perdure.core.error import SessionBusy
+from perdure.core.log_codec import encode_entry
+from perdure.core.store import SessionInfo, Store
 from perdure.stores import SessionDocumentStore
 from perdure.stores.memory import MemoryStore
-from perdure.testing import ScriptedModel, check_store
+from perdure.testing import FakeClock, ScriptedModel, check_store
+from tests.doubles import SECONDS
+from tests.stores.material import entries
 
 
 class Bucket:
@@ -158,3 +163,116 @@ async def test_a_document_that_cannot_be_read_is_an_error(document):
 def test_documents_need_three_functions(documents):
     with pytest.raises(ConfigError, match="give an object with load, save and delete"):
         SessionDocumentStore(documents)
+
+
+async def test_an_error_of_the_project_that_the_documents_raise_is_raised_as_it_is() -> None:
+    documents = Bucket()
+    store = SessionDocumentStore(documents)
+    documents.error = ConfigError("no such bucket: make it")
+    with pytest.raises(ConfigError, match=r"^no such bucket: make it$"):
+        await store.acquire("s")
+    documents.error = None
+    assert (await store.acquire("s")).fence > 0  # it is not driven
+
+
+async def test_a_session_that_could_not_be_taken_over_is_still_driven() -> None:
+    documents = Bucket()
+    store = SessionDocumentStore(documents)
+    lease = await store.acquire("s")
+    documents.error = OSError("no space")
+    with pytest.raises(StoreError):
+        await store.acquire("s", take_over=True)
+    documents.error = None
+    assert await store.holds(lease)
+    with pytest.raises(SessionBusy):
+        await store.acquire("s")
+    await store.release(lease)
+    documents.error = OSError("no space")
+    with pytest.raises(StoreError):
+        await store.acquire("s")
+    documents.error = None
+    assert (await store.acquire("s")).fence == lease.fence + 1
+
+
+async def test_a_document_has_all_that_is_stored_of_a_session() -> None:
+    documents = ListedBucket()
+    clock = FakeClock()
+    store = SessionDocumentStore(documents, clock=clock)
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1, 2), sync=True)
+    await store.post("s", Post("e-1", "steer", "taken", 3.0))
+    assert await store.post("s", Post("p", "steer", {"a": (1, 2)}, 4.0))
+    assert not await store.post("s", Post("p", "steer", "again", 5.0))
+    await store.fork("s", "f", at=1)
+    again = SessionDocumentStore(documents)
+    assert await again.list() == await store.list()
+    assert await again.info("f") == SessionInfo("f", 1, clock.now(), 1.0, "", "s", 1)
+    assert [await again.read("s"), await again.read("s", after=1)] == [entries(1, 2), entries(2)]
+    assert await again.posts("s") == [Post("p", "steer", {"a": [1, 2]}, 4.0)]
+    assert (await again.acquire("s")).fence == lease.fence + 1
+    assert msgspec.json.decode(documents.documents["f"]) == {
+        "perdure": 1,
+        "session_id": "f",
+        "created_at": clock.now(),
+        "fence": 1,
+        "parent": "s",
+        "at": 1,
+        "entries": [msgspec.json.decode(encode_entry(entry)) for entry in entries(1)],
+    }
+
+
+async def test_the_document_of_another_session_or_a_newer_version_is_refused_with_both_names() -> None:
+    documents = Bucket()
+    store = SessionDocumentStore(documents)
+    for version, session_id in ((2, "s"), (1, "t")):
+        content = {"perdure": version, "session_id": session_id, "created_at": 0, "fence": 1}
+        documents.documents["s"] = msgspec.json.encode(content)
+        with pytest.raises(StoreError) as refused:
+            await store.read("s")
+        found = f"is of session {session_id!r}, in format {version}"
+        assert str(refused.value) == f"the document of session 's' {found}; this version reads format 1"
+
+
+async def test_a_session_that_was_loaded_is_not_loaded_again() -> None:
+    loads: list[str] = []
+
+    class Counted(Bucket):
+        async def load(self, session_id: str) -> bytes | None:
+            loads.append(session_id)
+            return await super().load(session_id)
+
+    store = SessionDocumentStore(Counted())
+    for _ in range(2):
+        assert await store.read("s") == []
+        assert await store.info("t") is None
+    assert loads == ["s", "t"]
+
+
+def test_one_store_serves_one_event_loop_after_another() -> None:
+    store = SessionDocumentStore(Bucket())
+
+    async def post_at_once(first: int) -> None:
+        async with asyncio.timeout(SECONDS):
+            await asyncio.gather(*[store.post("s", Post(f"p{first + number}", "steer")) for number in range(3)])
+
+    for first in (0, 3):
+        asyncio.run(post_at_once(first))
+    assert len(asyncio.run(store.posts("s"))) == 6
+
+
+async def test_a_plain_function_may_return_something_to_wait_for() -> None:
+    class Mixed(PlainBucket):
+        def load(self, session_id: str) -> Any:
+            return asyncio.sleep(0, super().load(session_id))
+
+    documents = Mixed()
+    store = SessionDocumentStore(documents)
+    await store.append(await store.acquire("s"), entries(1), sync=True)
+    assert await SessionDocumentStore(documents).read("s") == entries(1)
+
+
+async def test_no_append_to_documents_is_immediate() -> None:
+    store = SessionDocumentStore(Bucket())
+    lease = await store.acquire("s")
+    assert store.append_now(lease, entries(1), sync=False) is False
+    assert await store.read("s") == []

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from perdure.stores import snippet
 from perdure.stores.snippet import SNIPPET_TOKENS, SearchTerms, make_snippet
 
 
@@ -80,3 +81,33 @@ def test_where_nothing_is_found_the_beginning_is_shown(text, expected):
 
 def test_only_so_many_places_are_compared():
     assert shown("a " * 5000, "a").count("«a»") == SNIPPET_TOKENS
+
+
+@pytest.mark.parametrize("gap", [" ", "\n"])
+def test_no_word_is_cut_where_a_long_text_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch, gap: str) -> None:
+    monkeypatch.setattr(snippet, "_STRIDE", 10)
+    for text in ("abcd efgh needle x", "abcdefghi needle", "a needle needles", "x" * 10 + " needle", "abcdefgh needle"):
+        assert "«needle»" in shown(text.replace(" ", gap), "needle")
+    pieces = list(snippet._split_text(f"ab{gap}cdefghijk{gap}lmnopqrstuvwxyz"))
+    assert pieces == [f"ab{gap}", f"cdefghijk{gap}", "lmnopqrstu", "vwxyz"]
+    assert list(snippet._split_text(f"{gap}bcdefghijklm")) == [f"{gap}bcdefghij", "klm"]
+    assert list(snippet._split_text(f"a{gap}cdefghijklm")) == [f"a{gap}", "cdefghijkl", "m"]
+    assert list(snippet._split_text("0123456789")) == ["0123456789"]
+    assert list(snippet._split_text(f"012345678{gap}0")) == [f"012345678{gap}", "0"]
+
+
+def test_where_a_long_text_has_nothing_its_first_piece_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snippet, "_STRIDE", 10)
+    assert shown("abcd efgh ijkl mnop", "absent") == "abcd efgh"
+
+
+def test_of_places_with_as_many_different_words_the_first_is_shown_and_repeated_words_count_once() -> None:
+    text = f"one one one {numbered(1, 30)} one {numbered(31, 33)} two {numbered(34, 60)} two one {numbered(61, 90)}"
+    assert shown(text, "one", "two") == f"…{numbered(26, 30)} «one» {numbered(31, 33)} «two» {numbered(34, 39)}…"
+
+
+@pytest.mark.parametrize(("gap", "is_near"), [(14, True), (15, False)])
+def test_words_are_together_when_one_snippet_has_them_both(gap: int, is_near: bool) -> None:
+    found = shown(f"{numbered(1, 30)} one {numbered(101, 100 + gap)} two {numbered(201, 230)}", "one", "two")
+    assert ("«two»" in found) is is_near
+    assert "«one»" in found

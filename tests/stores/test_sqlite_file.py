@@ -1,14 +1,23 @@
 """The file of an SQLite store: how it is made and opened, and which files are refused."""
 
+import asyncio
 import os
 import stat
 import subprocess
 import sys
 import threading
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import apsw
 import pytest
 
-from perdure.core.error import ConfigError, StoreError
+from perdure.core.error import ConfigError, Conflict, StoreError
+from perdure.stores.sqlite import database_file, read_only_media
+from perdure.stores.sqlite.apsw_types import Connection
+from perdure.stores.sqlite.database_file import to_store_error
 from perdure.stores.sqlite.schema import FORMAT
 from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.material import another_connection, entries
@@ -145,3 +154,184 @@ async def test_a_network_file_system_is_refused(store_at, path, monkeypatch):
     with pytest.raises(ConfigError, match=r"network file system \(nfs4\).*local disk"):
         await store_at(path).acquire("s")
     assert not path.exists()
+
+
+# -- what SQLite reports -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        (apsw.FullError, "the disk is full, and nothing of this was stored: make room, then go on"),
+        (apsw.IOError, "the disk reported an error: check the disk and its free space, then open the store again"),
+        (apsw.ReadOnlyError, "it cannot be written: check the permissions of the file and its folder, and the disk"),
+        (apsw.CantOpenError, "it cannot be opened: check the permissions of the file and its folder, and the disk"),
+        (apsw.PermissionsError, "it cannot be opened: check the permissions of the file and its folder, and the disk"),
+        (apsw.CorruptError, "it is damaged: keep a copy, then restore a backup or try `sqlite3 FILE .recover`"),
+        (apsw.NotADBError, "it is no SQLite database, and has been left as it is: choose another path"),
+        (apsw.TooBigError, "an entry is larger than SQLite can hold (1 GB): keep such data in a file of its own"),
+        (apsw.SQLError, "unexpected error; please report it"),
+    ],
+)
+def test_an_error_of_sqlite_is_told_with_advice(kind: type[apsw.Error], advice: str) -> None:
+    error = to_store_error(kind("words of SQLite"), "x.db")
+    assert type(error) is StoreError
+    assert str(error) == f"the store 'x.db' failed: {advice} ({kind.__name__}: words of SQLite)"
+
+
+def test_a_constraint_a_wrong_checksum_and_a_lock_are_told_as_what_they_mean() -> None:
+    conflict = to_store_error(apsw.ConstraintError("UNIQUE"), "x.db")
+    assert type(conflict) is Conflict
+    text = "the store 'x.db' already holds one of these entries, elsewhere in the log: read it again"
+    assert str(conflict) == text
+    busy = to_store_error(apsw.BusyError("database is locked"), "x.db")
+    assert str(busy) == (
+        "the store 'x.db' failed: another process kept it locked for 30 s: continue that process if it is stopped, or "
+        "end it, then try again (BusyError: database is locked)"
+    )
+    wrong: Any = apsw.IOError("disk I/O error")
+    wrong.extendedresult = apsw.SQLITE_IOERR_DATA
+    assert "'x.db' is damaged (the checksum of a page is wrong)" in str(to_store_error(wrong, "x.db"))
+
+
+@pytest.mark.parametrize(("size", "reason"), [(511, "it is too small to be one"), (512, "file is not a database")])
+async def test_what_is_smaller_than_any_database_is_not_overwritten(
+    store_at: Any, path: Path, size: int, reason: str
+) -> None:
+    content = b"x" * size
+    await asyncio.to_thread(path.write_bytes, content)
+    with pytest.raises(StoreError, match=rf"choose another path \(NotADBError: {reason}\)"):
+        await store_at(path).acquire("s")
+    assert await asyncio.to_thread(path.read_bytes) == content
+
+
+def test_a_file_that_cannot_be_opened_to_read_is_named(path: Path) -> None:
+    with pytest.raises(StoreError, match=rf"^the store '{path}' failed: it cannot be opened"):
+        database_file.open_read_only(str(path))
+    assert not path.exists()
+
+
+def test_a_file_that_sqlite_can_only_read_is_not_opened_to_write(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database_file.open_to_write(str(path)).close()
+    connect = database_file.connect
+    opened = []
+
+    def connect_to_read(path: str, vfs: str | None, *, flags: int) -> Connection:
+        assert flags == apsw.SQLITE_OPEN_READWRITE
+        opened.append(connect(path, vfs, flags=apsw.SQLITE_OPEN_READONLY))
+        return opened[-1]
+
+    monkeypatch.setattr(database_file, "connect", connect_to_read)
+    with pytest.raises(StoreError, match=r"it cannot be written: .* \(ReadOnlyError: it can only be read\)$"):
+        database_file.open_to_write(str(path))
+    with pytest.raises(apsw.ConnectionClosedError):
+        opened[0].execute("SELECT 1")
+
+
+def test_a_database_without_a_write_ahead_log_is_refused() -> None:
+    with another_connection(":memory:") as connection:
+        with pytest.raises(StoreError) as refused:
+            database_file._enable_wal(connection, "x.db")
+        text = "'x.db' lies where SQLite can keep no log (mode 'memory'): choose another path"
+        assert str(refused.value) == text
+
+
+@pytest.mark.parametrize(("attempts", "is_done"), [(6, True), (7, False)])
+def test_a_locked_file_is_tried_again_for_half_a_minute(
+    monkeypatch: pytest.MonkeyPatch, attempts: int, is_done: bool
+) -> None:
+    now, tried = [100.0], []
+
+    def work() -> str:
+        tried.append(now[0])
+        now[0] += 5.0  # as long as it waits for the lock itself
+        if len(tried) < attempts:
+            raise apsw.BusyError("database is locked")
+        return "done"
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(database_file, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=pause))
+    if is_done:
+        assert database_file.retry_while_busy(work) == "done"
+    else:
+        with pytest.raises(apsw.BusyError):
+            database_file.retry_while_busy(work)
+    assert len(tried) == 6
+
+
+def test_what_fails_in_a_transaction_is_undone_and_what_does_not_is_returned() -> None:
+    with another_connection(":memory:") as connection:
+        connection.execute("CREATE TABLE words(word)")
+        add = "INSERT INTO words VALUES('one')"
+        assert database_file.run_in_transaction(connection, lambda inside: inside.execute(add).fetchall()) == []
+
+        def fail(inside: Any, *, ended: bool) -> None:
+            inside.execute(add)
+            if ended:
+                inside.execute("ROLLBACK")
+            raise ZeroDivisionError
+
+        for ended in (False, True):
+            with pytest.raises(ZeroDivisionError):
+                database_file.run_in_transaction(connection, partial(fail, ended=ended))
+            assert not connection.in_transaction
+        assert connection.execute("SELECT count(*) FROM words").get == 1
+
+
+def test_a_file_that_is_not_there_has_no_identity_and_no_version(path: Path) -> None:
+    assert database_file.file_identity(str(path)) == (0, 0)
+    assert read_only_media.get_file_version(str(path)) == (0, 0, 0, 0, 0)
+    path.write_bytes(b"12345")
+    path.with_name("sessions.db-wal").write_bytes(b"123")
+    status = path.stat()
+    assert database_file.file_identity(str(path)) == (status.st_dev, status.st_ino)
+    version = (status.st_dev, status.st_ino, 5, status.st_mtime_ns, 3)
+    assert read_only_media.get_file_version(str(path)) == version
+
+
+# -- how it is opened --------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_to_write_waits_for_others_and_keeps_no_trace_of_what_was_deleted(path: Path) -> None:
+    connection: Any = database_file.open_to_write(str(path))
+    try:
+        asked = ("busy_timeout", "journal_mode", "synchronous", "fullfsync", "checkpoint_fullfsync", "foreign_keys")
+        more = ("trusted_schema", "cell_size_check", "secure_delete", "journal_size_limit")
+        assert {name: connection.pragma(name) for name in (*asked, *more)} == {
+            "busy_timeout": 30_000,
+            "journal_mode": "wal",
+            "synchronous": 1,
+            "fullfsync": 1,
+            "checkpoint_fullfsync": 1,
+            "foreign_keys": 1,
+            "trusted_schema": 0,
+            "cell_size_check": 1,
+            "secure_delete": 1,
+            "journal_size_limit": 67_108_864,
+        }
+        for setting in (apsw.SQLITE_DBCONFIG_DEFENSIVE, apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE):
+            assert connection.config(setting, -1) == 1
+    finally:
+        connection.close()
+    reader: Any = database_file.open_read_only(str(path))
+    try:
+        names = ("busy_timeout", "trusted_schema", "cell_size_check", "cache_size")
+        assert [reader.pragma(name) for name in names] == [30_000, 0, 1, -32_768]
+        assert reader.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, -1) == 1
+        assert reader.readonly("main")
+    finally:
+        reader.close()
+
+
+def test_the_log_beside_the_file_goes_with_a_checkpoint_and_stays_without_one(path: Path) -> None:
+    log = path.with_name("sessions.db-wal")
+    connection = database_file.open_to_write(str(path))
+    connection.execute("INSERT INTO session(id, fence, created_at, updated_at) VALUES('s', 1, 1.0, 1.0)")
+    connection.close()
+    assert log.stat().st_size > 0
+    connection = database_file.open_to_write(str(path))
+    assert connection.execute("SELECT id FROM session").get == "s"
+    database_file.close_and_checkpoint(connection)
+    assert not log.exists()

@@ -3,13 +3,16 @@
 import asyncio
 import os
 import sys
+from collections.abc import Awaitable, Sequence
+from typing import Any
 
+import apsw
 import pytest
 
-from perdure.core.error import Conflict, Fenced
+from perdure.core.error import Conflict, Fenced, SessionExists, StoreError
 from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured, ToolFinished, Unknown
 from perdure.core.message import Image, Text, ToolResult, user
-from perdure.core.store import Post
+from perdure.core.store import Lease, Post
 from perdure.stores.sqlite import log as sqlite_log
 from perdure.stores.sqlite import log_row_merging as sqlite_merge
 from perdure.stores.sqlite import single_statement_append
@@ -17,6 +20,7 @@ from perdure.stores.sqlite.entry_id_index import UNNUMBERED, IdRange, group_ids,
 from perdure.stores.sqlite.lock_holder import describe_lock_holder
 from perdure.stores.sqlite.log_row_merging import merge_log_rows, plan_row_merge
 from perdure.stores.sqlite.pack_rows import LONG_TEXT_BYTES
+from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.material import another_connection, entries
 
 
@@ -251,3 +255,70 @@ async def test_who_has_the_file_locked_is_named(path, store):
             assert describe_lock_holder(str(path)) == f"process {os.getpid()}"
         connection.execute("COMMIT")
     assert describe_lock_holder(str(path)) == describe_lock_holder("/no/such/file") == "another process"
+
+
+async def test_ids_with_gaps_and_other_stems_are_compared_with_all_before_them_in_one_turn(store: SqliteStore) -> None:
+    lease = await store.acquire("s")
+    await store.append(lease, [Entry(1, 1.0, Custom("x"), "x-30"), Entry(2, 1.0, Custom("x"), "b-9")], sync=False)
+
+    def add(seq: int, entry_id: str) -> Awaitable[None]:
+        return store.append_soon(lease, [Entry(seq, 1.0, Custom("x"), entry_id)], sync=False)
+
+    results: Sequence[object] = await asyncio.gather(add(3, "b-10"), add(4, "x-30"), return_exceptions=True)
+    assert [type(each) for each in results] == [type(None), Conflict]
+    results = await asyncio.gather(add(4, "b-11"), add(5, "b-15"), add(6, "b-15"), return_exceptions=True)
+    assert [type(each) for each in results] == [type(None), type(None), Conflict]
+    await asyncio.gather(add(6, "b-16"), add(7, "b-18"), add(8, "b-17"))
+    ids = [entry.id for entry in await store.read("s")]
+    assert ids == ["x-30", "b-9", "b-10", "b-11", "b-15", "b-16", "b-18", "b-17"]
+
+
+async def test_a_row_that_stands_where_an_append_would_go_is_a_conflict(path: Any, store: SqliteStore) -> None:
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1), sync=False)
+    await store.append(lease, entries(2), sync=False)
+    with another_connection(path) as connection:
+        connection.execute("UPDATE session SET head = 1")
+    with pytest.raises(Conflict, match="already holds one of these entries, elsewhere in the log: read it again"):
+        await store.append(lease, [Entry(2, 1.0, Custom("x"), "e-3")], sync=False)
+
+
+async def test_a_fork_to_an_id_that_is_being_driven_is_refused(store: SqliteStore) -> None:
+    lease = await store.acquire("s")
+    await store.append(lease, entries(1), sync=False)
+    taken = await store.acquire("new")
+    with pytest.raises(SessionExists) as refused:
+        await store.fork("s", "new")
+    assert str(refused.value) == "there is a session 'new' already: fork 's' to another id"
+    await store.release(taken)
+    await store.fork("s", "new")
+    assert await store.read("new") == entries(1)
+
+
+async def test_a_release_that_the_disk_refuses_leaves_a_session_that_can_be_acquired_again(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise apsw.IOError("the disk is on fire")
+
+    lease = await store.acquire("s")
+    monkeypatch.setattr("perdure.stores.sqlite.store.try_release_lease", fail)
+    with pytest.raises(StoreError, match="the disk reported an error"):
+        await store.release(lease)
+    monkeypatch.undo()
+    assert await store.acquire("s") == Lease("s", lease.fence + 1)
+
+
+async def test_rows_of_appends_that_share_transactions_are_merged_too(
+    path: Any, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_log, "MAX_LOOSE_BYTES", 4_000)
+    monkeypatch.setattr(single_statement_append, "MAX_LOOSE_BYTES", 4_000)
+    monkeypatch.setattr(sqlite_merge, "MERGED_ROW_BYTES", 1_000)
+    lease = await store.acquire("s")
+    log = [Entry(seq, float(seq), Custom("data", "x" * 200), f"w-{seq}") for seq in range(1, 31)]
+    for entry in log:
+        await store.append(lease, [entry], sync=False)
+    await store.append(lease, entries(31), sync=True)  # after what was due
+    assert value(path, "SELECT count(*) FROM pack") < 25
+    assert await store.read("s") == [*log, *entries(31)]

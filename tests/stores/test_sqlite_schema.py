@@ -1,6 +1,7 @@
 """Files of an older format: they are brought to the present one, whole or not at all, and a copy is kept."""
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from perdure.core.store import Post, Store
 from perdure.stores.sqlite import database_file
 from perdure.stores.sqlite import schema as sqlite_schema
 from perdure.stores.sqlite.maintenance import restore, verify
+from perdure.stores.sqlite.pack_rows import PackRow, decode_entry_metadata
 from perdure.stores.sqlite.schema import APPLICATION_ID, FORMAT, UNCHECKED_FORMAT
 from perdure.stores.sqlite.search_thread import SearchThread
 from perdure.stores.sqlite.store import SqliteStore
@@ -286,3 +288,55 @@ async def test_an_append_writes_no_page_of_the_index_of_what_is_to_be_indexed_bu
         await store.append(lease, [said(seq, "pears")], sync=False)
         grown.append((path.with_name("sessions.db-wal").stat().st_size - before) // (4096 + 24))
     assert grown == [3, 3, 3]  # the session, the new row, and where to find it
+
+
+OldEntry = tuple[int, int, str, bool, int, int]
+"""Session, number, kind, whether it is critical, version, and how long the body is."""
+
+
+def old_rows(path: Any, *given: OldEntry) -> list[tuple[int, PackRow]]:
+    """Rows that are made of entries of a file of format 1."""
+    with another_connection(path) as connection:
+        connection.execute(FORMAT_1)
+        connection.execute("ALTER TABLE entry RENAME TO old_entry")
+        for session, seq, kind, critical, version, length in given:
+            values = (
+                session,
+                seq,
+                f"w-{seq}",
+                kind,
+                critical,
+                version,
+                float(seq),
+                str(seq).rjust(length, "1").encode(),
+            )
+            connection.execute("INSERT INTO old_entry VALUES(?, ?, ?, ?, ?, ?, ?, ?)", values)
+        return [(session, row) for session, row, _ in sqlite_schema._read_old_rows(connection)]
+
+
+def test_old_entries_are_gathered_by_session_and_version_until_a_row_is_full(
+    path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_schema, "MERGED_ROW_BYTES", 10)
+    entries: list[OldEntry] = [
+        *[(1, seq, "x", False, 1, length) for seq, length in ((1, 5), (2, 4), (3, 1), (4, 10), (5, 9))],
+        *[(1, 6, "x", False, 2, 1), (3, 1, "x", False, 2, 1), (3, 2, "x", False, 2, 1)],
+    ]
+    rows = old_rows(path, *entries)
+    assert [(session, row.first, row.last, row.version) for session, row in rows] == [
+        (1, 1, 3, 1),
+        (1, 4, 4, 1),
+        (1, 5, 5, 1),
+        (1, 6, 6, 2),
+        (3, 1, 2, 2),
+    ]
+    assert [row.body for _, row in rows] == [b"[11111,1112,3]", b"[1111111114]", b"[111111115]", b"[6]", b"[1,2]"]
+    heads = decode_entry_metadata(rows[0][1])
+    assert (heads.ats, heads.ids, heads.critical) == ([1.0, 2.0, 3.0], ["w-1", "w-2", "w-3"], [])
+    assert old_rows(path.with_name("empty.db")) == []
+
+
+def test_the_critical_kinds_of_old_entries_are_noted_once(path: Any) -> None:
+    kinds = (("dreamt", True), ("slept", False), ("dreamt", True), ("woke", True))
+    ((_, row),) = old_rows(path, *[(1, seq, kind, critical, 1, 1) for seq, (kind, critical) in enumerate(kinds, 1)])
+    assert decode_entry_metadata(row).critical == ["dreamt", "woke"]

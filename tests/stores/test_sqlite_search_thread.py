@@ -2,10 +2,14 @@
 
 import asyncio
 
+import apsw
 import pytest
 
 from perdure.stores.sqlite import search_thread as sqlite_search_thread
+from perdure.stores.sqlite.search import LogSearch
 from perdure.stores.sqlite.search_thread import LATEST_SECONDS, QUIET_SECONDS, IndexingDelay
+from perdure.stores.sqlite.store import SqliteStore
+from tests.doubles import SECONDS
 from tests.stores.material import another_connection
 from tests.stores.search_material import found, keep, lines, logged
 
@@ -151,3 +155,17 @@ def test_it_does_not_wait_for_ever():
         clock.now += seconds
         pause.start(appends)
     assert clock.now == 100 + LATEST_SECONDS
+
+
+async def test_an_index_that_cannot_be_closed_does_not_keep_the_store_open(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_search: LogSearch) -> None:
+        raise apsw.IOError("the disk is on fire")
+
+    await keep(store, "s", "rain")
+    assert await found(store, "rain") == [("s", 1)]
+    monkeypatch.setattr(LogSearch, "close", fail)
+    async with asyncio.timeout(SECONDS):
+        await store.aclose()
+    assert caplog.messages == ["the search index could not be closed: the disk is on fire"]

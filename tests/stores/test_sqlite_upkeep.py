@@ -1,14 +1,21 @@
 """The size of an SQLite file, and backups: made while it is in use, restored, and opened."""
 
 import asyncio
+import re
 import stat
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.core.error import ConfigError, StoreError
-from perdure.core.event import Custom, Entry
-from perdure.core.store import MaintainableStore, Post
+from perdure.core.event import Custom, Entry, MessageAdded
+from perdure.core.message import user
+from perdure.core.store import MaintainableStore, Post, StoreSize
 from perdure.stores.sqlite.maintenance import restore, verify
+from perdure.stores.sqlite.page_checksums import write_checksums
+from perdure.stores.sqlite.schema import UNCHECKED_FORMAT
 from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.material import another_connection, entries
 
@@ -108,3 +115,114 @@ async def test_only_a_store_in_good_order_is_restored(tmp_path, path, store):
     with pytest.raises(StoreError, match="cannot be opened"):
         verify(tmp_path / "missing.db")
     assert not (tmp_path / "new.db").exists()
+
+
+@pytest.fixture
+async def backup(tmp_path: Path, store: SqliteStore) -> Path:
+    """A backup of a store with an entry that has a long text, and a post. The store is closed."""
+    lease, _ = await filled(store, count=3)
+    await store.append(lease, [Entry(4, 1.0, MessageAdded(user("long " * 9_000)), "long")], sync=True)
+    await store.post("s", Post("p", "steer", "later"))
+    await store.backup(str(tmp_path / "backup.db"))
+    await store.aclose()
+    return tmp_path / "backup.db"
+
+
+def change_unchecked(path: Path, statement: str) -> None:
+    """Change a file as if it had been made before there were checksums."""
+    with another_connection(path) as connection:
+        connection.execute(f"PRAGMA foreign_keys = OFF; {statement}; PRAGMA user_version = {UNCHECKED_FORMAT}")
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("UPDATE session SET head = head + 1", "entries of session 's' above 4 are missing: use another backup"),
+        ("DELETE FROM pack WHERE first = 1", "entries of session 's' above 0 are missing: use another backup"),
+        ("DELETE FROM pack WHERE first > 1", "entries of session 's' above 3 are missing: use another backup"),
+        ("UPDATE post SET body = CAST('{' AS BLOB)", "the post 'p' is damaged (Input data was truncated): use another"),
+        ("DELETE FROM blob", "a long text is missing"),
+    ],
+)
+def test_without_checksums_every_entry_and_post_of_a_file_is_read(backup: Path, statement: str, problem: str) -> None:
+    change_unchecked(backup, statement)
+    with pytest.raises(StoreError, match=re.escape(problem)):
+        verify(backup)
+    with pytest.raises(StoreError, match=re.escape(problem)):
+        restore(backup, backup.with_name("new.db"))
+    assert not backup.with_name("new.db").exists()
+
+
+def test_a_row_that_belongs_to_no_session_is_damage(backup: Path) -> None:
+    with another_connection(backup) as connection:
+        connection.execute("PRAGMA foreign_keys = OFF; UPDATE label SET session = 99; UPDATE pack SET session = 99")
+    with pytest.raises(StoreError) as damaged:
+        verify(backup)
+    text = str(damaged.value)
+    assert text.startswith(f"{str(backup)!r} is damaged ([('pack', ")
+    assert text.endswith(": use another backup, or try `sqlite3 FILE .recover`")
+
+
+def test_the_warning_about_missing_checksums_names_the_file(backup: Path, caplog: pytest.LogCaptureFixture) -> None:
+    verify(backup)
+    assert caplog.messages == []
+    change_unchecked(backup, "UPDATE session SET head = head")
+    verify(backup)
+    text = "has no checksums, because an older version made it: it can be read completely, but that no byte of it has"
+    assert caplog.messages == [f"{str(backup)!r} {text} changed is not verified"]
+
+
+async def test_a_damaged_store_cannot_be_backed_up(path: Any, store: SqliteStore) -> None:
+    await filled(store)
+    await store.aclose()
+    content = path.read_bytes()
+    path.write_bytes(content[:8192] + b"\xa5" * (len(content) - 8192))
+    backup = path.with_name("backup.db")
+    with pytest.raises(StoreError, match=re.escape(f"the store {str(path)!r} ")):
+        await store.backup(str(backup))
+    assert not backup.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder in which not even root makes files, such as /proc")
+def test_a_backup_is_not_restored_to_a_place_that_cannot_be_written(backup: Path) -> None:
+    with pytest.raises(StoreError) as refused:
+        restore(backup, "/proc/new.db")
+    text = f"{str(backup)!r} cannot be copied to '/proc/new.db': No such file or directory; choose another path"
+    assert str(refused.value) == text
+
+
+def test_a_copy_that_a_bad_disk_has_changed_is_not_left_behind(backup: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_checksums_and_fail(place: str, vfs: str | None) -> None:
+        write_checksums(place, vfs)
+        content = bytearray(Path(place).read_bytes())
+        content[-100] ^= 1
+        Path(place).write_bytes(content)
+
+    monkeypatch.setattr("perdure.stores.sqlite.maintenance.write_checksums", write_checksums_and_fail)
+    with pytest.raises(StoreError, match=r"damaged \(the checksum of page \d+ is wrong\)"):
+        restore(backup, backup.with_name("new.db"))
+    assert sorted(place.name for place in backup.parent.iterdir()) == ["backup.db", "sessions.db"]
+
+
+def test_the_first_page_with_a_wrong_checksum_is_named(backup: Path) -> None:
+    content = bytearray(backup.read_bytes())
+    pages = len(content) // 4096
+    for page in (pages, pages - 1):
+        content[page * 4096 - 100] ^= 1
+        backup.write_bytes(content)
+        with pytest.raises(StoreError) as damaged:
+            verify(backup)
+        assert str(damaged.value) == (
+            f"the store {str(backup)!r} is damaged (the checksum of page {page} is wrong), and what it says cannot be "
+            "trusted: keep a copy, then restore a backup or try `sqlite3 FILE .recover`"
+        )
+
+
+async def test_the_size_counts_every_file_and_the_bytes_of_each_session(path: Path, store: SqliteStore) -> None:
+    await filled(store, count=3)
+    await store.acquire("empty")
+    size = await store.size()
+    with another_connection(path) as connection:
+        packed = connection.execute("SELECT sum(length(heads) + length(body)) FROM pack").get
+    files = sum(place.stat().st_size for place in path.parent.iterdir())
+    assert size == StoreSize(files, 0, 0, {"s": packed})

@@ -2,9 +2,15 @@
 
 import pytest
 
-from perdure.core.event import Custom, MessageAdded, RunStarted, ToolFinished
+from perdure.core.event import Custom, Entry, MessageAdded, RunStarted, SessionConfigured, ToolFinished
 from perdure.core.message import Image, Message, Text, Thinking, ToolCall, ToolResult, assistant, user
-from perdure.stores.title_and_search_text import extract_searchable_text
+from perdure.stores.title_and_search_text import (
+    LARGE_TEXT,
+    extract_searchable_text,
+    find_given_title,
+    find_message_title,
+    has_large_content,
+)
 
 
 def tool_said(*content) -> ToolFinished:
@@ -49,3 +55,39 @@ def test_what_is_said_fits_every_database():
     role, text = found
     assert (role, text) == ("user", "a\ufffdb\ufffdc \U0001f600")
     assert text.encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("Fix the build", "Fix the build"),
+        (" Fix the build ", "Fix the build"),
+        ("Fix  the   build", "Fix the build"),
+        ("  ", ""),
+        ("Fix\nthe build", "Fix the build"),
+        ("x" * 79 + " y", "x" * 79),
+        ("x" * 78 + " yz", "x" * 78 + " y"),
+        ("x" * 80 + "\n", "x" * 80),
+        ("\n" * 319 + "xy", "x"),  # only the beginning of a text is looked at
+        ("\n" * 320 + "xy", ""),
+    ],
+)
+def test_a_title_is_the_beginning_of_a_text_on_one_line(text: str, title: str) -> None:
+    said = Entry(1, 0.0, MessageAdded(user(text)))
+    assert find_message_title([said]) == title
+    assert find_given_title([Entry(1, 0.0, SessionConfigured({"title": text}))]) == (title or None)
+    later = Entry(2, 0.0, MessageAdded(user("Later")))
+    assert find_message_title([said, later]) == (title or "Later")
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_what_is_larger_than_a_limit_is_large_whatever_part_it_is(over: int) -> None:
+    count = LARGE_TEXT + over
+    parts = (Text("x" * count), ToolCall("c", "shell", "x" * count), Image(data=b"x" * count, media_type="image/png"))
+    for part in parts:
+        events = (MessageAdded(Message("assistant", (Text("small"), part))), tool_said(Text("small"), part))
+        for event in events:
+            entries = [Entry(1, 0.0, Custom("x")), Entry(2, 0.0, event), Entry(3, 0.0, MessageAdded(user("small")))]
+            assert has_large_content(entries) is bool(over)
+    assert not has_large_content([Entry(1, 0.0, Custom("x", "x" * count))])
+    assert not has_large_content([])
