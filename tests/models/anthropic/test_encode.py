@@ -438,6 +438,10 @@ def test_arguments_are_always_sent_as_an_object(arguments: str, sent: Any) -> No
     ],
 )
 def test_a_result_is_sent_with_its_content_and_an_error_never_without(status: Status, content: Any, sent: Any) -> None:
-    messages = [user("Hello"), own(ToolCall("c1", "weather")), tool_message([ToolResult("c1", "weather", content, status)])]
+    messages = [
+        user("Hello"),
+        own(ToolCall("c1", "weather")),
+        tool_message([ToolResult("c1", "weather", content, status)]),
+    ]
     body = body_of(messages, tools=[WEATHER])
     assert body["messages"][2]["content"] == [{"type": "tool_result", "tool_use_id": "c1", **sent}]

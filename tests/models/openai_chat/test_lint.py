@@ -154,7 +154,12 @@ def test_a_complaint_about_a_message_says_what_is_wrong(messages: list[Any], com
         [USER, {"role": "assistant", "function_call": {"name": "add", "arguments": "{}"}}],
         [USER, {"role": "assistant", "refusal": "I will not."}],
         [{"role": "system", "content": ""}, {"role": "developer"}, USER],
-        [USER, {"role": "assistant", "tool_calls": [CALL, {**CALL, "id": "c2"}]}, {**RESULT, "tool_call_id": "c2"}, RESULT],
+        [
+            USER,
+            {"role": "assistant", "tool_calls": [CALL, {**CALL, "id": "c2"}]},
+            {**RESULT, "tool_call_id": "c2"},
+            RESULT,
+        ],
         [USER, SAID, {**RESULT, "content": ""}, USER],
     ],
 )
