@@ -397,6 +397,7 @@ def in_words(learned):
 )
 async def test_all_that_was_found_out_is_told_in_words(quirks, differs, requests):
     learned = await learn(quirks)
+    assert learned.profile.strict_tools is (learned.saved_profile.learned.get("strict tools") == "accepted")
     assert in_words(learned) == {name: told for name, told in {**ALL_FOUND, **differs}.items() if told is not None}
     assert learned.requests == requests
 
@@ -472,11 +473,12 @@ async def test_keywords_that_are_refused_only_together_are_told():
 
 
 async def test_keywords_that_no_rules_do_without_are_told():
-    learned = await learn(Quirks(refused_keywords=frozenset({"type as a list", "anyOf", "minimum"}), strict=False))
+    learned = await learn(Quirks(refused_keywords=frozenset({"type as a list", "anyOf", "minimum"})))
     assert found(learned, "schema keywords") == (
         "refused: anyOf, type as a list, minimum; no rules do without all of them"
     )
-    assert learned.profile.schema == "plain"
+    assert found(learned, "strict tools") == "not tested, as some schemas are rejected"
+    assert (learned.profile.schema, learned.profile.strict_tools) == ("plain", False)
 
 
 async def test_an_answer_that_cannot_be_read_is_told_as_such():
@@ -563,3 +565,17 @@ async def test_another_wire_is_tried_first_with_a_stream_and_then_without():
         f"'{host}' does not answer for the model 'm' ({host} rejected the request (HTTP 400): no. {NO_MORE}): "
         "check the base URL, which often ends in /v1, the name of the model, and the wire"
     )
+
+
+async def test_an_endpoint_that_knows_the_path_is_asked_by_no_other_wire():
+    async with Playback(QuirkyServer(Quirks(key="right"))) as server:
+        with pytest.raises(AuthFailed):
+            await probe(f"{server.base_url}/v1", "quirky", api_key="wrong")
+    assert [each.path for each in server.received] == ["/v1/chat/completions"]
+
+
+async def test_an_endpoint_that_knows_no_path_is_asked_by_every_wire():
+    async with Playback(lambda _: Reply(b"no", 404, media_type="text/plain", framing="length")) as server:
+        with pytest.raises(ConfigError, match="does not answer for the model 'm'"):
+            await probe(f"{server.base_url}/v1", "m")
+    assert [each.path for each in server.received] == ["/v1/chat/completions", "/v1/responses", "/v1/messages"]
