@@ -269,3 +269,21 @@ def test_an_answer_that_ends_early_is_told_with_the_name_of_the_provider() -> No
     assert str(caught.value) == (
         f"the answer of {PROFILE.provider} ended before the model had finished; asking again may help"
     )
+
+
+def test_an_answer_is_never_known_to_be_over_before_its_end() -> None:
+    decoder = BedrockDecoder(PROFILE)
+    decoder.feed(TURN)
+    assert not decoder.done
+
+
+@pytest.mark.parametrize(
+    ("told", "usage"),
+    [
+        ({"inputTokens": 5}, Usage(5, 0, precision="partial")),
+        ({"inputTokens": 5, "outputTokens": 0}, Usage(5, 0)),
+        ({"cacheReadInputTokens": 2, "cacheWriteInputTokens": 3, "outputTokens": 1}, Usage(5, 1, 2, 3)),
+    ],
+)
+def test_input_is_the_sum_of_its_three_counts(told: Any, usage: Usage) -> None:
+    assert decoded([HELLO + over() + frame("metadata", {"usage": told})]).usage == usage
