@@ -60,14 +60,14 @@ def test_vertex_needs_a_project_and_credentials(monkeypatch, tmp_path):
     assert not offer("vertex").available
     assert "gcloud auth application-default login" in offer("vertex").why
     monkeypatch.setenv("VERTEX_ACCESS_TOKEN", "t")
-    assert offer("vertex").why == "VERTEX_ACCESS_TOKEN is set"
+    assert (offer("vertex").available, offer("vertex").why) == (True, "VERTEX_ACCESS_TOKEN is set")
     monkeypatch.delenv("VERTEX_ACCESS_TOKEN")
     folder = tmp_path / ".config" / "gcloud"
     folder.mkdir(parents=True)
     (folder / "application_default_credentials.json").touch()
     assert (offer("vertex").available, offer("vertex").why) == (True, "gcloud has application default credentials")
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "key.json")
-    assert offer("vertex").why == "GOOGLE_APPLICATION_CREDENTIALS is set"
+    assert (offer("vertex").available, offer("vertex").why) == (True, "GOOGLE_APPLICATION_CREDENTIALS is set")
     monkeypatch.setattr(availability, "find_spec", lambda _: None)
     assert offer("vertex").why == "pip install 'perdure[vertex]'"
 
