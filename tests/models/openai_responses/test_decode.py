@@ -457,3 +457,9 @@ def test_an_error_with_a_status_is_classified_by_it() -> None:
         heard(stream({"type": "error", "error": {"status": 429, "message": "x"}}))
     with pytest.raises(RateLimited):
         heard(stream({"type": "error", "error": {"code": 429, "message": "x"}}))
+
+
+@pytest.mark.parametrize("nested", [b"[" * 100_000, b'{"type":"x","y":' + b"[" * 100_000])
+def test_an_event_that_is_nested_without_end_is_not_passed_over(nested: bytes) -> None:
+    with pytest.raises(ReplyCutOff, match="not JSON"):
+        heard(b"data: " + nested + b"\n\n" + stream(words("hi"), completed()))
