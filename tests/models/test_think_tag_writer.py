@@ -112,7 +112,14 @@ def test_events_are_told_in_their_order_and_thinking_at_the_end_of_its_block() -
     tags = ThinkingToTagsConverter()
     finished = ReplyFinished()
     usage = UsageReported(Usage(1, 1))
-    events = [ThinkingDelta("a"), usage, ThinkingDelta("b"), ThinkingDelta("c", index=1), TextDelta("x"), finished]
+    events: list[ModelEvent] = [
+        ThinkingDelta("a"),
+        usage,
+        ThinkingDelta("b"),
+        ThinkingDelta("c", index=1),
+        TextDelta("x"),
+        finished,
+    ]
     assert [tags.convert_event(event) for event in events] == [
         (ThinkingDelta("a"),),
         (usage,),

@@ -291,8 +291,9 @@ def test_the_rules_of_a_dialect_are_told_in_full(dialect: str, fields: dict[str,
 
 def test_a_provider_that_keeps_the_conversation_checks_only_the_rest_of_the_order() -> None:
     for name in ("previous_response_id", "conversation"):
-        assert problems(HI, RESULT, **{name: "x"}) == ""
-        assert problems(HI, RESULT, CALL, **{name: "x"}) == (
+        kept: dict[str, Any] = {name: "x"}
+        assert problems(HI, RESULT, **kept) == ""
+        assert problems(HI, RESULT, CALL, **kept) == (
             "the conversation would be refused: the calls ['c1'] have no result"
         )
 

@@ -4,6 +4,7 @@ import socket
 import zlib
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -285,6 +286,7 @@ ALL_FOUND = {
 }
 UNTOLD = dict.fromkeys(["forced calls", "parallel calls", "schema keywords", "strict tools"])
 NO_CALLS = {name: None for name in UNTOLD if name != "forced calls"}
+OUTPUTS: list[tuple[Literal["object", "none"], str]] = [("object", "any JSON object"), ("none", "no")]
 NO_STREAM = {"streaming": "no: it replies at once", "usage in streams": None}
 
 
@@ -362,7 +364,7 @@ def in_words(learned):
                 11,
                 id=f"output-{output}",
             )
-            for output, told in (("object", "any JSON object"), ("none", "no"))
+            for output, told in OUTPUTS
         ],
         *[
             pytest.param(
@@ -371,7 +373,7 @@ def in_words(learned):
                 11,
                 id=f"ignores-{output}",
             )
-            for output, told in (("object", "any JSON object"), ("none", "no"))
+            for output, told in OUTPUTS
         ],
         pytest.param(
             Quirks(images=False, developer=False),
