@@ -302,3 +302,12 @@ def test_steps_of_the_search_of_xai_are_items_of_its_own() -> None:
     step = {"type": "custom_tool_call", "call_id": "c1", "name": "search", "input": "x"}
     assert problems(HI, step, SAID, profile=Profile(provider="xai", model="grok-9", dialect="xai")) == ""
     assert problems(HI, step, SAID) == "the conversation would be refused: the calls ['c1'] have no result"
+
+
+@pytest.mark.parametrize(("dialect", "least"), [("", 16), ("silent", 16), ("bedrock", 16), ("open", 1), ("xai", 1)])
+def test_a_reply_may_be_exactly_as_short_as_the_provider_takes(dialect: str, least: int) -> None:
+    profile = Profile(provider="p", model="m", dialect=dialect)
+    assert problems(HI, profile=profile, max_output_tokens=least) == ""
+    assert problems(HI, profile=profile, max_output_tokens=least - 1) == (
+        f"max_output_tokens is {least - 1}, and must be at least {least}"
+    )
