@@ -84,24 +84,25 @@ class CountingFile(io.BytesIO):
 
 async def test_no_more_lines_are_read_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_line_reader, "_MAX_WAITING", 3)
-    file = CountingFile(b"x\n" * 1_000)
-    reader = BoundedLineReader(file, 16)
-    for taken in range(1, 101):
-        assert await anext(reader) == "x\n"
+    file = CountingFile(b"x\n" * 100)
+    taken = 0
+    async for line in BoundedLineReader(file, 16):
+        taken += 1
+        assert line == "x\n"
         assert file.lines <= taken + 3 + 1  # those that wait, and the one that is in the hand
+    assert taken == 100
 
 
 async def test_the_thread_does_not_keep_the_process_from_ending() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as file:
+        before = set(threading.enumerate())
         reader = BoundedLineReader(file, 16)
-        threads = [each for each in threading.enumerate() if each.name == "perdure-mcp-stdin"]
-        assert threads
-        assert all(each.daemon for each in threads)
+        (thread,) = set(threading.enumerate()) - before
+        assert (thread.name, thread.daemon) == ("perdure-mcp-stdin", True)
         os.close(writing)
         assert [line async for line in reader] == []
-        for each in threads:
-            await asyncio.to_thread(each.join, 30)
+        await asyncio.to_thread(thread.join, 30)
 
 
 def test_standard_input_is_reserved_without_leaving_a_file_open() -> None:
