@@ -291,18 +291,3 @@ def test_what_a_tool_sets_on_its_context_is_set_on_the_one_of_the_call() -> None
     redacting.cancelled = True
     assert (original.question_count, original.cancelled) == (7, True)
     assert (redacting.question_count, redacting.cancelled) == (7, True)
-
-
-async def test_a_call_that_is_thrown_away_ends_without_an_error() -> None:
-    never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    @tool
-    async def send(value: str) -> str:
-        await never
-        return value
-
-    context: ToolContext[Any] = ToolContext(cast("Any", None), "c", "send")
-    running = cast("Any", credentialed(send, VAULT).call({"value": "{{key}}"}, context))
-    running.send(None)
-    running.close()
-    assert running.cr_frame is None

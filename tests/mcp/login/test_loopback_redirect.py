@@ -104,3 +104,11 @@ async def test_a_port_can_be_chosen_and_nothing_listens_after_the_block() -> Non
         await exchange(first, b"")
     async with LoopbackRedirect(port) as second:
         assert second.url == f"http://127.0.0.1:{port}/callback"
+
+
+async def test_two_logins_at_once_have_ports_of_their_own() -> None:
+    async with LoopbackRedirect() as first, LoopbackRedirect() as second:
+        assert first.url != second.url
+        assert status_of(await exchange(second, request(second, "/callback?state=s"))) == "200 OK"
+        assert await second.wait() == {"state": "s"}
+        assert status_of(await exchange(first, request(second, "/callback?state=s"))) == "421 Misdirected Request"
