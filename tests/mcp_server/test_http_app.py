@@ -1,7 +1,7 @@
 """The app starts and stops with its server."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -44,14 +44,14 @@ class Lifespan:
     """The lifespan events of a server, and the answers to them."""
 
     def __init__(self, *types: str) -> None:
-        self._messages = [{"type": each} for each in types]
-        self.sent: list[dict[str, str]] = []
+        self._messages: list[MutableMapping[str, Any]] = [{"type": each} for each in types]
+        self.sent: list[MutableMapping[str, Any]] = []
 
-    async def receive(self) -> dict[str, str]:
+    async def receive(self) -> MutableMapping[str, Any]:
         assert self._messages, "the app waits for more than there is"
         return self._messages.pop(0)
 
-    async def send(self, message: dict[str, str]) -> None:
+    async def send(self, message: MutableMapping[str, Any]) -> None:
         self.sent.append(message)
 
     async def run(self, app: McpApp) -> None:

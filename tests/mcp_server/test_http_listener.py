@@ -5,6 +5,7 @@ import datetime as dt
 import socket
 import ssl
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -62,7 +63,7 @@ async def test_a_server_with_a_certificate_is_encrypted_and_may_be_reached_by_ot
 @pytest.mark.packages("cryptography")
 @pytest.mark.parametrize("missing", ["certificate_file", "key_file"])
 async def test_a_certificate_without_its_key_is_no_encryption(missing: str, certificate: tuple[str, str]) -> None:
-    files = dict(zip(("certificate_file", "key_file"), certificate, strict=True))
+    files: dict[str, Any] = dict(zip(("certificate_file", "key_file"), certificate, strict=True))
     del files[missing]
     with pytest.raises(ConfigError, match="must not cross a network unencrypted"):
         await serve_http([shout], tokens=TOKENS, host="0.0.0.0", allow_remote=True, hosts=["a.b"], port=0, **files)
