@@ -170,5 +170,5 @@ async def test_a_vault_may_list_its_names_later_or_not_at_all() -> None:
         def resolve(self, name: str) -> None:
             return None
 
-    assert await list_secret_names(Listing({"a": "abcd-1234"})) == ["a"]  # type: ignore[arg-type]
+    assert await list_secret_names(Listing({"a": "abcd-1234"})) == ["a"]
     assert await list_secret_names(Silent()) == []
