@@ -238,3 +238,10 @@ async def test_a_client_without_a_token_is_the_local_one_and_gets_the_progress_t
         await client.call_tool("shout")
     assert seen == [(1.0, None, "one"), (2.0, None, "two")]
     assert tools.calls == [("pipe", "shout", {"text": "a"}, True), ("pipe", "shout", {}, False)]
+
+
+def test_the_server_knows_the_schema_of_each_tool() -> None:
+    find = build(ServedTools(list_served_agents([add, shout]))).get_tool_input_schema
+    assert find is not None
+    schemas = [find(name) for name in ("add", "shout", "whisper")]
+    assert [None if each is None else list(each["properties"]) for each in schemas] == [["a", "b"], ["text"], None]
