@@ -5,10 +5,11 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from perdure import Agent, Limits, McpServer, Permissions, allow, deny, later, tool
+from perdure import Agent, Limits, McpServer, Permissions, allow, deny, later, mcp_extension, tool
 from perdure.core.error import ConfigError
 from perdure.core.event import ToolProgress
 from perdure.core.message import Status
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.packages("mcp")
 pytest.importorskip("mcp")
 
 from tests.mcp.http_server import reach, serve_http  # noqa: E402 - after the check
+from tests.mcp.line_server import LineServer  # noqa: E402
 from tests.mcp.servers import connect, read_lines, scripted, wait_until  # noqa: E402
 
 ASKING = Path(__file__).with_name("mcp") / "asking_server.py"
@@ -440,3 +442,129 @@ def test_bad_input_is_refused():
         mcp("git")
     with pytest.raises(ConfigError, match="headers"):
         McpServers(headers=7)  # type: ignore[arg-type]
+
+
+# -- servers in this process -------------------------------------------------------------------------------------------
+
+OBJECT = {"type": "object"}
+
+
+def listing(*names: str) -> dict[str, Any]:
+    return {"tools": [{"name": name, "description": f"Does {name}.", "inputSchema": OBJECT} for name in names]}
+
+
+def program(monkeypatch: pytest.MonkeyPatch, *names: str) -> LineServer:
+    """A server with these tools, in the place of every program."""
+    server = LineServer({"tools/list": listing(*names), "tools/call": {"content": [{"type": "text", "text": "done"}]}})
+    monkeypatch.setattr(mcp_extension, "start_process", server.start)
+    return server
+
+
+def local(name: str = "s", **settings: Any) -> McpServer:
+    return McpServer(name=name, command="x", permission=False, **settings)
+
+
+async def test_connections_last_until_the_last_agent_is_closed_and_tools_are_listed_anew_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = program(monkeypatch, "one")
+    servers = McpServers(local())
+    assert servers.list_ready_tools() == []
+    async with Agent(ScriptedModel(), extensions=[servers.extension]):
+        async with Agent(ScriptedModel(), extensions=[servers.extension]):
+            assert [each.name for each in servers.list_ready_tools()] == ["s__one"]
+        assert [each.is_closed for each in server.processes] == [False]
+    assert [each.is_closed for each in server.processes] == [True]
+    server.answers["tools/list"] = listing("one", "two")
+    async with servers:
+        assert [each.tool for each in servers.changes["s"]] == ["two"]
+        await servers.approve("s")
+        assert [each.name for each in servers.list_ready_tools()] == ["s__one", "s__two"]
+        assert servers.changes["s"] == []
+    assert [each.is_closed for each in server.processes] == [True, True]
+
+
+async def test_ready_tools_are_in_the_order_of_the_servers_and_only_those_that_are_offered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program(monkeypatch, "get_a", "get_b", "put")
+    servers = McpServers(local("z", include=("get_*",), exclude=("get_b",)), local("a", exclude=("get_*",)))
+    async with servers:
+        assert [each.name for each in servers.list_ready_tools()] == ["z__get_a", "a__put"]
+        assert servers.problems == {}
+
+
+async def test_a_tool_of_a_server_stands_before_one_for_its_resources(monkeypatch: pytest.MonkeyPatch) -> None:
+    program(monkeypatch, "act", "list_resources")
+    async with McpServers(local(resources=True)) as servers:
+        names = [each.name for each in servers.list_ready_tools()]
+    assert names[:2] == ["s__act", "s__list_resources"]
+    assert len(names) == len(set(names)) == 3
+
+
+async def test_a_server_that_works_again_is_no_problem_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = program(monkeypatch, "one")
+    works = server.answers["tools/list"]
+    server.answers["tools/list"] = {"error": {"code": -32603, "message": "broken"}}
+    async with McpServers(local()) as servers:
+        assert servers.problems == {"s": "MCP server 's': error -32603: broken"}
+        assert servers.list_ready_tools() == []
+        server.answers["tools/list"] = works
+        await servers.approve("s")
+        assert servers.problems == {}
+        assert [each.name for each in servers.list_ready_tools()] == ["s__one"]
+
+
+async def test_what_was_never_listed_is_listed_to_be_approved(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = program(monkeypatch, "one")
+    servers = McpServers(local())
+    await servers.pin_seen_tools("s")
+    assert [method for method, _ in server.asked] == ["tools/list"]
+    assert servers.list_ready_tools() == []
+    assert list(servers.pins.load_pins()["s"].tools) == ["one"]
+    await servers.pool.close()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_server_that_a_run_cannot_reach_is_left_out_and_others_are_not(
+    monkeypatch: pytest.MonkeyPatch, is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    program(monkeypatch, "one")
+    far = McpServer(name="far", transport="http", url="http://127.0.0.1:1/mcp")
+    asked: list[str] = []
+
+    def find(server: McpServer, _run: object) -> Any:
+        asked.append(server.name)
+
+        async def give() -> dict[str, str]:
+            return {"Authorization": "ann"}
+
+        return give() if is_async else {"Authorization": "ann"}
+
+    model = ScriptedModel("done")
+    servers = McpServers(far, local(), headers=find)
+    outcome = await Agent(model, extensions=[servers.extension]).run("go")
+    assert outcome.text == "done"
+    assert offered(model) == ["s__one"]
+    assert set(asked) == {"far"}  # a program has no headers
+    assert servers.problems == {}
+    assert any("cannot be reached" in each for each in caplog.messages)
+
+
+async def test_the_tools_of_a_run_are_listed_once_until_they_change() -> None:
+    async with serve_http("kind") as server:
+        servers = McpServers(reach(server, permission=False), headers=lambda _, __: {"Authorization": "ann"})
+        model = ScriptedModel(call("h__act"), call("h__act"), "done")
+        await Agent(model, extensions=[servers.extension]).run("go")
+    assert server.calls == ["ann", "ann"]
+    assert offered(model, 0) == offered(model, 1) == ["h__act"]
+
+
+@pytest.mark.parametrize(("home", "path"), [("/srv/perdure", "/srv/perdure"), ("", "~/.perdure"), (None, "~/.perdure")])
+def test_pins_are_in_the_folder_of_the_user_unless_another_is_named(
+    home: str | None, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PERDURE_HOME", raising=False)
+    if home is not None:
+        monkeypatch.setenv("PERDURE_HOME", home)
+    assert mcp_extension.get_default_pins_path() == str(Path(path).expanduser() / "mcp_pins.json")

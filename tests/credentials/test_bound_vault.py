@@ -1,9 +1,12 @@
 """Secrets that are for certain tools, and for certain origins."""
 
+from typing import Any
+
 import pytest
 
-from perdure import Agent, ConfigError, UrlTarget, allow_all, tool
+from perdure import Agent, ConfigError, ToolError, UrlTarget, allow_all, tool
 from perdure.credentials import BoundVault, MemoryVault, SecretBinding, credentialed, first_of, list_local_secret_names
+from perdure.credentials.vault import check_secret_use
 from perdure.testing import ScriptedModel
 
 KEY = "s3cr3t-value"
@@ -110,3 +113,66 @@ def test_secrets_that_are_bound_are_redacted_like_others():
 def test_bindings_that_cannot_work_are_refused(make):
     with pytest.raises(ConfigError, match=r"give|name a credential"):
         make()
+
+
+def test_a_binding_keeps_its_tools_and_its_origins_in_normal_form() -> None:
+    tools = ["fetch"]
+    binding = SecretBinding(tools=tools, origins=[f"{HARBOUR}:443/", "http://LOCALHOST:8080"])
+    tools.append("post")
+    assert binding.tools == ("fetch",)
+    assert binding.origins == (HARBOUR, "http://localhost:8080")
+    bindings = {"key": binding}
+    vault = BoundVault(VALUES, bindings)
+    bindings.clear()
+    assert vault.bindings == {"key": binding}
+    assert (vault.vault, vault.names()) == (VALUES, ["key"])
+    assert (vault.resolve("key"), vault.resolve("other")) == (KEY, None)
+
+
+@pytest.mark.parametrize(
+    ("origins", "said"),
+    [
+        (HARBOUR, "give a list of origins"),
+        ([f"{HARBOUR}/?a=b"], "give origins such as 'https://api.example.org'"),
+        ([f"{HARBOUR}/path"], "give origins such as 'https://api.example.org'"),
+        ([7], "give origins such as 'https://api.example.org'"),
+    ],
+)
+def test_what_is_no_origin_is_refused(origins: Any, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        SecretBinding(tools=["fetch"], origins=origins)
+    assert str(caught.value).endswith(f": {said}")
+
+
+@pytest.mark.parametrize("tools", ["fetch", [], [7]])
+def test_what_is_no_list_of_tools_is_refused(tools: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        SecretBinding(tools=tools)
+    assert str(caught.value).endswith(": give a list of names of tools")
+
+
+@pytest.mark.parametrize(
+    ("tool_name", "target", "said"),
+    [
+        ("fetch", UrlTarget.of(f"{HARBOUR}/x"), None),
+        ("post", UrlTarget.of(f"{HARBOUR}/x"), "the credential 'key' is not for the tool 'post', but for fetch"),
+        (
+            "fetch",
+            UrlTarget.of("https://evil.example/x"),
+            f"the credential 'key' may not be sent to https://evil.example, but to {HARBOUR}",
+        ),
+        (
+            "fetch",
+            "https://harbour.example",
+            f"the credential 'key' may not be sent where this call sends it, but to {HARBOUR}",
+        ),
+    ],
+)
+def test_a_use_that_is_not_allowed_is_told_with_what_is(tool_name: str, target: object, said: str | None) -> None:
+    for vault in (BOUND, first_of(MemoryVault(), BOUND)):
+        try:
+            check_secret_use(vault, "key", tool_name, target)
+        except ToolError as error:
+            assert str(error) == said  # noqa: PT017 - or none
+        else:
+            assert said is None

@@ -3,12 +3,14 @@
 import asyncio
 import logging
 import threading
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from perdure import Agent, ConfigError, Permissions, ToolContext, Verdict, tool
 from perdure.core.event import (
+    InboxAdded,
     PermissionDecided,
     QuestionAsked,
     RunEnded,
@@ -19,6 +21,7 @@ from perdure.core.event import (
 )
 from perdure.core.message import Status
 from perdure.credentials import MemoryVault, Redactor, credentialed
+from perdure.credentials.credentialed_tool import RedactingContext
 from perdure.testing import Recorder, ScriptedModel, call
 
 KEY = "s3cr3t-value"
@@ -260,3 +263,31 @@ def test_what_cannot_be_wrapped_is_refused():
         credentialed(send, {"key": KEY})  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="a Redactor"):
         credentialed(send, VAULT, redactor=VAULT)  # type: ignore[arg-type]
+
+
+async def test_a_request_is_added_to_the_inbox_as_the_tool_says_and_without_the_value() -> None:
+    @tool
+    async def send(value: str, context: ToolContext) -> str:
+        await context.add_to_inbox("plain", f"with {value}")
+        await context.add_to_inbox("both", value, blocking=True, wake=True)
+        await context.add_to_inbox("urgent", "x", wake=True)
+        with pytest.raises(ConfigError, match="request"):
+            await context.add_to_inbox("wrong", cast("str", 7))
+        return "sent"
+
+    recorder = await ran(credentialed(send, VAULT))
+    added = [(each.tag, each.request, each.blocking, each.wake) for each in recorder.of(InboxAdded)]
+    assert added == [
+        ("plain", "with {{key}}", False, False),
+        ("both", "{{key}}", True, True),
+        ("urgent", "x", False, True),
+    ]
+
+
+def test_what_a_tool_sets_on_its_context_is_set_on_the_one_of_the_call() -> None:
+    original: ToolContext[Any] = ToolContext(cast("Any", None), "c", "send")
+    redacting = RedactingContext(original, Redactor())
+    redacting.question_count = 7
+    redacting.cancelled = True
+    assert (original.question_count, original.cancelled) == (7, True)
+    assert (redacting.question_count, redacting.cancelled) == (7, True)

@@ -3,12 +3,13 @@
 import asyncio
 import os
 import traceback
+from typing import Any, Self
 
 import pytest
 
 from perdure import EffectNotStarted, RateLimited, ToolError
 from perdure.credentials import FixedSecretsRedactor
-from perdure.credentials.error_redaction import redact_error
+from perdure.credentials.error_redaction import has_secret, redact_error
 
 KEY = "s3cr3t-value"
 SCRUBBER = FixedSecretsRedactor({"key": KEY})
@@ -123,3 +124,102 @@ def test_an_error_of_a_class_that_cannot_be_made_says_what_it_was():
             return f"sealed {KEY}"
 
     assert repr(redact_error(Sealed(), SCRUBBER)) == "RuntimeError('Sealed: sealed {{key}}')"
+
+
+def test_an_error_that_is_only_text_has_that_text_as_its_argument() -> None:
+    redacted = redact_error(Slotted(f"hidden {KEY}"), SCRUBBER)
+    assert redacted.args == ("hidden {{key}}",)
+    assert repr(redacted) == "Slotted('hidden {{key}}')"
+    assert (type(redacted).__module__, type(redacted).__qualname__) == (Slotted.__module__, "Slotted")
+
+
+class Forgetful(Exception):
+    def __new__(cls, *_: Any) -> Self:
+        return super().__new__(cls)
+
+
+def test_an_error_whose_class_ignores_its_arguments_keeps_them_redacted() -> None:
+    redacted = redact_error(Forgetful(f"lost {KEY}", 2), SCRUBBER)
+    assert type(redacted) is Forgetful
+    assert redacted.args == ("lost {{key}}", 2)
+
+
+class Discreet(Exception):
+    def __str__(self) -> str:
+        return "failed"
+
+    def __repr__(self) -> str:
+        return f"Discreet(key={KEY})"
+
+
+class Unshowable(Exception):
+    def __str__(self) -> str:
+        return "failed"
+
+    def __repr__(self) -> str:
+        raise RuntimeError(KEY)
+
+
+@pytest.mark.parametrize("kind", [Discreet, Unshowable])
+def test_an_error_that_shows_a_secret_only_in_its_repr_is_replaced(kind: type[Exception]) -> None:
+    redacted = redact_error(kind(), SCRUBBER)
+    assert isinstance(redacted, kind)
+    assert (str(redacted), repr(redacted)) == ("failed", f"{kind.__name__}('failed')")
+
+
+class Reported(Exception):
+    def __str__(self) -> str:
+        return "failed"
+
+
+def test_plain_data_of_an_error_is_redacted_in_place_and_objects_become_text() -> None:
+    plain = {"deep": [KEY, {"more": (KEY, 7, None, 1.5, True)}]}
+    with_object = {"request": Request()}
+    error: Any = Reported(plain, [KEY], with_object, [Request()])
+    error.plain = plain
+    error.listed = [KEY, 7]
+    error.with_object = with_object
+    error.objects = [Request()]
+    error.request = Request()
+    redacted = redact_error(error, SCRUBBER)
+    redacted_plain = {"deep": ["{{key}}", {"more": ["{{key}}", 7, None, 1.5, True]}]}
+    assert redacted.args == (redacted_plain, ["{{key}}"], "{'request': <Request {{key}}>}", "[<Request {{key}}>]")
+    assert vars(redacted) == {"plain": redacted_plain, "listed": ["{{key}}", 7]}
+
+
+def test_notes_that_are_no_list_are_left_out_and_others_come_before_the_place_of_the_error() -> None:
+    odd = ValueError(KEY)
+    odd.__notes__ = 7  # type: ignore[assignment]
+    assert not hasattr(redact_error(odd, SCRUBBER), "__notes__")
+    error = ValueError(KEY)
+    error.add_note(f"first {KEY}")
+    error.add_note("second")
+    caught = raised(error)
+    assert caught is not None
+    place = caught.__traceback__
+    assert place is not None
+    where = f'  File "{__file__}", line {place.tb_lineno}, in raised'
+    assert redact_error(caught, SCRUBBER).__notes__ == [
+        "first {{key}}",
+        "second",
+        f"raised at (most recent call last):\n{where}",
+    ]
+
+
+def test_only_the_last_frames_of_a_deep_error_are_noted() -> None:
+    def descend(depth: int) -> None:
+        if not depth:
+            raise ValueError(KEY)
+        descend(depth - 1)
+
+    with pytest.raises(ValueError, match=KEY) as caught:
+        descend(30)
+    lines = redact_error(caught.value, SCRUBBER).__notes__[0].splitlines()
+    assert len(lines) == 1 + 20
+    assert all(line.endswith("in descend") for line in lines[1:])
+
+
+def test_an_error_has_a_secret_if_its_text_or_one_of_its_causes_has() -> None:
+    assert has_secret(ValueError(f"bad {KEY}"), SCRUBBER) is True
+    assert has_secret(raised(ValueError("fine")) or ValueError(), SCRUBBER) is True  # of the KeyError that caused it
+    assert has_secret(ValueError("fine"), SCRUBBER) is False

@@ -184,10 +184,13 @@ def test_a_file_of_another_user_is_refused_and_one_of_root_is_not(tmp_path, monk
         return os.stat_result(fields)
 
     monkeypatch.setattr(os, "fstat", owned)
+    monkeypatch.setattr(os, "geteuid", lambda: 1234)
     assert error_of(vault.names) == (
         f"the vault {str(path)!r} belongs to another user (uid 4711); make it yours with chown"
     )
     uid = 0
+    assert vault.names() == ["TOKEN"]
+    uid = 1234
     assert vault.names() == ["TOKEN"]
 
 

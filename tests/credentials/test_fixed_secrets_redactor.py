@@ -296,3 +296,36 @@ def test_data_stays_data_when_only_the_marks_around_it_would_spell_a_secret():
     value = ["first", "second"]
     assert redactor.redact_value(value) is value
     assert redactor.redact_value('["first","second"]') == '["{{key}}"]'
+
+
+def test_a_text_of_a_class_of_its_own_without_a_secret_is_the_very_same() -> None:
+    redactor = FixedSecretsRedactor({"key": "s3cr3t-value-1"})
+    other, name = Port.OTHER, Name("b")
+    assert redactor.redact_value(other) is other
+    assert redactor.redact_value(name) is name
+    redacted = redactor.redact_value(Port.SECRET)
+    assert (type(redacted), redacted) == (str, "{{key}}")
+
+
+@pytest.mark.parametrize(
+    ("secret", "pieces", "shown"),
+    [
+        ("abcd-efgh", ["abcd-ef", "gh!"], ["", "{{key}}!"]),
+        ("abcd-ef", ["abcd-ef!"], ["{{key}}!"]),  # a placeholder that is as long as its secret
+        ("abcd-efgh", ["plain"], ["plain"]),
+    ],
+)
+def test_a_stream_knows_whether_anything_was_redacted(secret: str, pieces: list[str], shown: list[str]) -> None:
+    stream = RedactingStream(FixedSecretsRedactor({"key": secret}))
+    assert [stream.feed(piece) for piece in pieces] == shown
+    assert stream.changed is ("{{key}}" in "".join(shown))
+    assert stream.end() == ""
+    assert stream.changed is ("{{key}}" in "".join(shown))
+
+
+def test_a_stream_knows_that_its_rest_was_redacted() -> None:
+    stream = RedactingStream(FixedSecretsRedactor({"key": "abcdefghijklmnop"}))
+    assert stream.feed("abcdefghijk") == ""
+    assert stream.changed is False
+    assert stream.end() == "{{key}}"  # the beginning of a value that was cut
+    assert stream.changed is True

@@ -135,3 +135,50 @@ async def test_an_error_of_the_model_is_of_the_same_class_without_the_value():
         assert outcome.status == "failed"
         assert isinstance(outcome.error, AuthFailed)
         assert (str(outcome.error), outcome.error.__context__) == (told, None)
+
+
+@pytest.mark.parametrize("first_id", ["a", ""])
+async def test_a_call_that_repeats_its_id_is_one_call(first_id: str) -> None:
+    halves = [ToolCallDelta(first_id, "x", "<s3c"), ToolCallDelta("a", "", "r3t-value>")]
+    assert await heard([*halves, ReplyFinished()]) == [
+        ToolCallDelta(first_id, "x", "<"),
+        ToolCallDelta("a", "", "{{key}}>"),
+        ReplyFinished(),
+    ]
+
+
+async def test_a_piece_of_thinking_is_passed_on_if_it_has_anything() -> None:
+    pieces = [
+        ThinkingDelta("fine"),
+        ThinkingDelta("", "proof"),
+        ThinkingDelta("", data="encrypted"),
+        ThinkingDelta("", details={"id": 1}),
+    ]
+    assert await heard([*pieces, ThinkingDelta(""), ReplyFinished()]) == [*pieces, ReplyFinished()]
+
+
+async def test_a_piece_of_a_call_is_passed_on_if_it_has_anything() -> None:
+    pieces = [
+        ToolCallDelta("a", "", ""),
+        ToolCallDelta("", "send", ""),
+        ToolCallDelta(arguments="{}"),
+        ToolCallDelta(signature="proof"),
+    ]
+    assert await heard([*pieces, ToolCallDelta(), TextDelta(""), ReplyFinished()]) == [*pieces, ReplyFinished()]
+
+
+async def test_thinking_that_was_changed_has_no_proof_whatever_follows_and_other_thinking_has() -> None:
+    events = await heard(
+        [
+            ThinkingDelta(f"use {KEY}. ", index=0),
+            ThinkingDelta("fine", "own proof", index=1),
+            ThinkingDelta("more", "proof", index=0),
+            ReplyFinished(),
+        ]
+    )
+    assert events == [
+        ThinkingDelta("use {{key}}. ", index=0),
+        ThinkingDelta("fine", "own proof", index=1),
+        ThinkingDelta("more", "", index=0),
+        ReplyFinished(),
+    ]

@@ -1,5 +1,7 @@
 """One memory of all values that were handed out."""
 
+import gc
+
 import pytest
 
 from perdure import ConfigError, ToolError
@@ -108,3 +110,29 @@ async def test_a_text_in_pieces_is_cleared_of_what_is_learned_meanwhile():
     redactor.learn_value("key", KEY)
     assert [stream.feed(piece) for piece in ("sent s3cr", "3t-val", "ue. ", "s3")] == ["sent ", "", "{{key}}. ", ""]
     assert stream.end() == "s3"
+
+
+async def test_a_redactor_shares_what_it_knows_and_what_it_learns_as_long_as_the_other_exists() -> None:
+    first, second = Redactor(), Redactor()
+    first.learn_value("key", "first-value")
+    first.learn_value("key", "second-value")
+    first.share_with(second)
+    assert second.text("first-value second-value") == "{{key}} {{key}}"
+    await first.resolve_values(MemoryVault({"other": "third-value"}), ["other"])
+    assert second.text("third-value") == "{{other}}"
+    second.learn_value("own", "fourth-value")
+    assert first.text("fourth-value") == "fourth-value"
+    del second
+    gc.collect()
+    first.learn_value("key", "fifth-value")
+    assert first.text("fifth-value") == "{{key}}"
+
+
+def test_a_stream_that_knows_a_value_learns_more_of_them_meanwhile() -> None:
+    redactor = Redactor()
+    redactor.learn_value("key", KEY)
+    stream = redactor.stream()
+    assert stream.feed(f"{KEY}. ") == "{{key}}. "
+    redactor.learn_value("other", "another-value")
+    assert [stream.feed(piece) for piece in ("an another", "-value. ")] == ["an ", "{{other}}. "]
+    assert stream.end() == ""

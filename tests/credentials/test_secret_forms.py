@@ -146,3 +146,16 @@ def test_the_long_strings_in_json_are_secret_and_its_other_layouts():
 )
 def test_the_beginning_of_a_token_is_secret_from_a_length_on(value, length):
     assert find_revealing_prefix_length(value) == length
+
+
+def test_the_lines_of_a_value_with_two_lines_are_secret_each() -> None:
+    value = "first-line\nsecond"
+    assert list_unencoded_forms(value) == sorted({value, "first-line\r\nsecond", "first-line", "second"})
+
+
+@pytest.mark.parametrize(("size", "is_form"), [(51, False), (52, True)])
+def test_the_last_line_of_wrapped_base64_is_a_form_from_six_characters_on(size: int, is_form: bool) -> None:
+    value = "".join([f"{number:03}" for number in range(40)])[:size]
+    last = base64.b64encode(value.encode()).decode()[64:]
+    assert len(last.rstrip("=")) == (6 if is_form else 4)
+    assert (last in list_secret_forms(value)) is is_form

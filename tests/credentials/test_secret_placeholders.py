@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel, HttpUrl, SecretStr
 
 from perdure.credentials import find_placeholder_names, substitute_placeholders
+from perdure.credentials.secret_placeholders import build_placeholder
 
 VALUES = {"key": "s3cr3t", "a.b-c_1": "other"}
 
@@ -116,3 +117,12 @@ def test_an_object_of_attrs_is_copied_with_its_values_and_the_given_one_stays():
     assert (type(made), made.user, made.password) == (Attrs, "anna", "s3cr3t")
     assert given.password == "{{key}}"
     assert substitute_placeholders(made, VALUES) is made
+
+
+def test_a_placeholder_without_a_value_stays_as_it_is_written() -> None:
+    assert substitute_placeholders("{{ unknown }} {{key}}", VALUES) == "{{ unknown }} s3cr3t"
+
+
+def test_the_placeholder_of_a_name_is_found_as_that_name() -> None:
+    assert build_placeholder("a.b-c_1") == "{{a.b-c_1}}"
+    assert find_placeholder_names(build_placeholder("a.b-c_1")) == ["a.b-c_1"]

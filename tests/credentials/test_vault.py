@@ -133,3 +133,42 @@ def test_what_is_in_memory_and_in_files_is_listed(tmp_path):
 def test_what_is_far_away_or_in_the_environment_is_not(monkeypatch):
     monkeypatch.setenv("SHIP_MODE", "under way")
     assert list_local_secret_names(Far()) == list_local_secret_names(EnvironmentVault("SHIP_")) == []
+
+
+def test_a_vault_in_the_keyring_takes_only_names_and_values_that_can_be_used(
+    keyring: dict[tuple[str, str], str],
+) -> None:
+    with pytest.raises(ConfigError, match="service"):
+        KeyringVault("")
+    vault = KeyringVault("ship")
+    with pytest.raises(ConfigError, match="letters, digits"):
+        vault.set("a b", "abcd-1234")
+    with pytest.raises(ConfigError, match="fewer than 4"):
+        vault.set("token", "abc")
+    assert keyring == {}
+    vault.set("token", Secret("abcd-1234"))
+    assert keyring == {("ship", "token"): "abcd-1234"}
+
+
+def test_a_vault_in_the_environment_takes_its_names_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONE", "abcd-1234")
+    monkeypatch.setenv("TWO", "efgh-5678")
+    names = ["one"]
+    vault = EnvironmentVault(only=names)
+    names.append("two")
+    assert (vault.names(), vault.resolve("two")) == (["one"], None)
+    with pytest.raises(ConfigError, match="a list of names"):
+        EnvironmentVault(only=[3])  # type: ignore[list-item]
+
+
+async def test_a_vault_may_list_its_names_later_or_not_at_all() -> None:
+    class Listing(MemoryVault):
+        async def names(self) -> list[str]:  # type: ignore[override]
+            return super().names()
+
+    class Silent:
+        def resolve(self, name: str) -> None:
+            return None
+
+    assert await list_secret_names(Listing({"a": "abcd-1234"})) == ["a"]
+    assert await list_secret_names(Silent()) == []

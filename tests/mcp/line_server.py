@@ -30,6 +30,8 @@ class LineServer:
         self.asked: list[tuple[str, Any]] = []
         """Method and parameters of each request, without those of the handshake."""
         self.notified: list[str] = []
+        self.replies: list[Any] = []
+        """Answers of the client to requests of the server."""
 
     async def start(self, _server):
         self.processes.append(LineProcessDouble(self))
@@ -61,6 +63,9 @@ class LineProcessDouble:
         message = json.loads(data)
         if "id" not in message:
             self._program.notified.append(message["method"])
+            return
+        if "method" not in message:
+            self._program.replies.append(message)
             return
         reply = self._answer(message["method"], message.get("params") or {})
         if reply is not None:

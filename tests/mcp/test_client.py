@@ -4,13 +4,16 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.core.error import ConfigError, EffectNotStarted
+from perdure.mcp import client as client_module
 from perdure.mcp import connection, stdio_streams
 from perdure.mcp.client import (
     MOST_STARTS,
+    CallDeadline,
     CallTimedOut,
     FateUnknown,
     McpClient,
@@ -493,3 +496,113 @@ async def test_a_connection_is_idle_only_when_no_request_is_being_made():
     assert not client.is_in_use
     assert "notifications/cancelled" in server.notified
     await client.close()
+
+
+# -- the time limit of a call ------------------------------------------------------------------------------------------
+
+
+class Clocked:
+    """The clock of the event loop, which a test moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        loop = asyncio.get_running_loop()
+        self.now = loop.time()
+        monkeypatch.setattr(loop, "time", lambda: self.now)
+
+    async def advance(self, seconds: float) -> None:
+        self.now += seconds
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
+class Calls:
+    """A client of the SDK whose call ends when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.report: Any = None
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def call_tool(self, name: str, arguments: Any, *, progress_callback: Any, meta: Any) -> Any:
+        self.asked.append((name, arguments, meta))
+        self.report = progress_callback
+        return await self.answer
+
+
+def timed(seconds: float = 10.0) -> CallDeadline:
+    return CallDeadline(McpServer(name="s", command="x", call_timeout_seconds=seconds))
+
+
+async def begin(limit: CallDeadline, calls: Any, on_progress: Any = None, meta: Any = None) -> "asyncio.Task[Any]":
+    task = asyncio.ensure_future(limit.call(calls, "act", {"a": 1}, on_progress, meta))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return task
+
+
+TIMED_OUT = "MCP server 's': tool 'act' did not end within 10 seconds, and was told to stop"
+
+
+async def test_a_call_has_its_time_and_each_report_of_progress_gives_it_as_much_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, calls, seen = Clocked(monkeypatch), Calls(), list[Any]()
+    task = await begin(timed(), calls, lambda *step: seen.append(step), {"m": 1})
+    await clock.advance(9.5)
+    await calls.report(1.0, 2.0, "half")
+    await clock.advance(9.5)
+    assert not task.done()
+    await clock.advance(0.5)
+    with pytest.raises(CallTimedOut) as caught:
+        await task
+    assert str(caught.value) == TIMED_OUT
+    assert calls.asked == [("act", {"a": 1}, {"m": 1})]
+    assert seen == [(1.0, 2.0, "half")]
+    await calls.report(2.0, 2.0, "late")  # harms nothing
+
+
+async def test_progress_does_not_extend_a_call_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "HARD_CALL_SECONDS", 25.0)
+    clock, calls = Clocked(monkeypatch), Calls()
+    task = await begin(timed(), calls)
+    for _ in range(2):
+        await clock.advance(9.0)
+        await calls.report(1.0, None, None)
+    await clock.advance(6.5)
+    assert not task.done()
+    await clock.advance(0.5)
+    with pytest.raises(CallTimedOut):
+        await task
+
+
+async def test_a_call_may_take_longer_than_that_if_its_server_is_given_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "HARD_CALL_SECONDS", 5.0)
+    clock, calls = Clocked(monkeypatch), Calls()
+    task = await begin(timed(), calls)
+    await clock.advance(4.0)
+    await calls.report(1.0, None, None)
+    await clock.advance(5.5)
+    assert not task.done()
+    await clock.advance(0.5)
+    with pytest.raises(CallTimedOut):
+        await task
+
+
+async def test_the_time_in_which_people_answer_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "HARD_CALL_SECONDS", 15.0)
+    clock, calls, limit = Clocked(monkeypatch), Calls(), timed()
+    task = await begin(limit, calls)
+    await clock.advance(9.0)
+    answers: list[asyncio.Future[str]] = [asyncio.get_running_loop().create_future() for _ in range(2)]
+    asking = [asyncio.ensure_future(limit.wait_for_people(each)) for each in answers]
+    await clock.advance(1000.0)
+    answers[0].set_result("yes")
+    await calls.report(1.0, None, None)
+    await clock.advance(1000.0)  # one of them is still open
+    assert not task.done()
+    answers[1].set_result("no")
+    assert [await each for each in asking] == ["yes", "no"]
+    await clock.advance(5.5)
+    assert not task.done()
+    calls.answer.set_result("done")
+    assert await task == "done"

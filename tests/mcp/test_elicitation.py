@@ -4,8 +4,15 @@ import asyncio
 
 import pytest
 
+from perdure.core.error import NotAnswered
 from perdure.mcp.client import CallDeadline
-from perdure.mcp.elicitation import ElicitationForm, ElicitationLink, build_elicitation_question, is_safe_link
+from perdure.mcp.elicitation import (
+    CallElicitationAnswerer,
+    ElicitationForm,
+    ElicitationLink,
+    build_elicitation_question,
+    is_safe_link,
+)
 from perdure.mcp.server_settings import McpServer
 
 mcp_types = pytest.importorskip("mcp_types")
@@ -76,3 +83,91 @@ async def test_an_answer_after_the_end_of_the_call_harms_nothing():
     assert (await limit.call(Client(), "t", {}, None, None)).content == []  # type: ignore[arg-type]
     answer.set_result("late")
     assert await asking == "late"
+
+
+class Asked:
+    """As much of a context as is asked: it answers in order, one question at a time."""
+
+    run_id = "run_1"
+
+    def __init__(self, *answers):
+        self._answers = list(answers)
+        self.questions = []
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.open = 0
+
+    async def ask(self, question):
+        self.questions.append(question)
+        self.open += 1
+        assert self.open == 1, "two questions at once"
+        await self.may_answer.wait()
+        self.open -= 1
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+FORM = mcp_types.ElicitRequestFormParams(
+    message="Your name?", requested_schema={"type": "object", "properties": {"name": {"type": "string"}}}
+)
+LINK = mcp_types.ElicitRequestURLParams(message="Log in", url="https://example.com/a", elicitation_id="1")
+
+
+@pytest.mark.parametrize(
+    ("params", "answer", "result"),
+    [
+        (FORM, {"name": "Ann"}, {"action": "accept", "content": {"name": "Ann"}}),
+        (FORM, NotAnswered("nobody"), {"action": "cancel"}),
+        (LINK, True, {"action": "accept"}),
+        (LINK, False, {"action": "decline"}),
+        (LINK, NotAnswered("nobody"), {"action": "cancel"}),
+    ],
+)
+async def test_the_answer_of_a_person_is_returned_to_the_server(params, answer, result):
+    context = Asked(answer)
+    answerer = CallElicitationAnswerer("git", context)  # type: ignore[arg-type]
+    assert answerer.run_id == "run_1"
+    assert (await answerer.answer(params)).model_dump(exclude_none=True, include={"action", "content"}) == result
+    assert context.questions == [build_elicitation_question("git", params)]
+
+
+async def test_what_cannot_be_asked_is_declined_and_nobody_is_asked():
+    context = Asked()
+    params = mcp_types.ElicitRequestURLParams(message="Click", url="javascript:alert(1)", elicitation_id="1")
+    answerer = CallElicitationAnswerer("git", context)  # type: ignore[arg-type]
+    assert (await answerer.answer(params)).action == "decline"
+    assert context.questions == []
+
+
+async def test_questions_of_one_call_are_asked_one_after_the_other():
+    context = Asked({"name": "Ann"}, {"name": "Bob"})
+    context.may_answer.clear()
+    answerer = CallElicitationAnswerer("git", context)  # type: ignore[arg-type]
+    both = [asyncio.ensure_future(answerer.answer(FORM)) for _ in range(2)]
+    await asyncio.sleep(0)
+    context.may_answer.set()
+    async with asyncio.timeout(30):
+        assert [(await each).content for each in both] == [{"name": "Ann"}, {"name": "Bob"}]
+    assert len(context.questions) == 2
+
+
+@pytest.mark.parametrize("url", ["https://example.com/\x01", "https://exämple.com/", "https://example.com/\x7f", ""])
+def test_an_address_with_characters_that_cannot_be_seen_is_declined(url):
+    assert not is_safe_link(url)
+    params = mcp_types.ElicitRequestURLParams.model_construct(message="x", url=url)
+    assert build_elicitation_question("git", params) is None
+
+
+@pytest.mark.parametrize("url", [7, ["https://example.com"]])
+def test_an_address_that_is_no_text_is_declined(url):
+    params = mcp_types.ElicitRequestURLParams.model_construct(message="x", url=url)
+    assert build_elicitation_question("git", params) is None
+
+
+@pytest.mark.parametrize(("length", "shown"), [(2_000, 2_000), (2_001, 2_000)])
+def test_the_text_of_a_question_has_a_limit(length, shown):
+    params = mcp_types.ElicitRequestFormParams(message="x" * length, requested_schema={"type": "object"})
+    asked = build_elicitation_question("git", params)
+    assert asked == ElicitationForm(f"The MCP server 'git' asks: {'x' * shown}", {"type": "object"})

@@ -152,3 +152,11 @@ def test_texts_and_schemas_of_the_limit_are_used(count, is_used):
 @given(st.text())
 def test_cleaned_text_has_no_control_or_format_characters(text):
     assert all(each in "\n\t" or each.isprintable() or each.isspace() for each in clean_text(text))
+
+
+@pytest.mark.parametrize(("name", "label"), [("!" * 81, repr("!" * 80)), (7, "number 2")])
+def test_a_tool_that_is_left_out_is_named_in_short_or_by_its_place(name: object, label: str) -> None:
+    good = {"name": "good", "description": "Good.", "inputSchema": {"type": "object"}}
+    listing = check_tool_list("s", [good, {**good, "name": name, "inputSchema": 3}])
+    assert [each.name for each in listing.tools] == ["good"]
+    assert [each.partition(": ")[0] for each in listing.problems] == [f"tool {label} is left out"]

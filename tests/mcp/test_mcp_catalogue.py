@@ -1,13 +1,16 @@
 """On-demand servers: what is found, who decides, what lasts, and that nothing starts before."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError
+from perdure import Agent, ConfigError, mcp_extension
 from perdure.mcp.server_settings import McpServer
 from perdure.mcp_catalogue import ACTIVE_SERVERS, REQUESTED_SERVERS, CatalogueEntry, McpCatalogue
 from perdure.testing import ScriptedModel, call, calls
+from tests.mcp.http_server import reach, serve_http
+from tests.mcp.line_server import LineServer
 from tests.mcp.servers import is_alive, read_lines, scripted
 
 pytestmark = pytest.mark.packages("mcp")
@@ -314,3 +317,92 @@ async def test_a_person_is_asked_in_one_line_that_shows_what_is_started(length, 
 def test_a_server_with_a_url_is_shown_by_it():
     server = McpServer(name="far", transport="http", url="https://example.org/mcp")
     assert CatalogueEntry(server=server, description="x").how_reached == "https://example.org/mcp"
+
+
+# -- servers in this process -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> LineServer:
+    """A server with one tool, in the place of every program."""
+    tool = {"name": "echo", "description": "Echo.", "inputSchema": {"type": "object"}}
+    server = LineServer({"tools/list": {"tools": [tool]}, "tools/call": {"content": []}})
+    monkeypatch.setattr(mcp_extension, "start_process", server.start)
+    return server
+
+
+async def test_a_server_that_is_active_already_is_named_and_nobody_is_asked(
+    tmp_path: Path, program: LineServer
+) -> None:
+    catalogue = McpCatalogue(described("notes", "Write notes"), described("mail", "Send mails"))
+    again = call("discover_tools", need="write notes")
+    _, agent = agent_of(tmp_path, again, "ok", catalogue=catalogue)
+    async with agent:
+        session = agent.session("s")
+        await catalogue.activate(session, "notes")
+        await catalogue.activate(session, "notes")
+        assert await catalogue.list_active(session) == ["notes"]
+        outcome = await session.run("x")
+    assert outcome.text == "ok"
+    assert result_of(outcome) == "The server 'notes' is active. From now on you have its tools: notes__echo."
+    assert len(program.processes) == 1
+    assert program.processes[0].is_closed
+
+
+async def test_names_that_are_not_in_the_catalogue_any_more_are_passed_over(
+    tmp_path: Path, program: LineServer
+) -> None:
+    catalogue = McpCatalogue(described("notes"), described("mail"), policy="best")
+    _, agent = agent_of(tmp_path, "ok", catalogue=catalogue)
+    async with agent:
+        session = agent.session("s")
+        await session.keep(ACTIVE_SERVERS, ["gone", "notes", 7, "mail"])
+        assert await catalogue.list_active(session) == ["gone", "notes", "mail"]
+        await session.run("x")
+    assert sent_tools(agent) == [["discover_tools", "notes__echo", "mail__echo"]]
+
+
+async def test_a_server_that_is_deactivated_leaves_the_others_active(tmp_path: Path, program: LineServer) -> None:
+    catalogue = McpCatalogue(described("notes"), described("mail"), policy="best")
+    _, agent = agent_of(tmp_path, "ok", catalogue=catalogue)
+    async with agent:
+        session = agent.session("s")
+        for name in ("notes", "mail"):
+            await catalogue.activate(session, name)
+        assert await catalogue.deactivate(session, "notes") is True
+        assert await catalogue.deactivate(session, "notes") is False
+        assert await catalogue.list_active(session) == ["mail"]
+        await session.run("x")
+    assert sent_tools(agent) == [["discover_tools", "mail__echo"]]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_server_is_reached_with_the_headers_of_the_run(tmp_path: Path, is_async: bool) -> None:
+    def find(_server: McpServer, run: Any) -> Any:
+        headers = {"Authorization": f"Bearer {run.deps}"}
+
+        async def give() -> dict[str, str]:
+            return headers
+
+        return give() if is_async else headers
+
+    async with serve_http("kind") as server:
+        far = CatalogueEntry(server=reach(server, permission=False), description="Acts far away")
+        catalogue = McpCatalogue(far, policy="best", headers=find)
+        replies = call("discover_tools", need="act far away"), call("h__act"), "done"
+        _, agent = agent_of(tmp_path, *replies, catalogue=catalogue)
+        async with agent:
+            outcome = await agent.session("s").run("x", deps="ann")
+    assert outcome.text == "done"
+    assert server.calls == ["Bearer ann"]
+    assert {each.get("authorization") for each in server.headers} == {"Bearer ann"}
+
+
+async def test_connections_last_until_the_last_agent_is_closed(tmp_path: Path, program: LineServer) -> None:
+    catalogue = McpCatalogue(described("notes"), policy="best")
+    _, agent = agent_of(tmp_path, call("discover_tools", need="something"), "ok", catalogue=catalogue)
+    async with agent:
+        async with Agent(ScriptedModel(), extensions=[catalogue.extension]):
+            await agent.session("s").run("x")
+        assert [each.is_closed for each in program.processes] == [False]
+    assert [each.is_closed for each in program.processes] == [True]

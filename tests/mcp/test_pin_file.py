@@ -214,3 +214,37 @@ def test_an_identity_has_what_decides_which_code_runs(tmp_path):
     for transport in ("http", "sse"):
         far = McpServer(name="s", transport=transport, url="https://a.example/mcp", headers={"x-key": "hunter2"})
         assert build_server_identity(far) == {"transport": transport, "url": "https://a.example/mcp"}
+
+
+@pytest.mark.parametrize("function", ["replace", "fsync"])
+def test_pins_that_cannot_be_stored_leave_the_file_as_it_was_and_nothing_beside_it(
+    pins: PinFile, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    assert pins.path is not None
+    path = Path(pins.path)
+    before = path.read_bytes()
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(f"os.{function}", fail)
+    with pytest.raises(ConfigError) as caught:
+        pins.approve(SERVER, tools(title="new"))
+    assert str(caught.value) == "the pins of MCP servers cannot be stored: [Errno 28] No space left on device"
+    assert path.read_bytes() == before
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_pins_that_cannot_be_read_are_a_typed_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^the pins of MCP servers cannot be read: .*Is a directory"):
+        PinFile(tmp_path).load_pins()
+
+
+def test_a_file_is_written_only_when_a_pin_has_changed(pins: PinFile) -> None:
+    assert pins.path is not None
+    before = Path(pins.path).stat().st_ino
+    pins.approve(SERVER, tools())
+    assert not pins.forget("other")
+    assert Path(pins.path).stat().st_ino == before
+    pins.approve(SERVER, tools(title="new"))
+    assert Path(pins.path).stat().st_ino != before

@@ -84,3 +84,18 @@ def test_structured_content_that_breaks_the_schema_of_the_tool_is_an_error_unles
     failed = convert(structured={"n": "x"}, is_error=True, tool=tool)
     assert (failed.is_error, failed.content) == (True, [Text('{"n":"x"}')])
     assert not convert(structured={"n": "x"}).is_error
+
+
+def test_a_resource_in_a_result_is_its_text_or_its_file() -> None:
+    text = SimpleNamespace(uri="a://b", text="inside", blob="aGk=", mime_type="text/plain")
+    file = SimpleNamespace(uri="a://b", blob="aGk=", mime_type="image/png")
+    content = [SimpleNamespace(type="resource", resource=each) for each in (text, file)]
+    assert convert(*content).content == [Text("inside"), Image(data=b"hi", media_type="image/png")]
+    assert convert_resource(text) == [Text("inside")]
+
+
+@pytest.mark.parametrize(("length", "fits"), [(84, True), (88, False)])
+def test_the_limit_of_media_is_that_of_their_bytes(length: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(result_conversion, "MAX_MEDIA_BYTES", 60)
+    (part,) = convert(media("audio", "A" * length, "audio/wav")).content
+    assert isinstance(part, Audio if fits else Text)

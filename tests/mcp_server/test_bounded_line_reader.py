@@ -1,11 +1,15 @@
 """Lines of standard input: whole, too long, and after the end."""
 
+import asyncio
 import io
 import os
+import threading
 
 import pytest
 
+from perdure.mcp_server import bounded_line_reader
 from perdure.mcp_server.bounded_line_reader import BoundedLineReader, reserve_standard_input
+from tests.mcp.servers import count_descriptors
 
 
 async def read_all(data: bytes, max_bytes: int = 16) -> list[str]:
@@ -64,3 +68,51 @@ def test_standard_input_is_empty_for_others_and_is_restored():
         os.dup2(original, 0)
         os.close(original)
         os.close(reading)
+
+
+class CountingFile(io.BytesIO):
+    """A file that notes how many lines were read of it."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.lines = 0
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        self.lines += 1
+        return super().readline(size)
+
+
+async def test_no_more_lines_are_read_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_line_reader, "_MAX_WAITING", 3)
+    file = CountingFile(b"x\n" * 100)
+    taken = 0
+    async for line in BoundedLineReader(file, 16):
+        taken += 1
+        assert line == "x\n"
+        assert file.lines <= taken + 3 + 1  # those that wait, and the one that is in the hand
+    assert taken == 100
+
+
+async def test_the_thread_does_not_keep_the_process_from_ending() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as file:
+        before = set(threading.enumerate())
+        reader = BoundedLineReader(file, 16)
+        (thread,) = set(threading.enumerate()) - before
+        assert (thread.name, thread.daemon) == ("perdure-mcp-stdin", True)
+        os.close(writing)
+        assert [line async for line in reader] == []
+        await asyncio.to_thread(thread.join, 30)
+
+
+def test_standard_input_is_reserved_without_leaving_a_file_open() -> None:
+    original = os.dup(0)
+    try:
+        before = count_descriptors()
+        file, standard_input = reserve_standard_input()
+        assert count_descriptors() == before + 1
+        standard_input.restore()
+        os.close(file.fileno())
+    finally:
+        os.dup2(original, 0)
+        os.close(original)

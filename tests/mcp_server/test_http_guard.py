@@ -395,3 +395,22 @@ async def test_an_error_of_the_app_is_passed_on_and_leaves_nothing_in_progress()
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             await exchange(guard)
+
+
+@pytest.mark.parametrize("way", ["gone", "closed"])
+async def test_a_request_in_progress_ends_in_the_app_when_its_connection_is_gone_or_the_guard_is_closed(way):
+    app = App()
+    app.may_answer.clear()
+    guard = guarded(app)
+    request = asyncio.create_task(status_of(guard))
+    await app.wait_for(1)
+    if way == "gone":
+        request.cancel()
+    else:
+        guard.close()
+    await asyncio.wait({request}, timeout=WAIT_SECONDS)
+    assert request.done()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert app.was_cancelled
+    assert request.cancelled() is (way == "gone")

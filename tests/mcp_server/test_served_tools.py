@@ -1,6 +1,9 @@
 """Calls of clients without the protocol: sessions, limits, structured results."""
 
 import asyncio
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -10,6 +13,7 @@ import pytest
 from perdure import (
     Agent,
     ConfigError,
+    Extension,
     Permissions,
     ToolContext,
     ToolOutput,
@@ -19,6 +23,7 @@ from perdure import (
     tool,
     tool_from_schema,
 )
+from perdure.core.event import QuestionAsked
 from perdure.interaction import Confirm
 from perdure.mcp_server import ClientLimits, ServedAgent, served_tools, waiting_runs
 from perdure.mcp_server.mcp_sdk_server import build_call_result
@@ -248,3 +253,110 @@ async def test_progress_is_reported_as_text_and_not_more_often_than_people_can_r
     assert (await server.call("ann", "work", {}, report)).result.text == "done"
     assert [each.replace(" ", "") for each in told if "started" not in each] == ["halfway", *more]
     assert all(isinstance(each, str) for each in told)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "conversation"),
+    [
+        ({"zoo": 1, "job": "x"}, "unknown argument 'job': use task and conversation", ""),
+        ({"task": 3}, "task: give text", ""),
+        ({"task": "x", "conversation": 3}, "conversation: use 1 to 64 letters, digits, '.', '_' and '-'", ""),
+        ({"task": "x", "conversation": "a" * 65}, "conversation: use 1 to 64 letters, digits, '.', '_' and '-'", ""),
+        (
+            {"task": " \n"},
+            "this conversation has nothing to continue: give a task, or call again when there is an answer",
+            "default",
+        ),
+    ],
+)
+async def test_a_task_that_cannot_be_given_is_told_as_the_result(
+    arguments: dict[str, Any], said: str, conversation: str
+) -> None:
+    outcome = await ServedTools([ServedAgent(agent=helper("never"))]).call("ann", "helper", arguments)
+    assert (outcome.result.status, outcome.result.text) == ("error", said)
+    assert (outcome.result.name, outcome.session_id) == ("helper", f"mcp/ann/helper/{conversation}")
+
+
+async def test_a_conversation_without_a_name_lasts_as_long_as_it_should() -> None:
+    ids = []
+    for keeps in (True, False, False):
+        server = ServedTools([ServedAgent(agent=helper("one", "two"))], keeps_conversations=keeps)
+        first, second = [await server.call("ann", "helper", {"task": "x"}) for _ in range(2)]
+        assert first.session_id == second.session_id
+        assert (first.result.status, first.result.text) == ("ok", "one")
+        ids.append(first.session_id)
+    assert ids[0] == "mcp/ann/helper/default"
+    assert len(set(ids)) == 3
+    longest = await ServedTools([ServedAgent(agent=helper("one"))]).call(
+        "ann", "helper", {"task": "x", "conversation": "a" * 64}
+    )
+    assert (longest.session_id, longest.result.text) == ("mcp/ann/helper/" + "a" * 64, "one")
+
+
+async def test_a_run_that_waits_says_for_what_and_how_to_go_on(short_wait: None) -> None:
+    _, agent = waiter(call("book"), "never")
+    server = ServedTools([ServedAgent(agent=agent)])
+    async with server.open():
+        result = (await server.call("ann", "waiter", {"task": "book a table"})).result
+    assert result.status == "error"
+    assert result.text == (
+        "waiter waits for a person, on the machine of this server, to answer:\n- Book it? (book)\n"
+        "Call it again without a task, for the same conversation, when that is done."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "tools", "line"),
+    [
+        ("May I?", ["send", "wipe"], "May I? (send, wipe)"),
+        ("May I?", [], "May I?"),
+        ("", ["send", "wipe"], "may these run: send, wipe"),
+    ],
+)
+def test_a_question_is_described_by_its_text_and_its_tools(text: str, tools: list[str], line: str) -> None:
+    question = QuestionAsked("ask", "slot", text, tuple({"tool": each} for each in tools))
+    assert served_tools._describe_question(question) == line
+
+
+async def test_a_call_that_fails_when_it_is_cancelled_is_waited_for_and_nothing_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def fail_late() -> Any:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await may_end.wait()
+            raise ValueError("too late") from None
+
+    caller = asyncio.ensure_future(served_tools._run_until_stored(fail_late()))
+    async with asyncio.timeout(30):
+        await begun.wait()
+        caller.cancel()
+        await asyncio.sleep(0)
+        assert not caller.done()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+    del caller
+    gc.collect()
+    assert [each for each in caplog.messages if "never retrieved" in each] == []
+
+
+async def test_an_agent_that_is_served_twice_is_opened_once() -> None:
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(_agent: object) -> AsyncIterator[None]:
+        events.append("opened")
+        yield
+        events.append("closed")
+
+    agent = Agent(ScriptedModel(), name="box", tools=[add], extensions=[Extension(name="x", lifespan=lifespan)])
+    server = ServedTools([ServedAgent(agent=agent), ServedAgent(agent=agent, offer="tools")])
+    assert list(server.tools) == ["box", "add"]
+    async with server.open():
+        assert events == ["opened"]
+    assert events == ["opened", "closed"]

@@ -46,8 +46,9 @@ def test_deflate_without_its_header_is_read():
     assert collect(cut(deflate_raw(TEXT), 9), "deflate") == (TEXT, False)
 
 
-def test_a_body_of_several_gzip_members_is_read():
-    assert collect(cut(gzip.compress(b"a") + gzip.compress(b"b") + gzip.compress(b""), 3), "gzip") == (b"ab", False)
+@pytest.mark.parametrize("size", [1, 3, 5, 1000])
+def test_a_body_of_several_gzip_members_is_read(size):
+    assert collect(cut(gzip.compress(b"a") + gzip.compress(b"b") + gzip.compress(b""), size), "gzip") == (b"ab", False)
 
 
 @pytest.mark.parametrize("encoding", ["", "gzip", "deflate"])

@@ -61,3 +61,24 @@ async def test_the_operating_system_is_asked_for_a_name(monkeypatch):
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
     assert await look_up_host("example.org", 443) == [PUBLIC]
     assert asked == [("example.org", 443, socket.SOCK_STREAM)]
+
+
+async def test_a_result_is_for_this_host_and_is_not_looked_up_again() -> None:
+    found = await CheckedResolver(EgressPolicy(), answering(PUBLIC)).resolve("example.org")
+    assert found == [
+        {
+            "hostname": "example.org",
+            "host": PUBLIC,
+            "port": 0,
+            "family": socket.AF_INET,
+            "proto": 0,
+            "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+        }
+    ]
+
+
+def test_a_socket_that_is_denied_is_told_by_its_address() -> None:
+    address = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 80))
+    with pytest.raises(EgressDenied, match=r"127\.0\.0\.1") as caught:
+        check_socket_address(EgressPolicy(), address)
+    assert "80" not in str(caught.value)

@@ -1,7 +1,9 @@
 """How an answer is watched over while it comes in, by a clock that a test moves."""
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure.net.connection_pool import HttpConnectionPool, ReceivedResponse, find_proxy
-from perdure.net.error import HttpTimeoutExceeded, ResponseCutOff
+from perdure.net.error import HttpTimeoutExceeded, ResponseCutOff, ResponseTooLarge
 from perdure.net.shared_timeout_timer import MAX_CHECK_SECONDS, SharedTimeoutTimer
 from perdure.net.transport import Deadlines
 
@@ -197,3 +199,145 @@ def test_the_environment_says_which_proxy_is_for_whom(monkeypatch, origin, envir
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert find_proxy(origin) == proxy
+
+
+async def test_an_answer_that_has_failed_is_watched_no_more() -> None:
+    silent, _, loop = begun(idle_seconds=10)
+    piece = await waiting_for(silent)
+    await loop.pass_by(10)
+    with pytest.raises(HttpTimeoutExceeded):
+        await piece
+    await loop.pass_by(MAX_CHECK_SECONDS)
+    assert loop.timers == []
+    lost, response, loop = begun()
+    piece = await waiting_for(lost)
+    response.leaving = True
+    await loop.pass_by(MAX_CHECK_SECONDS)
+    with pytest.raises(ResponseCutOff):
+        await piece
+    await loop.pass_by(MAX_CHECK_SECONDS)
+    assert loop.timers == []
+
+
+async def test_an_answer_says_when_it_has_to_be_looked_at_again() -> None:
+    received, response, loop = begun(idle_seconds=10)
+    response.leaving = True
+    assert received.check_time(loop.now + 1000) == 10  # as nobody waits for it
+    piece = await waiting_for(received)
+    response.leaving = False
+    assert received.check_time(loop.now) == 10
+    assert received.check_time(loop.now + 4) == 6
+    response.leaving = True
+    assert received.check_time(loop.now) == 10  # one that has just begun to wait is not lost
+    assert not piece.done()
+    received.check_time(loop.now + 0.25)
+    with pytest.raises(ResponseCutOff):
+        await piece
+
+
+@pytest.mark.parametrize("way", ["no connection", "no transport", "closing"])
+@pytest.mark.parametrize("is_told", [False, True])
+async def test_a_lost_connection_is_told_unless_the_reader_knows_already(way: str, is_told: bool) -> None:
+    received, response, loop = begun()
+    piece = await waiting_for(received)
+    connection: Any = {
+        "no connection": None,
+        "no transport": SimpleNamespace(transport=None),
+        "closing": SimpleNamespace(transport=SimpleNamespace(is_closing=lambda: True)),
+    }[way]
+    response.connection = connection
+    told: Any = ValueError if is_told else None
+    response.content.exception = lambda: told  # type: ignore[method-assign]
+    received.check_time(loop.now + 1)
+    await asyncio.sleep(0)
+    assert response.content.next.done() is not is_told
+    piece.cancel()
+    await asyncio.wait([piece])
+
+
+async def test_an_answer_whose_end_has_come_is_not_lost() -> None:
+    received, response, loop = begun()
+    piece = await waiting_for(received)
+    response.leaving = True
+    response.content.is_eof = lambda: True  # type: ignore[method-assign]
+    received.check_time(loop.now + 1)
+    response.content.next.set_result(b"")
+    with pytest.raises(StopAsyncIteration):
+        await piece
+
+
+async def test_an_answer_may_be_exactly_as_large_as_its_limit() -> None:
+    received, response, _ = begun()
+    for size in (600, 400):
+        piece = await waiting_for(received)
+        response.content.next.set_result(b"x" * size)
+        assert len(await piece) == size
+    piece = await waiting_for(received)
+    response.content.next.set_result(b"x")
+    with pytest.raises(ResponseTooLarge) as caught:
+        await piece
+    assert str(caught.value) == "the response of 'host.example' exceeds the size limit: stopped reading"
+
+
+async def test_reading_stops_when_there_is_enough() -> None:
+    received, response, _ = begun()
+    response.content.next.set_result(b"abcd")
+    assert await received.read(4) == b"abcd"  # without waiting for more
+    response.content.next.set_result(b"abcd")
+    assert await received.read(3) == b"abc"
+
+
+def make_pool(loop: asyncio.AbstractEventLoop) -> HttpConnectionPool:
+    async def make() -> HttpConnectionPool:
+        return HttpConnectionPool(Deadlines(), 1000)
+
+    return loop.run_until_complete(make())
+
+
+def test_a_pool_whose_loop_does_not_run_is_closed_from_outside() -> None:
+    loop = asyncio.new_event_loop()
+    pool = make_pool(loop)
+    assert pool.is_closed is False
+    pool.close_threadsafe()
+    assert pool.is_closed is True
+    loop.close()
+
+
+def test_a_pool_whose_loop_was_closed_is_closed_by_the_next_one() -> None:
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    left, open_one = make_pool(first), make_pool(second)
+    first.close()
+    assert not left.is_closed
+    third = make_pool(second)
+    assert left.is_closed
+    assert not open_one.is_closed
+    for each in (open_one, third):
+        second.run_until_complete(each.aclose())
+    second.close()
+
+
+@pytest.mark.parametrize("way", ["aclose", "abandon"])
+def test_a_closed_pool_is_not_kept(way: str) -> None:
+    loop = asyncio.new_event_loop()
+    pool = make_pool(loop)
+    if way == "aclose":
+        loop.run_until_complete(pool.aclose())
+    else:
+        pool.abandon()
+    kept = weakref.ref(pool)
+    del pool
+    loop.close()
+    gc.collect()
+    assert kept() is None
+
+
+async def test_an_answer_is_looked_at_as_often_as_the_shortest_deadline_needs() -> None:
+    for deadlines in (Deadlines(first_byte_seconds=0.25), Deadlines(idle_seconds=0.25)):
+        pool = HttpConnectionPool(deadlines, 1000)
+        loop = Loop()
+        watch: Any = pool._watch
+        watch._loop = loop
+        watch.add(SimpleNamespace)
+        assert [due for due, _ in loop.timers] == [100.25]
+        watch.remove(SimpleNamespace)
+        await pool.aclose()

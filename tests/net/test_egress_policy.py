@@ -228,3 +228,10 @@ def test_a_redirect_from_https_to_http_can_be_allowed():
 def test_options_that_cannot_work_are_refused(options, says):
     with pytest.raises(ConfigError, match=says):
         EgressPolicy(**options)
+
+
+@pytest.mark.parametrize(("ports", "allowed"), [([443, 8443], "443, 8443"), ([], "none")])
+def test_a_port_that_is_not_allowed_is_told_with_those_that_are(ports: list[int], allowed: str) -> None:
+    with pytest.raises(EgressDenied) as caught:
+        EgressPolicy(ports=ports).check_url("http://example.org/")
+    assert str(caught.value) == f"port 80 of 'example.org' is not allowed; allowed: {allowed}"

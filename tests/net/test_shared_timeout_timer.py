@@ -161,3 +161,13 @@ async def test_a_block_that_ignores_its_cancel_is_cancelled_once():
         assert await task == "done"
     assert len(cancels) == 1
     watch.close()
+
+
+async def test_a_watch_that_is_closed_cancels_its_timer() -> None:
+    watch, operation = SharedTimeoutTimer(asyncio.get_running_loop(), SECONDS), Operation()
+    watch.add(operation)
+    watch.remove(operation)
+    timer = watch._timer
+    assert timer is not None
+    watch.close()
+    assert timer.cancelled()

@@ -138,3 +138,32 @@ def test_a_large_event_in_small_pieces_costs_no_more_than_its_length():
     for _ in range(8_000):
         reader.feed(b"x" * 1_000)
     assert time.process_time() - started < 1.0  # joined at every piece, it would be 32 GB of copies
+
+
+def test_an_empty_line_may_come_apart_from_the_event_that_it_ends() -> None:
+    parser = SseParser()
+    assert [parser.feed(piece) for piece in (b"data: a", b"\n\n", b"data: b\n", b"\ndata: c\n\n")] == [
+        [],
+        [("", b"a")],
+        [],
+        [("", b"b"), ("", b"c")],
+    ]
+    assert parser.flush() == []
+
+
+def test_an_event_with_an_empty_name_has_none() -> None:
+    assert SseParser().feed(b"event: \nid: 1\ndata: x\n\n") == [("", b"x")]
+
+
+def test_every_event_may_be_as_large_as_the_first() -> None:
+    parser = SseParser(max_bytes=10)
+    largest = b"data: 1234"
+    for _ in range(2):
+        assert parser.feed(largest) == []
+        assert parser.feed(b"\n\n") == [("", b"1234")]
+    for _ in range(2):
+        assert parser.feed(largest) == []
+        assert parser.flush() == [("", b"1234")]
+    with pytest.raises(ResponseTooLarge) as caught:
+        parser.feed(largest + b"5")
+    assert str(caught.value) == "one event of a stream is larger than 10 bytes"

@@ -1,7 +1,8 @@
 """Whoever wants to see the raw traffic sees all of it, but no key."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
@@ -10,7 +11,15 @@ from perdure import Agent
 from perdure.models import openai_compatible
 from perdure.net.error import NetError
 from perdure.net.pooled_http_transport import HttpTransport
-from perdure.net.tap import TappedRequest, _TappedResponse, mask_headers, mask_url, tap_models, tapped
+from perdure.net.tap import (
+    TappedRequest,
+    _TappedResponse,
+    mask_headers,
+    mask_sent_secrets,
+    mask_url,
+    tap_models,
+    tapped,
+)
 from tests.wire.server import Playback, Reply, at_random, each_byte, sse
 
 STREAM = sse({"a": 1}, {"b": "ü"}) + b": ping\n\ndata: no end"
@@ -177,3 +186,66 @@ async def test_in_a_context_every_model_is_tapped_and_outside_of_it_none():
         await ask()
     assert (len(server.received), len(outer.requests), len(inner.requests)) == (3, 2, 1)
     assert inner.lines[-1][1].strip() in {b"", b"data: [DONE]"}
+
+
+@pytest.mark.parametrize(
+    ("text", "headers", "masked"),
+    [
+        ("bad key sk-12345678", {"x-api-key": "sk-12345678"}, "bad key ***"),
+        ("bad Bearer sk-12345678, sk-12345678", {"Authorization": "Bearer sk-12345678"}, "bad ***, ***"),
+        ("12345678 and 1234567", {"x-api-key": "12345678", "api-key": "1234567"}, "*** and 1234567"),
+        ("application/json", {"content-type": "application/json"}, "application/json"),
+        ("nothing", {}, "nothing"),
+    ],
+)
+def test_keys_that_an_answer_repeats_are_masked(text: str, headers: Mapping[str, str], masked: str) -> None:
+    assert mask_sent_secrets(text, headers) == masked
+
+
+class Slow(Seen):
+    """A tap whose methods are asynchronous."""
+
+    async def _note(self, note: Any, *details: Any) -> None:
+        await asyncio.sleep(0)
+        note(*details)
+
+    def on_request(self, *details: Any) -> Any:
+        return self._note(super().on_request, *details)
+
+    def on_answer(self, *details: Any) -> Any:
+        return self._note(super().on_answer, *details)
+
+    def on_line(self, *details: Any) -> Any:
+        return self._note(super().on_line, *details)
+
+
+class Canned:
+    """A transport with one answer."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = pieces
+
+    @asynccontextmanager
+    async def post(self, _url: str, _headers: Mapping[str, str], _body: bytes) -> AsyncIterator[Any]:
+        yield InPieces(*self._pieces)
+
+
+async def test_a_tap_may_be_asynchronous() -> None:
+    seen = Slow()
+    transport = tapped(cast("Any", Canned(b"one\ntw", b"o")), seen)
+    async with transport.post("http://host.example", {}, b"{}") as answer:
+        assert [data async for data in answer.chunks()] == [b"one\ntw", b"o"]
+    assert [each.body for each in seen.requests] == [b"{}"]
+    assert seen.answers == [(200, {})]
+    assert [line for _, line in seen.lines] == [b"one\n", b"two"]
+
+
+async def test_the_end_of_an_answer_is_shown_once() -> None:
+    seen = Seen()
+    request = TappedRequest(1, "GET", "http://host.example", {}, b"")
+    answer: Any = _TappedResponse(cast("Any", InPieces(b"no end")), request, (seen,))
+    assert [data async for data in answer] == []  # as nobody has asked for its pieces
+    pieces = answer.chunks()
+    assert [data async for data in pieces] == [b"no end"]
+    assert [data async for data in pieces] == []
+    assert seen.lines == [(1, b"no end")]

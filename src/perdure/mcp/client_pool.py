@@ -29,7 +29,8 @@ class McpClientPool:
         """Add a server. Raises `ConfigError` if another has its name."""
         if not isinstance(server, McpServer):
             raise ConfigError(
-                f"{server!r} is no McpServer: give McpServer(name=…, command=…) or McpServer(name=…, url=…)"
+                f"{server!r} is no McpServer: give McpServer(name=…, command=…) or "
+                "McpServer(name=…, transport='http', url=…)"
             )
         if server.name in self.servers:
             raise ConfigError(f"two MCP servers are called {server.name!r}: give one of them another name")

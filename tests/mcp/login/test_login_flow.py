@@ -412,3 +412,17 @@ async def test_a_refresh_that_fails_says_why_and_changes_nothing(status, answer,
 async def test_a_login_without_a_refresh_token_is_not_refreshed(logins):
     login = replace(STORED, refresh_token="")
     assert await refresh(logins, {}, login=login) == (None, login, [])
+
+
+async def test_a_document_about_the_client_has_to_be_encrypted(hostile, logins):
+    opened: list[str] = []
+    with pytest.raises(LoginFailed) as caught:
+        await log_in(
+            named(f"{hostile.base}/mcp"),
+            logins,
+            opened.append,
+            metadata_document="http://example.org/client.json",
+            seconds=SECONDS,
+        )
+    assert str(caught.value) == "the metadata document 'http://example.org/client.json' needs an https address"
+    assert (opened, hostile.posted) == ([], [])

@@ -1,0 +1,84 @@
+"""The file of the logins: what is stored, exchanged and removed."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from perdure.core.error import ConfigError
+from perdure.mcp.login import login_file
+from perdure.mcp.login.login_file import LoginFile, StoredLogin, get_default_logins_path
+
+LOGIN = StoredLogin(
+    url="https://host.example/mcp",
+    resource="https://host.example/mcp",
+    issuer="https://host.example",
+    token_endpoint="https://host.example/token",
+    client_id="c",
+    access_token="one",
+)
+OTHER = replace(LOGIN, access_token="two")
+
+
+@pytest.fixture
+def logins(tmp_path: Path) -> LoginFile:
+    return LoginFile(tmp_path / "home" / "logins.json")
+
+
+def test_logins_are_stored_by_server_and_removed_once(logins: LoginFile) -> None:
+    assert logins.load() == {}
+    assert logins.get("a") is None
+    assert logins.remove("a") is False
+    logins.store("a", LOGIN)
+    logins.store("b", OTHER)
+    assert logins.load() == {"a": LOGIN, "b": OTHER}
+    logins.store("a", OTHER)
+    assert logins.get("a") == OTHER
+    assert logins.remove("a") is True
+    assert logins.remove("a") is False
+    assert LoginFile(logins.path).load() == {"b": OTHER}
+
+
+def test_a_login_is_exchanged_only_for_the_one_that_is_there(logins: LoginFile) -> None:
+    assert logins.exchange("a", LOGIN, OTHER) is False
+    assert logins.load() == {}
+    logins.store("a", LOGIN)
+    logins.store("b", LOGIN)
+    assert logins.exchange("a", OTHER, LOGIN) is False
+    assert logins.exchange("a", LOGIN, OTHER) is True
+    assert logins.load() == {"a": OTHER, "b": LOGIN}
+    assert logins.exchange("a", OTHER, None) is True
+    assert logins.load() == {"b": LOGIN}
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o610])
+def test_a_file_that_others_can_use_is_not_used(logins: LoginFile, mode: int) -> None:
+    logins.store("a", LOGIN)
+    Path(logins.path).chmod(mode)
+    with pytest.raises(ConfigError) as caught:
+        logins.load()
+    assert str(caught.value) == f"others can use {logins.path!r}, so it is not used: chmod 600 it, and log in again"
+    Path(logins.path).chmod(0o700)
+    assert list(logins.load()) == ["a"]
+
+
+async def test_a_refresh_that_takes_too_long_is_not_waited_for(
+    logins: LoginFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login_file, "REFRESH_SECONDS", 0.01)
+    entered = []
+    async with logins.lock_refresh(), LoginFile(logins.path).lock_refresh():
+        entered.append("while it hangs")
+    async with logins.lock_refresh():
+        entered.append("later")
+    assert entered == ["while it hangs", "later"]
+
+
+@pytest.mark.parametrize(("home", "path"), [("/srv/perdure", "/srv/perdure"), ("", "~/.perdure"), (None, "~/.perdure")])
+def test_logins_are_in_the_folder_of_the_user_unless_another_is_named(
+    home: str | None, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PERDURE_HOME", raising=False)
+    if home is not None:
+        monkeypatch.setenv("PERDURE_HOME", home)
+    assert get_default_logins_path() == str(Path(path).expanduser() / "mcp_logins.json")
