@@ -282,6 +282,16 @@ async def test_the_fraction_of_the_limit_before_tool_calls_can_be_given():
     assert Compaction(at_tokens=10_000, before_tools_fraction=0.6).find_cause(run) == "before_tools"
 
 
+@pytest.mark.parametrize(("more", "cause"), [(0, "before_tools"), (1, "")])
+async def test_before_calls_are_made_it_is_due_at_the_fraction_and_not_below_it(more: int, cause: str) -> None:
+    talk = Conversation()
+    run = await long_talk(talk, 20)
+    await talk.calls(("look", "{}", ""), settle=False)
+    tokens = get_token_counter(run).count_context_tokens(run)
+    compaction = Compaction(at_tokens=tokens * 2 + more, before_tools_fraction=0.5)
+    assert compaction.find_cause(run) == cause
+
+
 async def test_counting_messages_and_turns_waits_for_the_results():
     talk = Conversation()
     run = await long_talk(talk, 20)

@@ -390,6 +390,24 @@ async def test_a_memory_is_stored_although_the_embedder_fails_and_embedded_later
         assert await memory.embed_missing() == 0
 
 
+async def test_a_query_that_cannot_be_embedded_is_answered_by_its_words_alone(path: Path, clock: FakeClock) -> None:
+    class Leaving(WordEmbedder):
+        down = False
+
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            if self.down:
+                raise ConnectionError("the embedder is down")
+            return await super().embed(texts)
+
+    embedder = Leaving()
+    async with LongTermMemory(path, embedder=embedder, clock=clock) as memory:
+        await memory.remember("tulips are yellow")
+        await memory.remember("roses are red")
+        embedder.down = True
+        (hit,) = await memory.recall("tulips")
+        assert (hit.memory.text, hit.relevance, hit.score) == ("tulips are yellow", 1.0, 1.0)
+
+
 async def test_vectors_of_another_embedder_are_made_anew(path):
     async with LongTermMemory(path, embedder=WordEmbedder()) as memory:
         await memory.remember("tulips")
