@@ -66,6 +66,12 @@ async def test_the_session_of_a_goal_tells_what_became_of_each_iteration_and_of_
     )
 
 
+async def test_nothing_is_waited_for_between_the_steps_of_a_goal():
+    roles = ScriptedRoles(checker=[verdict("1"), verdict("1", "2")])
+    async with asyncio.timeout(6):  # which two iterations with a second after each of their steps would take
+        assert (await pursue_goal("Make the boat ready.", build_maker(roles))).status == "achieved"
+
+
 async def test_a_goal_that_is_not_achieved_says_why_and_what_is_open():
     roles = ScriptedRoles(checker=[verdict("1")])
     maker = build_maker(roles, store=open_store("memory:"))

@@ -677,3 +677,14 @@ async def test_a_cancel_waits_until_a_memory_is_stored(memory):
     with pytest.raises(asyncio.CancelledError):
         await task
     assert texts(await memory.list_memories()) == ["kept"]
+
+
+async def test_a_cancel_waits_until_the_file_is_closed(memory: LongTermMemory, path: Path) -> None:
+    await memory.remember("kept")
+    closing = asyncio.ensure_future(memory.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert closing.cancelled()
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert texts(await memory.list_memories()) == ["kept"]
