@@ -281,3 +281,25 @@ async def test_a_tool_of_a_task_that_cancels_the_session_is_the_last_thing_that_
     kinds = [type(entry.event) for entry in await session.store.read(session.session_id)]
     assert kinds.count(ToolFinished) == 1
     assert ModelRequested not in kinds[kinds.index(ToolFinished) :]
+
+
+async def test_a_plan_is_asked_for_with_the_first_lines_of_the_tools_that_there_are() -> None:
+    model = play(plan="[]", answer="An answer.")
+    await build_agent(planner(max_tasks=3), model=model).run("Do it")
+    asked = last_question(model.requests[0])
+    assert "At most 3 tasks;" in asked
+    tools = "These tools are there for the tasks:\n- note: Note a text.\n- publish: Publish a text."
+    assert f"at once.\n\n{tools}\n\nReply with JSON alone: [" in asked
+    bare = play(plan="[]", answer="An answer.")
+    await Agent(bare, engine="planner").run("Do it")
+    assert "at once.\n\nThere are no tools.\n\nReply with JSON alone: [" in last_question(bare.requests[0])
+
+
+async def test_a_new_plan_is_asked_for_with_what_became_of_the_old_one() -> None:
+    model = play(plan='["one"]', task=lambda _: RuntimeError("broken"))
+    await build_agent(planner(max_tasks=5), model=model).run("Do it")
+    asked = next(last_question(each) for each in model.requests if "did not work out" in last_question(each))
+    assert asked.startswith(
+        "The plan for the last message above did not work out as a whole:\n\nTask 1: one\nFailed (failed RuntimeError)."
+    )
+    assert "At most 5 tasks.\n\nThese tools are there for the tasks:\n- note: " in asked

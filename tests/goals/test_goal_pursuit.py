@@ -66,6 +66,12 @@ async def test_the_session_of_a_goal_tells_what_became_of_each_iteration_and_of_
     )
 
 
+@pytest.mark.parametrize("goal_id", ["", " ", None])
+async def test_a_goal_without_an_id_is_not_resumed(goal_id: Any) -> None:
+    with pytest.raises(ConfigError, match=r"resume_goal\(goal_id="):
+        await resume_goal(goal_id, Agent("demo"))
+
+
 async def test_nothing_is_waited_for_between_the_steps_of_a_goal():
     roles = ScriptedRoles(checker=[verdict("1"), verdict("1", "2")])
     async with asyncio.timeout(6):  # which two iterations with a second after each of their steps would take
