@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Compaction, Limits, Permissions, ask, later, tool
-from perdure.core.event import Compacted, PlanMade, RunEnded, ToolStarted
+from perdure.core.event import Compacted, PlanMade, RunEnded, ThinkingDelta, ToolStarted
 from perdure.shutdown import Shutdown
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Recorder, call
@@ -221,3 +221,35 @@ async def test_a_shutdown_leaves_a_private_run_to_the_next_process(engine: str, 
             assert (outcome.status, outcome.reason) == ("waiting", "shutdown")
         resumed = await build_agent(engine, model=play(answer="A draft."), store=store).session("s").resume()
     assert (resumed.status, resumed.text) == ("done", "A better answer." if engine == "reflect" else "A draft.")
+
+
+async def test_tasks_that_were_done_before_a_crash_need_no_more_turns() -> None:
+    parts: dict[str, Any] = {"plan": '["one", "two"]', "task": "a result"}
+    session = build_agent("planner", model=play(**parts), limits=Limits(max_turns=4)).session("s")
+    assert (await session.run("Do it")).status == "done"
+    entries = await session.store.read("s")
+    ended = [
+        seq for seq, each in enumerate(entries, 1) if isinstance(each.event, RunEnded) and "task" in each.event.path
+    ]
+    assert len(ended) == 2
+    model = play(**parts)
+    store = await left_behind(entries[: ended[1]])
+    outcome = await build_agent("planner", model=model, limits=Limits(max_turns=4), store=store).session("s").resume()
+    assert (outcome.status, outcome.text) == ("done", "Both are noted.")
+    [report] = model.requests
+    assert report.messages[-1].text.count("Done. Result:\na result") == 2
+
+
+async def test_a_thought_from_before_a_crash_is_used_and_not_published_again() -> None:
+    seen = Recorder()
+    session = build_agent("chain_of_thought", model=play(answer="An answer."), watchers=[seen]).session("s")
+    await session.run("Do it")
+    assert [each.text for each in seen.of(ThinkingDelta)] == ["First I note, then I answer."]
+    entries = await session.store.read("s")
+    ended = next(seq for seq, each in enumerate(entries, 1) if isinstance(each.event, RunEnded))
+    again, model = Recorder(), play(answer="An answer.")
+    store = await left_behind(entries[:ended])
+    outcome = await build_agent("chain_of_thought", model=model, watchers=[again], store=store).session("s").resume()
+    assert (outcome.status, outcome.text, again.of(ThinkingDelta)) == ("done", "An answer.", [])
+    [asked] = model.requests
+    assert "First I note, then I answer." in asked.messages[-1].text
