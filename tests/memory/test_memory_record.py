@@ -202,3 +202,22 @@ def test_a_scope_is_text_that_can_be_stored(fields: dict[str, str], message: str
     with pytest.raises(ConfigError) as raised:
         MemoryScope(**fields)
     assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("was_pinned", "labels", "is_pinned"),
+    [(True, (), True), (False, (), False), (True, ("untrusted",), False), (True, ("private",), True)],
+)
+def test_an_entity_stays_pinned_only_if_it_was_and_its_news_can_be_trusted(
+    was_pinned: bool, labels: tuple[str, ...], is_pinned: bool
+) -> None:
+    known = MemoryRecord(id="m", text="Ann", kind="entity", created_at=1, pinned=was_pinned)
+    new = MemoryRecord(id="n", text="Ann", kind="entity", created_at=2, labels=labels)
+    assert merge_entity(known, new, has_text=True).pinned is is_pinned
+
+
+@pytest.mark.parametrize(
+    ("labels", "is_untrusted"), [((), False), (("private",), False), (("imported",), True), (("a", "untrusted"), True)]
+)
+def test_what_others_may_have_written_is_untrusted(labels: tuple[str, ...], is_untrusted: bool) -> None:
+    assert MemoryRecord(id="m", text="x", created_at=1, labels=labels).is_untrusted is is_untrusted

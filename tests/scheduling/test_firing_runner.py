@@ -4,9 +4,10 @@ import asyncio
 import itertools
 from typing import Any
 
+import msgspec
 import pytest
 
-from perdure import Limits, Outcome, ProviderDown, StoreError, UsageError, tool, user
+from perdure import Limits, Outcome, Permissions, ProviderDown, StoreError, UsageError, ask, later, tool, user
 from perdure.core.event import (
     MessageAdded,
     PermissionDecided,
@@ -21,6 +22,7 @@ from perdure.core.message import Message, Status, StopReason, ToolCall
 from perdure.core.run import Run
 from perdure.scheduling import Firing, Schedule, Scheduler
 from perdure.shutdown import Shutdown
+from perdure.testing import call
 from tests.doubles import SECONDS, crashed, log_of, of, until
 from tests.scheduling.scheduling_scene import HANG, START, Scene, kinds, serve_once
 
@@ -131,7 +133,10 @@ async def test_the_open_questions_of_a_run_are_all_denied_and_reported():
     slot = QuestionAsked(
         "q1", "slot", "Which\n one?", ({"call_id": "call_0", "tool": "choose", "place": 1},), run_id="r"
     )
-    firing_id = await leave_signing(scene, slot)
+    other = Scene(call("send", text="x"), permission=Permissions(ask("send"), handler=later))
+    (asked,) = (await other.agent.session("s").run("Send it.")).questions
+    permission = msgspec.structs.replace(asked, ask_id="q2", run_id="r")
+    firing_id = await leave_signing(scene, slot, permission)
     scheduler = scene.scheduler(MAIL)
     async with asyncio.timeout(SECONDS):
         assert kinds(await serve_once(scheduler)) == ["resumed", "finished"]
@@ -159,12 +164,11 @@ async def test_the_open_questions_of_a_run_are_all_denied_and_reported():
     (settled,) = [each.ask_id for each in of(log, QuestionAsked) if each.about == "settlement"]
     assert answers[settled] == ("skip", "", "schedule")
     assert [each.result.status for each in of(log, ToolFinished)] == [Status.UNKNOWN]
-    assert [(each.id, each.body) for each in await scene.store.posts("mail")] == [
-        (
-            "answer-q1",
-            {"ask_id": "q1", "answer": None, "rejected": "nobody is there to answer: this run is unattended"},
-        )
-    ]
+    rejected, denied = await scene.store.posts("mail")
+    why = "nobody is there to answer: this run is unattended"
+    assert (rejected.id, rejected.body) == ("answer-q1", {"ask_id": "q1", "answer": None, "rejected": why})
+    assert denied.body["by"] == "schedule"
+    assert [each["allow"] for each in denied.body["answer"].values()] == [False]
 
 
 async def test_what_was_denied_is_reported_once_each():
@@ -262,9 +266,9 @@ async def test_running_a_schedule_now_is_refused_when_the_process_was_asked_to_e
 # -- a store that fails ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("call", "kind"), [(1, "fired"), (2, "fired"), (3, "resumed")])
+@pytest.mark.parametrize(("failing", "kind"), [(1, "fired"), (2, "fired"), (3, "resumed")])
 async def test_a_schedule_whose_store_fails_is_tried_again_and_the_others_are_served(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: int, kind: str
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failing: int, kind: str
 ):
     scene = Scene("other", "mail")
     scheduler = scene.scheduler(MAIL, Schedule(name="other", prompt="Go."), poll_seconds=1)
@@ -275,7 +279,7 @@ async def test_a_schedule_whose_store_fails_is_tried_again_and_the_others_are_se
     async def fail(session_id: str) -> Any:
         nonlocal calls
         calls += session_id == "schedules/mail"
-        if session_id == "schedules/mail" and calls == call:
+        if session_id == "schedules/mail" and calls == failing:
             raise StoreError("the disk is gone")
         return await posts(session_id)
 
@@ -283,7 +287,7 @@ async def test_a_schedule_whose_store_fails_is_tried_again_and_the_others_are_se
         patch.setattr(scene.store, "posts", fail)
         records = await serve_once(scheduler)
     assert [each.kind for each in records if each.schedule == "other"] == ["fired", "finished"]
-    assert [each.kind for each in records if each.schedule == "mail"] == ["fired"] * (call == 3)
+    assert [each.kind for each in records if each.schedule == "mail"] == ["fired"] * (failing == 3)
     assert [each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == [
         "schedule mail cannot be served, which will be tried again in 1.0 s: StoreError: the disk is gone"
     ]

@@ -133,3 +133,49 @@ async def test_a_program_has_precedence_over_a_schedule_of_its_name_in_the_store
     assert await scene.scheduler(MAIL).list_schedules() == [MAIL]
     assert [each.is_stored for each in await scene.scheduler(MAIL).list_status()] == [False]
     assert await scene.scheduler().list_schedules() == [stored]
+
+
+async def test_of_several_pending_triggers_each_is_found_by_its_id():
+    scene = Scene()
+    scheduler = scene.scheduler(MAIL)
+    for number in range(3):
+        await scheduler.trigger("mail", trigger_id=f"m{number}")
+        await scene.clock.advance(1)
+    found = await scheduler.find_firing("mail", "trigger-m1")
+    assert found == Firing(schedule="mail", firing_id="trigger-m1", status="pending", started_at=START + 1)
+    assert await scheduler.find_firing("mail", "trigger-m9") is None
+
+
+async def test_whoever_waits_for_a_firing_looks_again_after_each_interval():
+    scene = Scene("done")
+    scheduler = scene.scheduler(MAIL, poll_seconds=7)
+    firing_id = await scheduler.trigger("mail")
+    waiting = asyncio.ensure_future(scheduler.wait_for_firing("mail", firing_id))
+    async with asyncio.timeout(SECONDS):
+        for _ in range(2):
+            await scene.clock.wait_for_sleepers(timeout_seconds=SECONDS)
+            assert scene.clock.pending == [7.0]
+            await scene.clock.advance(7)
+        await serve_once(scene.scheduler(MAIL))
+        await scene.clock.advance(7)
+        assert (await waiting).status == "finished"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "options", "message"),
+    [
+        (MAIL, {"trigger_id": "a\nb"}, r"^trigger\(trigger_id='a\\nb'\): "),
+        (MAIL, {"trigger_id": 3}, r"^trigger\(trigger_id=3\): "),
+        (
+            MAIL,
+            {"labels": ["untrusted"]},
+            r"^labels=\['untrusted'\]: they are for the input of a schedule with a prompt$",
+        ),
+        (Schedule(name="mail"), {}, r"^schedule 'mail' has no prompt: give the trigger an input$"),
+    ],
+)
+async def test_a_trigger_that_cannot_be_run_is_refused(schedule: Schedule, options: Any, message: str) -> None:
+    scene = Scene()
+    with pytest.raises(ConfigError, match=message):
+        await scene.scheduler(schedule).trigger("mail", **options)
+    assert await scene.store.posts("schedules/mail") == []
