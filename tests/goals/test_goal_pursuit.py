@@ -185,6 +185,12 @@ async def test_a_plan_is_repaired_once_and_has_at_most_8_different_items():
     assert [each.title for each in record.items] == [f"Item {number}." for number in range(8)]
 
 
+async def test_a_plan_and_a_verdict_that_stay_unusable_are_asked_for_twice_and_not_again():
+    roles = ScriptedRoles(planner=["I have no plan."], checker=["All is fine!"])
+    await pursue_goal(Goal("Do it.", max_iterations=1), build_maker(roles))
+    assert [len(roles.requests[each]) for each in ("planner", "maker", "checker")] == [2, 1, 2]
+
+
 async def test_a_checklist_can_be_given_instead_of_planned():
     roles = ScriptedRoles(checker=[verdict("1", ids=["1"])])
     record = await pursue_goal(Goal("Do it.", items=("It is done.",)), build_maker(roles))
