@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from perdure import ConfigError
-from perdure.context import trusted_hashes_file
 from perdure.context.trusted_hashes_file import TrustedItem, TrustFile
 
 SKILL = TrustedItem("d1", "/skills/a", "a", {"SKILL.md": "f1"})
@@ -92,7 +91,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
     def fail(*_given: Any) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(trusted_hashes_file.os, "replace", fail)
+    monkeypatch.setattr("os.replace", fail)
     with pytest.raises(OSError, match="the disk is full"):
         file.add_trusted(ROLE)
     assert file.load_trusted() == (SKILL,)

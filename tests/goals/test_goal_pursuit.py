@@ -564,10 +564,14 @@ async def test_wrong_arguments_of_a_pursuit_are_named(given: Any, options: Any, 
 async def test_a_budget_in_dollars_needs_a_price_of_the_maker_and_of_the_checker(
     budget: Any, price: Any, message: str
 ) -> None:
-    priced = {"model_options": {"price": Price(input_usd=0.01, output_usd=0.01)}}
+    cheap = Price(input_usd=0.01, output_usd=0.01)
     roles = ScriptedRoles(checker=[verdict("1", "2")])
     other = build_maker(roles, model_options={} if price is None else {"price": price})
-    for options in ({"maker": other}, {"maker": build_maker(roles, **priced), "checker": other}):
+    given: list[dict[str, Any]] = [
+        {"maker": other},
+        {"maker": build_maker(roles, model_options={"price": cheap}), "checker": other},
+    ]
+    for options in given:
         if message:
             with pytest.raises(ConfigError) as raised:
                 await pursue_goal(Goal("Do it.", **budget), **options)

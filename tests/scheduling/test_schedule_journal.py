@@ -129,7 +129,7 @@ async def test_a_firing_is_cancelled_by_a_post_that_its_end_consumes():
 
 async def test_a_claim_that_is_cancelled_while_it_stores_a_record_has_stored_it():
     store = WaitingStore()
-    journal = ScheduleJournal(store, "nightly", FakeClock(), RelatedRunsRedaction())  # type: ignore[arg-type]
+    journal = ScheduleJournal(store, "nightly", FakeClock(), RelatedRunsRedaction())
     claim = await journal.claim()
     assert claim is not None
     store.open.clear()
