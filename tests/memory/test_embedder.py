@@ -77,9 +77,10 @@ async def test_vectors_that_cannot_be_used_are_refused(vectors: list[list[float]
     assert str(raised.value) == message
 
 
-async def test_a_vector_may_have_as_many_numbers_as_the_limit() -> None:
-    (found,) = await embed_texts(Fixed([1.0] * MAX_DIMENSIONS), ["a"])
-    assert len(found) == MAX_DIMENSIONS
+@pytest.mark.parametrize("dimensions", [1, MAX_DIMENSIONS])
+async def test_a_vector_may_have_from_one_number_to_as_many_as_the_limit(dimensions: int) -> None:
+    (found,) = await embed_texts(Fixed([1.0] * dimensions), ["a"])
+    assert len(found) == dimensions
 
 
 def test_vectors_are_compared_by_their_angle_and_those_of_other_lengths_are_not_similar() -> None:
