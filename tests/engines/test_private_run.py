@@ -253,3 +253,15 @@ async def test_a_thought_from_before_a_crash_is_used_and_not_published_again() -
     assert (outcome.status, outcome.text, again.of(ThinkingDelta)) == ("done", "An answer.", [])
     [asked] = model.requests
     assert "First I note, then I answer." in asked.messages[-1].text
+
+
+async def test_tasks_have_the_tools_that_the_run_allows_and_no_others() -> None:
+    world, model = World(), play(plan='["one"]')
+    outcome = await build_agent("planner", world, model=model, limits=Limits(allowed_tools=("note",))).run("Do it")
+    assert (outcome.status, world.effects) == ("done", {"one": 1})
+    asked = [each for each in model.requests if find_task(each) == "one"]
+    assert [[each.name for each in request.tools] for request in asked] == [["note"], ["note"]]
+    publish = call("publish", text="x")
+    refused = play(plan='["one"]', task=lambda request: "left" if request.messages[-1].role == "tool" else publish)
+    await build_agent("planner", world, model=refused, limits=Limits(allowed_tools=("note",))).run("Do it")
+    assert world.effects == {"one": 1}
