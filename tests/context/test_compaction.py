@@ -282,6 +282,16 @@ async def test_the_fraction_of_the_limit_before_tool_calls_can_be_given():
     assert Compaction(at_tokens=10_000, before_tools_fraction=0.6).find_cause(run) == "before_tools"
 
 
+@pytest.mark.parametrize(("more", "cause"), [(0, "before_tools"), (1, "")])
+async def test_before_calls_are_made_it_is_due_at_the_fraction_and_not_below_it(more: int, cause: str) -> None:
+    talk = Conversation()
+    run = await long_talk(talk, 20)
+    await talk.calls(("look", "{}", ""), settle=False)
+    tokens = get_token_counter(run).count_context_tokens(run)
+    compaction = Compaction(at_tokens=tokens * 2 + more, before_tools_fraction=0.5)
+    assert compaction.find_cause(run) == cause
+
+
 async def test_counting_messages_and_turns_waits_for_the_results():
     talk = Conversation()
     run = await long_talk(talk, 20)
@@ -586,3 +596,50 @@ def test_a_number_may_be_exactly_the_least_that_makes_sense(field, least):
     assert getattr(Compaction(**{field: least}), field) == least
     with pytest.raises(ConfigError, match=field):
         Compaction(**{field: least - 1})
+
+
+@pytest.mark.parametrize(
+    ("window", "of_summaries", "answer"),
+    [(8_000, None, 1_600), (None, None, 8_192), (8_000, 6_000, 1_200), (20_000, 6_000, 1_200), (60_000, None, 8_192)],
+)
+async def test_a_summary_is_asked_for_within_the_window_of_the_model_that_writes_it(
+    window: int | None, of_summaries: int | None, answer: int
+) -> None:
+    talk = Conversation(summing_up(window=window))
+    run = await long_talk(talk, 20)
+    writer = None if of_summaries is None else summing_up(window=of_summaries)
+    assert await Compaction(model=writer, keep_recent_messages=4).compact(run)
+    requests = (talk.model if writer is None else writer).requests
+    assert {each.settings.max_output_tokens for each in requests} == {answer}
+
+
+@pytest.mark.parametrize(
+    ("usage", "requests"),
+    [
+        (None, 2),
+        (Usage(500_000, 5), 1),
+        (Usage(500_000, 5, precision="estimated"), 2),
+        (Usage(1_000, 5), 2),
+    ],
+)
+async def test_a_model_of_unknown_window_that_has_read_much_is_sent_much_to_sum_up(
+    usage: Usage | None, requests: int
+) -> None:
+    talk = Conversation()
+    run = await talk.begin()
+    for number in range(100):
+        await talk.calls(("read_file", f'{{"path": "/boat/{number}.txt"}}', f"x{number}y" * 1_000))
+    await talk.answers("Aye.", usage=usage)
+    await talk.says("Go on.")
+    assert await Compaction(keep_recent_messages=0).compact(run)
+    assert len(talk.model.requests) == requests
+
+
+async def test_it_is_due_again_at_the_size_from_which_another_try_may_help():
+    talk = Conversation()
+    run = await long_talk(talk, 20)
+    gauge, compaction = get_token_counter(run), Compaction(at_messages=4)
+    gauge.quiet_below = gauge.count_context_tokens(run) + 1
+    assert compaction.find_cause(run) == ""
+    gauge.quiet_below -= 1
+    assert compaction.find_cause(run) == "messages"

@@ -13,6 +13,7 @@ from perdure.context.conversation_summarizer import (
     MIN_WINDOW_TOKENS,
     SNAPSHOT_INSTRUCTIONS,
     ConversationSummarizer,
+    split_into_pieces,
 )
 from perdure.context.tokens import estimate_messages_tokens, estimate_text_tokens
 from perdure.core.error import ContextOverflow, EmptyReply, ReplyCutOff
@@ -163,3 +164,38 @@ async def test_how_a_model_has_to_be_spoken_to_stays_the_same():
     sent = model.requests[0].settings
     assert (sent.thinking, sent.extra_body) == ("off", {"a": 1})
     assert (sent.tool_choice, sent.stop_sequences, sent.temperature) == (None, (), None)
+
+
+@pytest.mark.parametrize(
+    ("told", "answer"), [(8_000, 1_600), (1_000, 300), (None, 100_000 // 3 * 8 // 10 // 4), (200_000, 6_666)]
+)
+async def test_after_a_refusal_the_window_is_what_the_model_has_told_or_a_third(told: int | None, answer: int) -> None:
+    model = model_of(ContextOverflow("too long", window_tokens=told), Reply(SNAPSHOT), repeat_last=True)
+    await ConversationSummarizer(model, 100_000, Settings()).write_snapshot(LINES[:1])
+    assert {each.settings.max_output_tokens for each in model.requests[1:]} == {answer}
+
+
+@pytest.mark.parametrize(("window", "words"), [(1_500, 100), (1_600, 106), (30_000, 2_000), (100_000, 2_730)])
+async def test_a_snapshot_may_have_as_many_words_as_fit_into_the_answer(window: int, words: int) -> None:
+    model = summing_up()
+    await ConversationSummarizer(model, window, Settings()).write_snapshot(LINES[:1])
+    assert model.requests[0].instructions == SNAPSHOT_INSTRUCTIONS.format(words=words)
+
+
+def test_lines_that_just_fit_into_the_most_pieces_stay_as_they_are():
+    lines = ["x" * 200 + f"{number:02}" for number in range(MAX_PIECES * 2)]
+    size = 2 * (estimate_text_tokens(lines[0]) + 1)
+    assert split_into_pieces(lines, size) == ["\n".join(lines[at : at + 2]) for at in range(0, MAX_PIECES * 2, 2)]
+    shortened = split_into_pieces([*lines, lines[0]], size)
+    assert len(shortened) <= MAX_PIECES
+    assert all(len(line) < 202 or "left out" in line for piece in shortened for line in piece.split("\n"))
+
+
+def test_of_too_many_lines_the_first_and_the_last_pieces_are_kept():
+    lines = [f"line {number}" for number in range(1_000)]
+    pieces = split_into_pieces(lines, 40)
+    assert len(pieces) == MAX_PIECES
+    assert [piece.startswith(LINES_LEFT_OUT) for piece in pieces] == [False] * 4 + [True] + [False] * 3
+    whole = split_into_pieces(lines[:30], 40)
+    assert pieces[0] == whole[0]
+    assert pieces[-1].endswith("line 999")

@@ -191,6 +191,26 @@ def test_what_is_too_long_is_not_even_parsed(monkeypatch):
     assert count[0] == 0
 
 
+@pytest.mark.parametrize("letter", ["x", "é"])
+def test_front_matter_may_be_as_long_as_its_limit(letter: str) -> None:
+    size = MAX_FRONT_MATTER_BYTES - len("a: \n")
+    value = letter * (size // len(letter.encode()))
+    head = f"a: {value}\n"
+    assert len(head.encode()) in {MAX_FRONT_MATTER_BYTES, MAX_FRONT_MATTER_BYTES - 1}
+    assert parse_front_matter(f"---\n{head}---\n").fields == {"a": value}
+    assert "longer than 64 KiB" in str(refusal_of(f"---\na: x{letter}{value}\n---\n"))
+
+
+def test_there_may_be_as_many_values_and_levels_as_their_limits():
+    assert fields_of(f"a: [{'x,' * (MAX_VALUES - 2)}]") == {"a": ["x"] * (MAX_VALUES - 2)}
+    error = refusal_of(f"---\na: [{'x,' * (MAX_VALUES - 1)}]\n---\n")
+    assert str(error) == "line 2: there are more than 2000 values: move text below the closing '---'"
+    deepest = MAX_DEPTH - 1
+    assert fields_of(f"a: {'[' * deepest}x{']' * deepest}")
+    error = refusal_of(f"---\na: {'[' * MAX_DEPTH}x{']' * MAX_DEPTH}\n---\n")
+    assert str(error) == "line 2: maps and lists are nested deeper than 8 levels: make it flatter"
+
+
 @given(st.text())
 @example("a: {")
 @example("%TAG")

@@ -123,3 +123,17 @@ async def test_as_many_messages_are_read_as_there_is_room_for_exactly():
     assert read_history(context(run), 2, 0) == second
     assert read_history(context(run), 6, 5).startswith("[6] ")
     assert "(more" not in read_history(context(run), 1, 3)
+
+
+async def test_without_a_number_five_messages_are_read_and_ten_are_found():
+    talk = Conversation()
+    run = await talk.begin("rope")
+    for _ in range(12):
+        await talk.says("rope")
+    assert read_history(context(run), 2).splitlines() == [f"[{number}] user: rope" for number in range(2, 7)]
+    found = search_history(context(run), "rope").splitlines()
+    assert found[:10] == [f"[{number}] user: rope" for number in range(13, 3, -1)]
+    assert found[10:] == [
+        "(3 more; use rarer words, or a larger limit)",
+        "read_history(start, count) shows messages by number.",
+    ]

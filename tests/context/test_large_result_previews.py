@@ -196,3 +196,8 @@ def test_as_many_lines_as_are_shown_need_no_note_and_one_more_does():
 def test_the_smallest_limit_can_be_used():
     assert large_results(200).tools
     assert finished(previewed(shell, 200), ToolResult("c1", "shell", (Text(LOG),))).preview
+
+
+def test_a_result_is_read_from_its_beginning_unless_another_place_is_given():
+    assert read_result(Told("abc"), "c1").content == "[characters 0 to 3 of 3; this is its end]\nabc"
+    assert read_result(Told("x" * 8_001), "c1").content.startswith("[characters 0 to 8000 of 8001; read on with")

@@ -1,11 +1,13 @@
 """Prompts in versions."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 from perdure.context.prompt_version_files import MOST_BYTES, Prompts
 from perdure.core.error import ConfigError
+from perdure.files.confined_folder import ConfinedFolder
 
 
 @pytest.fixture
@@ -78,3 +80,15 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path):
 
 def test_prompts_show_what_they_are(folder):
     assert repr(Prompts(folder, "v1")) == f"Prompts({str(folder)!r}, default='v1', versions=('v1', 'v2'))"
+
+
+def test_the_folder_is_shown_as_it_was_given(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    assert Prompts(folder.name, "v1").directory == folder.name
+    assert Prompts(folder, "v1").directory == str(folder)
+    confined = ConfinedFolder(folder.name)
+    assert Prompts(confined, "v2").directory == confined.root
+    assert Prompts(confined, "v2").get() == "Two.\n"
+    with pytest.raises(ConfigError) as caught:
+        Prompts(folder.name, "v9")
+    assert str(caught.value) == f"there is no version 'v9' of the prompts in {folder.name!r}; there are 'v1', 'v2'"

@@ -9,7 +9,12 @@ from perdure.context.summary_message import (
     collect_skill_texts,
     read_summary_data,
 )
-from perdure.context.tokens import SUMMARY_ORIGIN, estimate_message_tokens, estimate_text_tokens
+from perdure.context.tokens import (
+    SUMMARY_ORIGIN,
+    cut_middle_to_tokens,
+    estimate_message_tokens,
+    estimate_text_tokens,
+)
 from perdure.core.event import InboxAdded, RunEnded, SkillLoaded, ValueKept
 from perdure.core.message import Status, Text, ToolResult, tool_message, user
 from tests.context.conversation import Conversation, long_talk
@@ -160,3 +165,72 @@ def test_the_words_of_a_summary_of_somebody_elses_making_are_its_snapshot(metada
 
 def test_a_conversation_without_a_summary_carries_nothing():
     assert read_summary_data([]) == read_summary_data([user("x")]) == SummaryCarryOver()
+
+
+async def test_each_part_has_its_share_of_the_room():
+    talk = Conversation()
+    run = await talk.begin("Moor the boat. " * 400)
+    for number in range(10, 40):
+        await talk.calls(("read_file", f'{{"path": "/boat/{number}.tx"}}', "seen"))
+        await talk.calls(("write_file", f'{{"path": "/bow/{number}.txt"}}', "ok"))
+    request, berth, tie = "Moor the boat. " * 400, "A berth for 12 metres. " * 50, "Tie the rope. " * 50
+    await run.emit(
+        InboxAdded("i1", "harbour", berth, run_id="r1"),
+        ValueKept("tasks", [{"content": tie, "status": "pending"}], run_id="r1"),
+    )
+    room = 1536
+    text = build_summary_message(run, run.state.view[:], len(run.state.messages), room, "Moored.").text
+    _, *parts = text.split("\n\n## ")
+    assert parts == [
+        "The request that is being worked on, word for word\n"
+        + cut_middle_to_tokens(request.strip(), room // 5)
+        + "\n\nMoored.",
+        "Open tasks\n" + cut_middle_to_tokens(f"- [pending] {tie}", room // 12),
+        "Still waiting for\n" + cut_middle_to_tokens(f"- [harbour] {berth}", room // 12),
+        "\n".join(
+            [
+                "Files modified",
+                *[f"- /bow/{number}.txt" for number in range(39, 18, -1)],  # 6 tokens each, of 128
+                "(and 9 that were touched earlier)",
+            ]
+        ),
+        "\n".join(
+            [
+                "Files read",
+                *[f"- /boat/{number}.tx" for number in range(39, 23, -1)],  # 6 tokens each, of 96
+                "(and 14 that were touched earlier)\n\n[End of the summary. The conversation goes on from here.]",
+            ]
+        ),
+    ]
+
+
+def fill_tokens(name: str, size: int) -> str:
+    """A text of so many tokens, together with its name."""
+    text = "x"
+    while estimate_text_tokens(text) + estimate_text_tokens(name) < size:
+        text += "x"
+    return text
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kept"),
+    [
+        ([60, 40], ["a", "b"]),
+        ([61, 40], ["b"]),
+        ([50, 100], ["b"]),
+        ([40, 61], ["b"]),
+        ([100, 101], ["a"]),
+        ([101, 100], ["b"]),
+        ([50, 101, 50], ["a", "c"]),
+    ],
+)
+async def test_as_many_skills_as_fit_keep_their_text_the_latest_first(sizes: list[int], kept: list[str]) -> None:
+    talk = Conversation()
+    run = await talk.begin()
+    texts = {name: fill_tokens(name, size) for name, size in zip("abc", sizes, strict=False)}
+    for name, text in texts.items():
+        await talk.says(text, origin="skill", skill=name)
+    message = build_summary_message(run, run.state.view[:], len(run.state.messages), 600, "Moor.")
+    carried = read_summary_data([message]).skills
+    assert carried == {name: text if name in kept else "" for name, text in texts.items()}
+    assert [*carried] == [*texts]

@@ -229,3 +229,15 @@ async def test_a_view_that_begins_anew_is_counted_anew():
     before = count_context_tokens(run)
     await run.emit(ViewChanged("summaries", 3, run_id="r1"), MessageAdded(user("x"), run_id="r1"))
     assert count_context_tokens(run) < before - 300
+
+
+async def test_a_request_is_estimated_as_its_messages_instructions_and_tools_together():
+    talk = Conversation()
+    run = await talk.begin("x" * 100)
+    messages = estimate_messages_tokens(run.state.view[:])
+    gauge = tokens.get_token_counter(run)
+    fixed = gauge.estimate_fixed_tokens(run)
+    assert gauge.estimate_request_tokens(run) == count_context_tokens(run) == fixed + messages
+    await talk.calls(("look", "{}", ""), settle=False)
+    asked = estimate_message_tokens(Message("assistant", (ToolCall("c0", "look", "{}"),)))
+    assert gauge.estimate_request_tokens(run) == fixed + messages + asked

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.context.tokens import count_context_tokens
-from perdure.context.tool_provided_summaries import summarize_old_results
+from perdure.context.tool_provided_summaries import estimate_savings, summarize_old_results
 from perdure.core.error import ConfigError
 from perdure.core.event import MessageAdded, RunEnded, RunStarted, ViewChanged
 from perdure.core.message import Text, ToolResult, Usage, user
@@ -110,3 +110,13 @@ async def test_what_was_counted_before_does_not_count_any_more():
 def test_what_cannot_work_is_refused(given):
     with pytest.raises(ConfigError, match=r"summarize_old_results\(min_"):
         summarize_old_results(**given)
+
+
+@pytest.mark.parametrize(("more", "pays"), [(0, True), (1, False)])
+async def test_a_saving_of_exactly_so_many_tokens_pays(more: int, pays: bool) -> None:
+    talk = Conversation()
+    run = await talk.begin()
+    await worked(talk, long("c0"))
+    saved = sum(estimate_savings(run.state.messages))
+    await summarize_old_results(min_tokens=saved + more, min_fraction=0)(run)
+    assert bool(await changes(talk)) is pays

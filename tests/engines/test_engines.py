@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, ConfigError, Limits, Outcome, Run, react
+from perdure import Agent, ConfigError, Limits, Outcome, Run, engines, react
 from perdure.core.error import AuthFailed, ProviderDown
 from perdure.core.event import MessageAdded, RunEnded, RunStarted, TextDelta, ToolFinished, ToolStarted
 from perdure.core.message import Status, StopReason
@@ -225,3 +225,10 @@ async def test_a_denied_call_is_a_result_in_every_engine(engine: str) -> None:
     assert results
     assert not {*results} & {Status.OK}
     assert not world.effects
+
+
+def test_the_module_of_engines_lists_what_it_has_to_offer() -> None:
+    assert dir(engines) == sorted(engines.__all__)
+    with pytest.raises(AttributeError) as raised:
+        engines.nothing  # noqa: B018 - the access itself is tested
+    assert str(raised.value) == "module 'perdure.engines' has no attribute 'nothing'"

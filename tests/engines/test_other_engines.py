@@ -1,5 +1,6 @@
 """Chain of thought, autonomous work, and passing through."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from perdure.engines import autonomous, chain_of_thought
 from perdure.engines.autonomous_engine import NUDGE_ORIGIN
 from perdure.engines.passthrough_engine import NO_TOOLS_REASON
 from perdure.testing import Recorder, ScriptedModel, call, calls
+from tests.doubles import SECONDS
 from tests.engines.roles import World, build_agent, play, said
 
 
@@ -129,3 +131,21 @@ async def test_passing_through_asks_once_and_offers_no_tools() -> None:
     assert (outcome.status, outcome.reason, outcome.turns) == ("stopped", NO_TOOLS_REASON, 1)
     assert [each.status for each in outcome.messages[-1].tool_results] == [Status.ERROR, Status.ERROR]
     assert not world.effects
+
+
+async def test_a_message_that_was_queued_while_the_model_finished_is_worked_on_next() -> None:
+    async def finish_first(_request: Any) -> Any:
+        await session.follow_up("Also this")
+        return call("finish", result="One.")
+
+    model = ScriptedModel(finish_first, call("finish", result="Two."))
+    session = Agent(model, engine="autonomous").session("s")
+    async with asyncio.timeout(SECONDS):
+        outcome = await session.run("Do it")
+    assert (outcome.status, outcome.text, outcome.turns) == ("done", "Two.", 2)
+    assert said(outcome.new_messages) == [
+        ("user", "Do it"),
+        ("assistant", "One."),
+        ("user", "Also this"),
+        ("assistant", "Two."),
+    ]

@@ -281,3 +281,50 @@ async def test_a_tool_of_a_task_that_cancels_the_session_is_the_last_thing_that_
     kinds = [type(entry.event) for entry in await session.store.read(session.session_id)]
     assert kinds.count(ToolFinished) == 1
     assert ModelRequested not in kinds[kinds.index(ToolFinished) :]
+
+
+async def test_a_plan_is_asked_for_with_the_first_lines_of_the_tools_that_there_are() -> None:
+    model = play(plan="[]", answer="An answer.")
+    await build_agent(planner(max_tasks=3), model=model).run("Do it")
+    asked = last_question(model.requests[0])
+    assert "At most 3 tasks;" in asked
+    tools = "These tools are there for the tasks:\n- note: Note a text.\n- publish: Publish a text."
+    assert f"at once.\n\n{tools}\n\nReply with JSON alone: [" in asked
+    bare = play(plan="[]", answer="An answer.")
+    await Agent(bare, engine="planner").run("Do it")
+    assert "at once.\n\nThere are no tools.\n\nReply with JSON alone: [" in last_question(bare.requests[0])
+
+
+async def test_a_new_plan_is_asked_for_with_what_became_of_the_old_one() -> None:
+    model = play(plan='["one"]', task=lambda _: RuntimeError("broken"))
+    await build_agent(planner(max_tasks=5), model=model).run("Do it")
+    asked = next(last_question(each) for each in model.requests if "did not work out" in last_question(each))
+    assert asked.startswith(
+        "The plan for the last message above did not work out as a whole:\n\nTask 1: one\nFailed (failed RuntimeError)."
+    )
+    assert "At most 5 tasks.\n\nThese tools are there for the tasks:\n- note: " in asked
+
+
+@pytest.mark.parametrize(("max_turns", "done"), [(3, 1), (4, 2), (5, 3), (6, 4), (7, 4)])
+async def test_as_many_tasks_are_done_as_there_are_turns_for_beside_the_answer(max_turns: int, done: int) -> None:
+    model = play(plan='["1", "2", "3", "4"]', task="a result")
+    outcome = await build_agent("planner", model=model, limits=Limits(max_turns=max_turns)).run("Do it")
+    ended = ("done", "") if done == 4 else ("limit", "max_turns")
+    assert (outcome.status, outcome.reason, outcome.text) == (*ended, "Both are noted.")
+    report = model.requests[-1].messages[-1].text
+    assert (report.count("Done. Result:"), report.count("Not begun.")) == (done, 4 - done)
+    assert len(model.requests) == outcome.turns == done + 2
+
+
+@pytest.mark.parametrize(
+    ("max_turns", "most", "turns"),
+    [(10, 12, [4, 4]), (11, 12, [4, 5]), (11, 3, [3, 3]), (None, 3, [3, 3]), (4, 12, [1, 1])],
+)
+async def test_tasks_that_run_at_the_same_time_share_the_turns_that_are_left(
+    max_turns: int | None, most: int, turns: list[int]
+) -> None:
+    model = play(plan=TWO, task=lambda request: call("note", text=f"step {len(request.messages)}"))
+    agent = build_agent(planner(max_task_turns=most, max_replans=0), model=model, limits=Limits(max_turns=max_turns))
+    await agent.run("Do it")
+    asked = [find_task(each) for each in model.requests]
+    assert [asked.count(each) for each in ("left", "right")] == turns

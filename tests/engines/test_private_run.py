@@ -1,13 +1,16 @@
 """Private runs: what the conversation is before the first of them, which turns they leave, and how a stop lasts."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from perdure import Agent, Compaction, Limits, Permissions, ask, later, tool
-from perdure.core.event import Compacted, PlanMade, RunEnded, ToolStarted
+from perdure.core.event import Compacted, PlanMade, RunEnded, ThinkingDelta, ToolStarted
+from perdure.shutdown import Shutdown
+from perdure.stores.memory import MemoryStore
 from perdure.testing import Recorder, call
-from tests.doubles import log_of, of
+from tests.doubles import SECONDS, log_of, of
 from tests.engines.roles import ENGINES, GOOD, POOR, World, build_agent, find_part, find_task, play
 from tests.replaying.replays import agreeing, agreeing_wherever_it_is_cut
 from tests.runtime.subagents.family import left_behind
@@ -172,3 +175,93 @@ async def test_a_question_in_a_task_names_the_source_of_what_another_task_has_re
     )
     [question] = (await agent.session("s").run("Do it")).questions
     assert "tool:fetch" in question.text
+
+
+@pytest.mark.parametrize(
+    ("engine", "part", "asked"), [("chain_of_thought", "thought", 1), ("reflect", "review", 2), ("planner", "plan", 1)]
+)
+async def test_a_stop_condition_ends_the_run_from_within_a_private_run(engine: str, part: str, asked: int) -> None:
+    parts: dict[str, Any] = {"answer": "A draft.", part: lambda _: call("unknown")}
+    model = play(**parts)
+    outcome = await build_agent(engine, model=model, stop=lambda _: True).run("Do it")
+    assert (outcome.status, outcome.reason, len(model.requests)) == ("stopped", "stop_condition", asked)
+
+
+@pytest.mark.parametrize(
+    ("engine", "part", "asked"), [("chain_of_thought", "thought", 1), ("reflect", "review", 2), ("planner", "plan", 1)]
+)
+@pytest.mark.parametrize("mode", ["now", "after_tools", "after_turn"])
+async def test_a_cancel_during_a_private_run_is_the_end_of_the_run(
+    engine: str, part: str, asked: int, mode: Any
+) -> None:
+    async def cancel(_request: Any) -> str:
+        await session.cancel(mode)
+        return GOOD
+
+    parts: dict[str, Any] = {"answer": "A draft.", part: cancel}
+    model = play(**parts)
+    session = build_agent(engine, model=model).session("s")
+    async with asyncio.timeout(SECONDS):
+        outcome = await asyncio.create_task(session.run("Do it"))
+    assert (outcome.status, outcome.reason, len(model.requests)) == ("cancelled", "cancelled", asked)
+
+
+@pytest.mark.parametrize(("engine", "part"), [("chain_of_thought", "thought"), ("reflect", "review")])
+async def test_a_shutdown_leaves_a_private_run_to_the_next_process(engine: str, part: str) -> None:
+    def leave(request: Any) -> str:
+        shutdown.begin()
+        return "A draft."
+
+    store = MemoryStore()
+    async with asyncio.timeout(SECONDS):
+        async with Shutdown(signals=()) as shutdown:
+            parts: dict[str, Any] = {"answer": "A draft.", part: leave} if engine != "reflect" else {"answer": leave}
+            agent = shutdown.wrap_agent(build_agent(engine, model=play(**parts), store=store))
+            outcome = await agent.session("s").run("Do it")
+            assert (outcome.status, outcome.reason) == ("waiting", "shutdown")
+        resumed = await build_agent(engine, model=play(answer="A draft."), store=store).session("s").resume()
+    assert (resumed.status, resumed.text) == ("done", "A better answer." if engine == "reflect" else "A draft.")
+
+
+async def test_tasks_that_were_done_before_a_crash_need_no_more_turns() -> None:
+    parts: dict[str, Any] = {"plan": '["one", "two"]', "task": "a result"}
+    session = build_agent("planner", model=play(**parts), limits=Limits(max_turns=4)).session("s")
+    assert (await session.run("Do it")).status == "done"
+    entries = await session.store.read("s")
+    ended = [
+        seq for seq, each in enumerate(entries, 1) if isinstance(each.event, RunEnded) and "task" in each.event.path
+    ]
+    assert len(ended) == 2
+    model = play(**parts)
+    store = await left_behind(entries[: ended[1]])
+    outcome = await build_agent("planner", model=model, limits=Limits(max_turns=4), store=store).session("s").resume()
+    assert (outcome.status, outcome.text) == ("done", "Both are noted.")
+    [report] = model.requests
+    assert report.messages[-1].text.count("Done. Result:\na result") == 2
+
+
+async def test_a_thought_from_before_a_crash_is_used_and_not_published_again() -> None:
+    seen = Recorder()
+    session = build_agent("chain_of_thought", model=play(answer="An answer."), watchers=[seen]).session("s")
+    await session.run("Do it")
+    assert [each.text for each in seen.of(ThinkingDelta)] == ["First I note, then I answer."]
+    entries = await session.store.read("s")
+    ended = next(seq for seq, each in enumerate(entries, 1) if isinstance(each.event, RunEnded))
+    again, model = Recorder(), play(answer="An answer.")
+    store = await left_behind(entries[:ended])
+    outcome = await build_agent("chain_of_thought", model=model, watchers=[again], store=store).session("s").resume()
+    assert (outcome.status, outcome.text, again.of(ThinkingDelta)) == ("done", "An answer.", [])
+    [asked] = model.requests
+    assert "First I note, then I answer." in asked.messages[-1].text
+
+
+async def test_tasks_have_the_tools_that_the_run_allows_and_no_others() -> None:
+    world, model = World(), play(plan='["one"]')
+    outcome = await build_agent("planner", world, model=model, limits=Limits(allowed_tools=("note",))).run("Do it")
+    assert (outcome.status, world.effects) == ("done", {"one": 1})
+    asked = [each for each in model.requests if find_task(each) == "one"]
+    assert [[each.name for each in request.tools] for request in asked] == [["note"], ["note"]]
+    publish = call("publish", text="x")
+    refused = play(plan='["one"]', task=lambda request: "left" if request.messages[-1].role == "tool" else publish)
+    await build_agent("planner", world, model=refused, limits=Limits(allowed_tools=("note",))).run("Do it")
+    assert world.effects == {"one": 1}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure import ConfigError, Limits
+from perdure import ConfigError, Limits, Output
 from perdure.core.error import ProviderDown
 from perdure.core.event import AnswerReviewed
 from perdure.engines import reflect
@@ -173,3 +173,19 @@ def test_a_score_beyond_the_bounds_is_the_highest_or_the_lowest(given: str, scor
     review = parse_review(f'{{"score": {given}, "needs_revision": true}}')
     assert review is not None
     assert (review.score, review.needs_revision) == (score, True)
+
+
+async def test_an_answer_that_is_given_by_a_tool_is_reviewed_and_revised_too() -> None:
+    seen = Recorder()
+    values = iter([[1], [1, 2]])
+
+    def answer(_request: Any) -> Any:
+        return call("final_answer", value=next(values))
+
+    reviews = iter([POOR, GOOD])
+    model = play(answer=answer, revision=answer, review=lambda _: next(reviews))
+    outcome = await build_agent("reflect", model=model, watchers=[seen]).run(
+        "Count", output=Output(list[int], mode="tool")
+    )
+    assert (outcome.status, outcome.value) == ("done", [1, 2])
+    assert [each.needs_revision for each in seen.of(AnswerReviewed)] == [True, False]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Budget, ConfigError, Price, ProviderDown, SessionNotFound, Usage, open_store
+from perdure import Agent, Budget, ConfigError, Price, ProviderDown, SessionNotFound, StoreError, Usage, open_store
 from perdure.core.error import SessionExists
 from perdure.goals import Goal, list_goals, pursue_goal, read_goal, resume_goal, stop_goal
 from perdure.grading import Grade
@@ -64,6 +64,18 @@ async def test_the_session_of_a_goal_tells_what_became_of_each_iteration_and_of_
             "The goal is achieved.",
         ],
     )
+
+
+@pytest.mark.parametrize("goal_id", ["", " ", None])
+async def test_a_goal_without_an_id_is_not_resumed(goal_id: Any) -> None:
+    with pytest.raises(ConfigError, match=r"resume_goal\(goal_id="):
+        await resume_goal(goal_id, Agent("demo"))
+
+
+async def test_nothing_is_waited_for_between_the_steps_of_a_goal():
+    roles = ScriptedRoles(checker=[verdict("1"), verdict("1", "2")])
+    async with asyncio.timeout(6):  # which two iterations with a second after each of their steps would take
+        assert (await pursue_goal("Make the boat ready.", build_maker(roles))).status == "achieved"
 
 
 async def test_a_goal_that_is_not_achieved_says_why_and_what_is_open():
@@ -171,6 +183,12 @@ async def test_a_plan_is_repaired_once_and_has_at_most_8_different_items():
     roles = ScriptedRoles(planner=['["Only one."]', many], checker=[verdict(ids=[])])
     record = await pursue_goal(Goal("Do it.", max_iterations=1), build_maker(roles))
     assert [each.title for each in record.items] == [f"Item {number}." for number in range(8)]
+
+
+async def test_a_plan_and_a_verdict_that_stay_unusable_are_asked_for_twice_and_not_again():
+    roles = ScriptedRoles(planner=["I have no plan."], checker=["All is fine!"])
+    await pursue_goal(Goal("Do it.", max_iterations=1), build_maker(roles))
+    assert [len(roles.requests[each]) for each in ("planner", "maker", "checker")] == [2, 1, 2]
 
 
 async def test_a_checklist_can_be_given_instead_of_planned():
@@ -474,6 +492,92 @@ async def test_a_goal_that_was_cut_off_after_its_last_step_is_ended_when_it_is_r
     assert [each.session_id for each in await copy.list_interrupted()] == ["goal-e"]
     assert (await resume_goal("goal-e", maker, store=copy)).status == "achieved"
     assert await copy.list_interrupted() == []
+
+
+async def test_a_budget_that_the_plan_uses_up_ends_the_goal_before_anything_is_made():
+    roles = ScriptedRoles(planner=[Reply(PLAN, usage=Usage(900, 100))])
+    record = await pursue_goal(Goal("Make it ready.", token_budget=1000), build_maker(roles), goal_id="goal-p")
+    assert (record.status, record.iterations, record.usage.total_tokens) == ("budget_limited", (), 1000)
+    assert record.summary == "Open items: 1. The hull is tight.; 2. The sail is up.."
+    assert roles.requests["maker"] == []
+
+
+async def test_a_role_that_somebody_cancels_pauses_the_goal():
+    maker: Agent[Any]
+
+    async def be_cancelled(_request):
+        await maker.session("goal-c/maker-1").cancel()
+        return "Never."
+
+    roles = ScriptedRoles(maker=[be_cancelled, "Worked."], checker=[verdict("1", "2")])
+    maker = build_maker(roles, store=open_store("memory:"))
+    async with asyncio.timeout(30):
+        record = await asyncio.create_task(pursue_goal("Make it ready.", maker, goal_id="goal-c"))
+    assert (record.status, record.reason) == ("paused", "the run of the maker was cancelled")
+    assert (await resume_goal("goal-c", maker)).status == "achieved"
+
+
+async def test_a_goal_that_could_not_be_stored_is_an_error_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    maker = build_maker(ScriptedRoles(checker=[verdict("1", "2")]), store=open_store("memory:"))
+
+    def fail(*_given: Any, **_options: Any) -> Any:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(maker.store, "append_now", fail)
+    with pytest.raises(StoreError, match="the disk is full"):
+        await pursue_goal("Make it ready.", maker, goal_id="goal-f")
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "message"),
+    [
+        ((3, "demo"), {}, "pursue_goal(goal=3): give text, or a Goal(…)"),
+        (("a", None), {}, "pursue_goal(maker=None): give an Agent(…)"),
+        (("a", "demo"), {"checker": "demo"}, "pursue_goal(checker='demo'): give an Agent(…)"),
+        (("a", "demo"), {"goal_id": "boat"}, "pursue_goal(goal_id='boat'): begin it with 'goal-', without /"),
+        (("a", "demo"), {"goal_id": "goal-a/b"}, "pursue_goal(goal_id='goal-a/b'): begin it with 'goal-', without /"),
+        (("a", "demo"), {"grade_seconds": -1}, "pursue_goal(grade_seconds=-1): give a number from 0 on"),
+    ],
+)
+async def test_wrong_arguments_of_a_pursuit_are_named(given: Any, options: Any, message: str) -> None:
+    maker: Any = Agent("demo") if given[1] == "demo" else given[1]
+    with pytest.raises(ConfigError) as raised:
+        await pursue_goal(given[0], maker, **options)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("budget", "price", "message"),
+    [
+        (
+            {"max_cost_usd": 1.0},
+            None,
+            (
+                "Goal(max_cost_usd=1.0): it needs a model whose price is known, and 'scripted' has none: give a "
+                "token_budget instead"
+            ),
+        ),
+        ({"token_budget": 10**6}, None, ""),
+        ({"max_cost_usd": 1.0}, Price(input_usd=0.01, output_usd=0.01), ""),
+    ],
+)
+async def test_a_budget_in_dollars_needs_a_price_of_the_maker_and_of_the_checker(
+    budget: Any, price: Any, message: str
+) -> None:
+    cheap = Price(input_usd=0.01, output_usd=0.01)
+    roles = ScriptedRoles(checker=[verdict("1", "2")])
+    other = build_maker(roles, model_options={} if price is None else {"price": price})
+    given: list[dict[str, Any]] = [
+        {"maker": other},
+        {"maker": build_maker(roles, model_options={"price": cheap}), "checker": other},
+    ]
+    for options in given:
+        if message:
+            with pytest.raises(ConfigError) as raised:
+                await pursue_goal(Goal("Do it.", **budget), **options)
+            assert str(raised.value) == message
+        else:
+            assert (await pursue_goal(Goal("Do it.", **budget), **options)).status == "achieved"
 
 
 def test_the_plan_of_the_script_is_valid():

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from perdure import Usage
+from perdure import SessionNotFound, Usage, open_store
 from perdure.core.event import Custom, Entry, Event, MessageAdded, RunEnded, RunResumed, RunStarted, RunWaiting
-from perdure.goals import Goal
+from perdure.goals import Goal, goal_record, list_goals, read_goal, stop_goal
 from perdure.goals.goal import ChecklistItem
 from perdure.goals.goal_events import (
     GoalEnded,
@@ -29,6 +29,7 @@ from perdure.goals.goal_record import (
     measure_pursuit_seconds,
 )
 from perdure.grading import Grade
+from tests.doubles import crashed
 
 GOAL = Goal("Make the boat ready.")
 OPEN = (ChecklistItem("1", "The hull is tight."),)
@@ -173,3 +174,40 @@ def test_progress_is_the_mean_of_the_items():
     half = ChecklistItem("2", "The sail is up.", progress=50)
     assert [measure_progress(each) for each in ((), OPEN, DONE, (half, *DONE), (half, *OPEN))] == [0, 0, 1, 0.75, 0.25]
     assert measure_progress([ChecklistItem("3", "Done.", done=True, evidence="seen", progress=20)]) == 1.0
+
+
+async def test_a_goal_whose_process_has_gone_is_paused_and_can_be_stopped():
+    store = open_store("memory:")
+    await crashed(store, "goal-gone", *began())
+    lease = await store.acquire("goal-gone")
+    assert (await read_goal("goal-gone", store)).status == "running"  # while a process has it
+    await store.release(lease)
+    found = await read_goal("goal-gone", store)
+    assert (found.status, found.reason, found.goal) == ("paused", "interrupted", GOAL)
+    assert await stop_goal("goal-gone", store)
+    stopped = await read_goal("goal-gone", store)
+    assert (stopped.status, stopped.reason) == ("paused", "stopped")
+    assert not await stop_goal("goal-gone", store)
+
+
+async def test_all_goals_of_a_store_are_listed_without_the_sessions_of_their_roles(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(goal_record, "_PAGE_SIZE", 2)
+    store = open_store("memory:")
+    ended = RunEnded("done", run_id="r1")
+    achieved = build_goal_event(GoalEnded("achieved", "", "All is done."))
+    for name in ("goal-a", "goal-b", "goal-c"):
+        await crashed(store, name, *began(), achieved, ended)
+        await crashed(store, f"{name}/maker-1", *began())
+    await crashed(store, "goal-cut", *began())
+    await crashed(store, "goal-none", RunStarted("goal", run_id="r1"))
+    await crashed(store, "other", *began())
+    found = {each.goal_id: (each.status, each.reason) for each in await list_goals(store)}
+    assert found == {
+        "goal-a": ("achieved", ""),
+        "goal-b": ("achieved", ""),
+        "goal-c": ("achieved", ""),
+        "goal-cut": ("paused", "interrupted"),
+    }
+    with pytest.raises(SessionNotFound) as raised:
+        await read_goal("goal-none", store)
+    assert str(raised.value) == ("there is no goal 'goal-none' in this store: `perdure goal list` lists those that are")

@@ -11,7 +11,7 @@ from perdure.core.event import RunEnded, RunResumed
 from perdure.goals import Goal, pursue_goal, resume_goal
 from perdure.goals.goal_record import GoalRecord
 from perdure.goals.goal_spending import GoalSpending
-from perdure.grading import Grade
+from perdure.grading import Evidence, Grade
 from perdure.testing import FakeClock, Reply, call
 from tests.goals.roles import ScriptedRoles, build_maker, verdict
 
@@ -187,3 +187,18 @@ async def test_the_time_that_is_left_is_without_that_of_earlier_pursuits_and_nev
     assert spending.find_remaining_seconds() == 0.0
     free = GoalSpending(Goal("Do it."), GoalRecord(goal_id="goal-x"), open_store("memory:"), clock)
     assert (free.find_remaining_seconds(), free.budget, free.find_reached_limit()) == (None, None, "")
+
+
+async def test_a_grader_that_costs_nothing_uses_up_no_budget_in_dollars_also_after_a_pause() -> None:
+    def grade(evidence: Evidence) -> Grade:
+        return Grade(passed=evidence.round == 3, usage=Usage(5, 5), cost_usd=0.0)
+
+    roles = ScriptedRoles(checker=[verdict(progress=10), verdict(progress=20), verdict("1", "2")])
+    maker = build_maker(roles, model_options={"price": Price(input_usd=0.01, output_usd=0.01)})
+    goal = Goal("Make it ready.", max_cost_usd=0.5, max_iterations=2)
+    first = await pursue_goal(goal, maker, grader=grade)
+    assert (first.status, len(first.iterations)) == ("max_iterations", 2)
+    again = await resume_goal(first.goal_id, maker, grader=grade)
+    assert (again.status, len(again.iterations)) == ("achieved", 3)
+    assert again.cost_usd is not None
+    assert again.cost_usd < 0.001

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from perdure import Agent, ConfigError, Limits, Price, open_store, tool
+from perdure import Agent, ConfigError, Limits, Price, Usage, open_store, tool
 from perdure.core.error import StoreError
 from perdure.core.event import Custom, Entry
 from perdure.goals import read_grades, until
 from perdure.goals.until_engine import list_grades
-from perdure.grading import Grade, contains, model_grader
-from perdure.testing import ScriptedModel, call
+from perdure.grading import Evidence, Grade, contains, model_grader
+from perdure.testing import Reply, ScriptedModel, call
 from tests.doubles import FailingStore
 from tests.grading.failures import failure_of
 
@@ -163,6 +163,70 @@ async def test_after_a_crash_the_rounds_go_on_and_no_grade_is_given_twice():
             break
     assert expected == [1, 2, 3]
     assert place > 6  # appends have failed before that
+
+
+async def test_a_tool_that_ends_the_run_ends_a_round_whose_answer_is_the_text_of_the_model():
+    seen = []
+
+    @tool(terminate=True)
+    def hand_in() -> str:
+        """Hand it in."""
+        return "handed in"
+
+    def grade(evidence: Evidence) -> bool:
+        seen.append((evidence.answer, evidence.status))
+        return True
+
+    agent = build_agent(Reply("It is done.", calls=[call("hand_in")]), tools=[hand_in])
+    outcome = await agent.run("Go.", engine=until(grade))
+    assert (outcome.status, outcome.reason) == ("stopped", "terminated")
+    assert seen == [("It is done.", "stopped")]
+
+
+async def test_a_model_that_costs_nothing_reaches_no_limit_in_dollars():
+    def grade(evidence: Evidence) -> Grade:
+        return Grade(passed=evidence.round == 2, usage=Usage(5, 5), cost_usd=0.1)
+
+    model = ScriptedModel("no", "yes", price=Price(input_usd=0, output_usd=0))
+    agent = Agent(model, store=open_store("memory:"), limits=Limits(max_cost_usd=0.5))
+    outcome = await agent.run("Go.", engine=until(grade))
+    assert outcome.status == "done"
+    assert outcome.cost_usd == pytest.approx(0.2)
+
+
+async def test_a_run_that_reaches_a_limit_in_a_later_round_has_the_cost_of_the_grades_before():
+    @tool
+    def look() -> str:
+        """Look."""
+        return "a ship"
+
+    def grade(_evidence):
+        return Grade(passed=False, usage=Usage(100, 10), feedback="More.")
+
+    agent = build_agent("no", call("look"), tools=[look], limits=Limits(max_turns=2))
+    outcome = await agent.run("Go.", engine=until(grade))
+    assert (outcome.status, outcome.reason) == ("limit", "max_turns")
+    assert outcome.usage.total_tokens == 2 * 15 + 110
+
+
+@pytest.mark.parametrize(
+    ("price", "cost_of_grade", "cost_usd"),
+    [
+        (Price(input_usd=1000, output_usd=1000), 0.5, 0.515),
+        (Price(input_usd=1000, output_usd=1000), None, None),
+        (None, 0.5, None),
+    ],
+)
+async def test_the_cost_of_a_graded_run_is_known_if_that_of_all_its_parts_is(
+    price: Price | None, cost_of_grade: float | None, cost_usd: float | None
+) -> None:
+    def grade(_evidence: Evidence) -> Grade:
+        return Grade(passed=True, usage=Usage(100, 10), cost_usd=cost_of_grade)
+
+    agent = Agent(ScriptedModel("yes", price=price), store=open_store("memory:"))
+    outcome = await agent.run("Go.", engine=until(grade))
+    assert outcome.usage.total_tokens == 125
+    assert outcome.cost_usd == (None if cost_usd is None else pytest.approx(cost_usd))
 
 
 @pytest.mark.parametrize("options", [{"max_rounds": 0}, {"engine": "react"}, {"timeout_seconds": -1}])

@@ -9,7 +9,7 @@ import pytest
 
 from perdure import ConfigError
 from perdure.core.tool_worker_process import WORKERS
-from perdure.grading import Evidence, contains, equals, grade_evidence, matches, schema_grader
+from perdure.grading import Evidence, Grade, Grader, contains, equals, grade_evidence, matches, schema_grader
 from tests.grading.failures import failure_of
 
 NOT_A_BOOL: Any = 1
@@ -138,3 +138,43 @@ async def test_an_empty_text_that_every_answer_contains_is_no_judgement(expected
     grade = await grade_evidence(contains(), Evidence(answer="We are home.", expected=expected))
     assert not grade.passed
     assert "every answer contains that" in failure_of(grade).message
+
+
+@pytest.mark.parametrize(
+    ("grader", "evidence", "passed", "score", "feedback"),
+    [
+        (equals("a"), Evidence(answer=" a "), True, 1.0, ""),
+        (equals("a"), Evidence(answer="A"), False, 0.0, "the answer has to be 'a', and is 'A'"),
+        (equals(" A ", ignore_case=True), Evidence(answer="a"), True, 1.0, ""),
+        (equals(3), Evidence(answer="3"), True, 1.0, ""),
+        (equals(3), Evidence(answer="x", output=3), True, 1.0, ""),
+        (equals(3), Evidence(answer="3", output=4), False, 0.0, "the answer has to be 3, and is '3'"),
+        (contains("a", "B", "c"), Evidence(answer="bA"), False, 2 / 3, "the answer does not contain 'c'"),
+        (contains("x", "y"), Evidence(answer="a"), False, 0.0, "the answer does not contain 'x', 'y'"),
+        (contains(), Evidence(answer="12 3", expected=(1, "3")), True, 1.0, ""),
+        (contains("A", ignore_case=False), Evidence(answer="a"), False, 0.0, "the answer does not contain 'A'"),
+        (matches("b$"), Evidence(answer="ab"), True, 1.0, ""),
+        (matches(re.compile("^b")), Evidence(answer="ab"), False, 0.0, "the answer does not match '^b'"),
+        (schema_grader(Voyage), Evidence(answer="far away"), False, 0.0, "the answer is not JSON"),
+        (schema_grader(int), Evidence(answer="{}", output=3), True, 1.0, ""),
+    ],
+)
+async def test_a_grade_says_whether_it_passed_how_well_and_why_not(
+    grader: Grader, evidence: Evidence, passed: bool, score: float, feedback: str
+) -> None:
+    graded = await grade_evidence(grader, evidence)
+    assert graded == Grade(passed=passed, score=graded.score, feedback=feedback, grader=grader.name)
+    assert graded.score == pytest.approx(score)
+
+
+async def test_an_answer_that_does_not_fit_a_type_names_the_type_and_the_problem():
+    graded = await grade(schema_grader(Voyage, name="form"), '{"port": 3, "days": 1}')
+    assert (graded.passed, graded.score, graded.grader) == (False, 0.0, "form")
+    assert graded.feedback.startswith("the answer does not fit Voyage: ")
+    assert "port" in graded.feedback
+
+
+async def test_a_value_that_nobody_expects_is_a_failure_of_the_grader():
+    for grader in (equals(), contains()):
+        failure = failure_of(await grade(grader, "42"))
+        assert failure.message == "there is no expected value: give one to the grader, or to the case"

@@ -1,5 +1,6 @@
 """Shapes: the newest messages, windows of turns, and combinations."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -215,3 +216,21 @@ def test_bad_options_are_refused_with_advice(make, said):
     with pytest.raises(ConfigError) as error:
         make()
     assert said in str(error.value)
+
+
+async def test_after_the_first_shape_that_finds_earlier_messages_no_other_is_asked() -> None:
+    asked: list[str] = []
+    talk = [user("a"), assistant("b"), user("c"), assistant("d"), user("e")]
+
+    def choose(name: str, *places: int) -> Any:
+        def shape(messages: Sequence[Message]) -> list[Message]:
+            asked.append(name)
+            return [messages[place] for place in places]
+
+        return shape
+
+    found = await CompositeMemory(choose("none", 4), choose("one", 0, 1, 4), choose("other", 2, 3, 4))(talk)
+    assert ([each.text for each in found], asked) == (["a", "b", "e"], ["none", "one"])
+    asked.clear()
+    merged = CompositeMemory(choose("one", 0, 1, 4), choose("other", 2, 3, 4), strategy="merge")
+    assert ([each.text for each in await merged(talk)], asked) == (["a", "b", "c", "d", "e"], ["one", "other"])

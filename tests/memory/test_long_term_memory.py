@@ -4,12 +4,15 @@ import asyncio
 import json
 import logging
 import stat
+from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from perdure import ConfigError, LongTermMemory, MemoryScope, StoreError, UsageError
 from perdure.memory import long_term_memory
+from perdure.memory.memory_json_lines import MemoryImportReport, build_imported_id
 from perdure.memory.memory_record import MAX_TAGS, MAX_TEXT_CHARACTERS
 from perdure.memory.memory_table_operations import MAX_PINNED
 from perdure.testing import FakeClock
@@ -387,6 +390,24 @@ async def test_a_memory_is_stored_although_the_embedder_fails_and_embedded_later
         assert await memory.embed_missing() == 0
 
 
+async def test_a_query_that_cannot_be_embedded_is_answered_by_its_words_alone(path: Path, clock: FakeClock) -> None:
+    class Leaving(WordEmbedder):
+        down = False
+
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            if self.down:
+                raise ConnectionError("the embedder is down")
+            return await super().embed(texts)
+
+    embedder = Leaving()
+    async with LongTermMemory(path, embedder=embedder, clock=clock) as memory:
+        await memory.remember("tulips are yellow")
+        await memory.remember("roses are red")
+        embedder.down = True
+        (hit,) = await memory.recall("tulips")
+        assert (hit.memory.text, hit.relevance, hit.score) == ("tulips are yellow", 1.0, 1.0)
+
+
 async def test_vectors_of_another_embedder_are_made_anew(path):
     async with LongTermMemory(path, embedder=WordEmbedder()) as memory:
         await memory.remember("tulips")
@@ -418,6 +439,121 @@ async def test_a_real_model_finds_by_meaning(path):
         assert await memory.embed_missing() == 0
         (hit,) = await memory.recall("Which operating system breaks compilation?", limit=1)
     assert hit.memory.text == "The build fails on Windows because of long paths."
+
+
+class NotedEmbedder(WordEmbedder):
+    """An embedder that notes the texts of each request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[list[str]] = []
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        self.requests.append(list(texts))
+        return await super().embed(texts)
+
+
+async def fill(path: Path, *texts: str) -> None:
+    """Store memories without vectors."""
+    async with LongTermMemory(path) as plain:
+        for text in texts:
+            await plain.remember(text)
+
+
+async def test_each_new_memory_is_embedded_and_with_it_a_few_of_the_latest_without_a_vector(path: Path) -> None:
+    await fill(path, *"abcdefghij")
+    embedder = NotedEmbedder()
+    async with LongTermMemory(path, embedder=embedder) as memory:
+        await memory.remember("new", key="k")
+        await memory.remember("new", key="k")
+        assert embedder.requests == [["new", *"jihgfed"]]
+        await memory.remember_entity("Ann", type="person", properties={"likes": "tea"})
+        assert embedder.requests[1:] == [["Ann\nAnn\nperson\ntea", *"cba"]]
+        assert await memory.embed_missing() == 0
+
+
+async def test_missing_vectors_are_made_the_latest_first_in_batches_and_up_to_a_limit(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_term_memory, "EMBEDDED_AT_ONCE", 3)
+    await fill(path, *"abcdefghij")
+    embedder = NotedEmbedder()
+    async with LongTermMemory(path, embedder=embedder) as memory:
+        assert await memory.embed_missing(1) == 1
+        assert await memory.embed_missing(5) == 5
+        assert await memory.embed_missing() == 4
+        assert await memory.embed_missing() == 0
+    assert embedder.requests == [["j"], ["i", "h", "g"], ["f", "e"], ["d", "c", "b"], ["a"]]
+
+
+async def test_a_query_without_words_finds_nothing_and_is_not_embedded(path: Path) -> None:
+    await fill(path, "tulips")
+    embedder = NotedEmbedder()
+    async with LongTermMemory(path, embedder=embedder) as memory:
+        await memory.embed_missing()
+        assert await memory.recall(" \n") == []
+        assert embedder.requests == [["tulips"]]
+
+
+@pytest.mark.parametrize(("half_life", "recency"), [(0, 0.0), (DAY, 0.5), (2 * DAY, 0.5**0.5)])
+async def test_recency_is_halved_in_each_half_life_and_without_one_only_the_present_counts(
+    path: Path, clock: FakeClock, half_life: float, recency: float
+) -> None:
+    async with LongTermMemory(path, clock=clock, half_life_seconds=half_life, recency_weight=0.25) as memory:
+        await memory.remember("tulips")
+        (now,) = await memory.recall("tulips")
+        assert now.relevance == 1.0
+        assert now.score == pytest.approx(1.0)
+        await clock.advance(DAY if half_life else 1.0)
+        (later,) = await memory.recall("tulips")
+        assert later.score == pytest.approx(0.75 + 0.25 * recency)
+        await memory.remember_episode("tulips", occurred_at=clock.now() + DAY)  # it will be as recent as can be
+        assert (await memory.recall("tulips", kind="episode"))[0].score == pytest.approx(1.0)
+
+
+async def test_of_many_memories_no_more_are_recalled_and_listed_than_the_limits(
+    memory: LongTermMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        await memory.remember(f"tulip {number}")
+    assert texts(await memory.recall("tulip")) == [f"tulip {number}" for number in (5, 4, 3, 2, 1)]
+    assert texts(await memory.recall("tulip", limit=1)) == ["tulip 5"]
+    assert texts(await memory.list_memories(limit=2)) == ["tulip 5", "tulip 4"]
+    assert texts(await memory.list_memories(limit=1, offset=2)) == ["tulip 3"]
+    monkeypatch.setattr(long_term_memory, "MAX_RECALLED", 2)
+    monkeypatch.setattr(long_term_memory, "MAX_LISTED", 3)
+    assert texts(await memory.recall("tulip", limit=5)) == ["tulip 5", "tulip 4"]
+    assert texts(await memory.list_memories(limit=5)) == ["tulip 5", "tulip 4", "tulip 3"]
+
+
+async def test_lines_before_one_that_is_no_memory_are_added_and_none_after_it(memory: LongTermMemory) -> None:
+    lines = [f'{{"id":"m{number}","text":"t{number}","created_at":1}}' for number in range(3)]
+    with pytest.raises(ConfigError, match=r"^line 3 is no memory: .*; nothing was added from there on$"):
+        await memory.import_lines([lines[0], lines[1], "{", lines[2]])
+    assert texts(await memory.list_memories()) == ["t1", "t0"]
+
+
+async def test_an_import_leaves_what_is_known_as_it_is_and_counts_it(path: Path) -> None:
+    async with LongTermMemory(path, user="ann") as ann, LongTermMemory(path, user="bob") as bob:
+        await ann.remember("a fact")
+        await ann.remember_entity("Ann", text="Ann is tall.")
+        lines = [line async for line in ann.export()]
+        known = await bob.remember_entity("ann", text="Ann is small.")
+        assert await bob.import_lines(lines) == MemoryImportReport(added=1, known=1)
+        assert await bob.import_lines(lines) == MemoryImportReport(added=0, known=2)
+        assert await bob.get_entity("Ann") == known
+        (fact,) = await bob.list_memories(kind="fact")
+        assert await ann.import_lines([line async for line in bob.export()]) == MemoryImportReport(added=1, known=1)
+        async with LongTermMemory(path, user="eve") as eve:  # an id that was derived from another is not taken over
+            moved = msgspec.structs.replace(fact, id=build_imported_id(fact.id, eve.scope))
+            await bob.import_lines([msgspec.json.encode(moved)])
+            assert await eve.import_lines([msgspec.json.encode(fact)]) == MemoryImportReport(added=0, known=1)
+            assert await eve.list_memories() == []
+
+
+async def test_a_memory_knows_its_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    assert LongTermMemory("memory.db").path == str(path)
 
 
 # -- bad input, files --------------------------------------------------------------------------------------------------
@@ -541,4 +677,15 @@ async def test_a_cancel_waits_until_a_memory_is_stored(memory):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    assert texts(await memory.list_memories()) == ["kept"]
+
+
+async def test_a_cancel_waits_until_the_file_is_closed(memory: LongTermMemory, path: Path) -> None:
+    await memory.remember("kept")
+    closing = asyncio.ensure_future(memory.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert closing.cancelled()
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
     assert texts(await memory.list_memories()) == ["kept"]

@@ -9,7 +9,8 @@ import pytest
 from perdure import Agent, ConfigError, LongTermMemory, Permissions, allow, tool
 from perdure.credentials import MemoryVault
 from perdure.extensions import memory as memory_extension
-from perdure.memory.memory_tools import DATA_NOTE, PINNED_NOTE, format_pinned
+from perdure.memory.memory_record import MemoryHit, MemoryRecord
+from perdure.memory.memory_tools import DATA_NOTE, PINNED_NOTE, format_hit, format_pinned
 from perdure.testing import Reply, ScriptedModel, call
 from tests.memory.embedders import WordEmbedder
 
@@ -261,3 +262,50 @@ def test_a_memory_is_stored_once_although_the_process_is_killed_before_its_resul
     first, second = resumed.stdout.splitlines()
     assert first == "done ['once']"
     assert "Remembered as mem_" in second
+
+
+def test_a_model_reads_of_a_memory_what_there_is_to_know() -> None:
+    plain = MemoryRecord(id="m1", text="It rained.", created_at=1_700_000_000.0)
+    assert format_hit(MemoryHit(plain, 0.5, 0.5)) == {"id": "m1", "text": "It rained.", "date": "2023-11-14"}
+    full = MemoryRecord(
+        id="m2",
+        text="They met.",
+        kind="episode",
+        created_at=1_700_000_000.0,
+        occurred_at=86_400.0,
+        tags=("a", "b"),
+        labels=("untrusted",),
+        name="n",
+        type="t",
+        properties={"p": 1},
+        participants=("Ann", "Bob"),
+    )
+    assert format_hit(MemoryHit(full, 0.5, 0.5)) == {
+        "id": "m2",
+        "text": "They met.",
+        "date": "1970-01-02",
+        "kind": "episode",
+        "name": "n",
+        "type": "t",
+        "properties": {"p": 1},
+        "participants": ["Ann", "Bob"],
+        "tags": ["a", "b"],
+        "warning": "anybody may have written this",
+    }
+    strange = MemoryRecord(id="m3", text="x", created_at=1e18)
+    assert format_hit(MemoryHit(strange, 0.5, 0.5))["date"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("most", "lines"),
+    [
+        (10, ["(3 more are pinned; recall finds them)"]),
+        (11, ["- red wine", "(2 more are pinned; recall finds them)"]),
+        (14, ["- red wine", "(2 more are pinned; recall finds them)"]),
+        (15, ["- red wine", "- b", "(1 more are pinned; recall finds them)"]),
+        (19, ["- red wine", "- b", "- c"]),
+    ],
+)
+def test_pinned_memories_are_lines_up_to_a_number_of_characters(most: int, lines: list[str]) -> None:
+    records = [MemoryRecord(id=each, text=each, created_at=1) for each in ("red\n wine", "b", "c")]
+    assert format_pinned(records, most) == "\n".join(["Pinned memories, chosen by the person you work for:", *lines])

@@ -1,6 +1,8 @@
 """Search by vectors: exact while there are few, and by bits first when there are many."""
 
 import random
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,3 +117,46 @@ def test_vectors_and_bits_are_stored_in_the_same_way_everywhere():
     assert pack_vector(array("f", [1.0, -2.0])) == b"\0\0\x80?\0\0\0\xc0"
     assert unpack_vector(b"\0\0\x80?\0\0\0\xc0") == (1.0, -2.0)
     assert compute_bits([1.0, 0.0, 3.0], [0.5, 0.5, 0.5]) == 0b101
+
+
+async def test_as_many_vectors_are_compared_after_others_were_deleted(filled: Any) -> None:
+    connection, scope, clusters, _ = filled
+    index = VectorIndex(scope, "e")
+    (query,) = await embed_texts(clusters, ["0"])
+    index.search(connection, query, None, ())
+    for number in range(0, COUNT, 2):  # half of them, and of those that are near
+        delete_memory(connection, scope, f"m{number}")
+    found = index.search(connection, query, None, ())
+    assert len(set(found) - set(range(COUNT - 8, COUNT + 1))) >= 55
+    assert found == VectorIndex(scope, "e").search(connection, query, None, ())
+
+
+@pytest.mark.parametrize(("count", "compared"), [(100, 100), (101, 60)])
+async def test_all_vectors_are_compared_up_to_a_number_and_then_the_nearest(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch, count: int, compared: int
+) -> None:
+    monkeypatch.setattr(vector_index, "NEWEST_COMPARED", 1)
+    connection = open_memory_file(str(tmp_path / "memory.db"))
+    scope = find_or_add_scope(connection, MemoryScope())
+    clusters = Clusters()
+    vectors = await embed_texts(clusters, [str(number) for number in range(count)])
+    for number in range(count):
+        insert_memory(connection, scope, build_record({"id": f"m{number}", "text": "x", "created_at": number}))
+    stored = [(f"m{number}", vectors[number]) for number in range(count)]
+    assert store_vectors(connection, scope, "e", [*stored, ("gone", vectors[0])]) == count
+    assert (read_centre(connection, scope, "e") is None) is (count == 100)
+    found = VectorIndex(scope, "e").search(connection, vectors[0], None, ())
+    assert len(set(found) - {count}) in {compared, compared - 1}  # the newest is among them, or compared as well
+    assert VectorIndex(scope, "other").search(connection, vectors[0], None, ()) == {}
+    assert VectorIndex(scope + 1, "e").search(connection, vectors[0], None, ()) == {}
+    connection.close()
+
+
+async def test_a_filter_of_as_many_rows_as_are_compared_is_exact(filled: Any) -> None:
+    connection, scope, clusters, _ = filled
+    (query,) = await embed_texts(clusters, ["0"])
+    index = VectorIndex(scope, "e")
+    assert set(index.search(connection, query, set(range(1, 101)), {500})) == {*range(1, 101), 500}
+    found = set(index.search(connection, query, set(range(1, 102)), {500}))
+    assert len(found) == 61
+    assert 500 in found

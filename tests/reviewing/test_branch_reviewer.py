@@ -1,11 +1,16 @@
 """A branch of a real repository is reviewed by models that follow a script."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from perdure import Agent, ProviderDown
+from perdure import Agent, Limits, ProviderDown, Usage
 from perdure.core.error import ConfigError, PerdureError
-from perdure.reviewing import BranchReviewer, Review
-from perdure.testing import call
+from perdure.reviewing import BranchReviewer, Finding, Review, ReviewedFinding, branch_reviewer
+from perdure.reviewing.branch_reviewer import INSTRUCTIONS
+from perdure.reviewing.review import FailedReviewer
+from perdure.testing import Reply, call
 from tests.coming_from.shows import shows
 from tests.reviewing.conftest import FINDING, answer, git, reviewer
 
@@ -160,3 +165,95 @@ async def test_a_base_that_does_not_exist_is_a_clear_error(repository):
 async def test_a_folder_without_a_repository_is_a_clear_error(tmp_path):
     with pytest.raises(ConfigError, match="is in no git repository"):
         await review(tmp_path, reviewer(answer()))
+
+
+def found(*models: str, agreement: float = 1.0, **changes: Any) -> ReviewedFinding:
+    """The finding of these models."""
+    is_changed = changes.pop("is_changed_file", True)
+    return ReviewedFinding(Finding(**{**FINDING, **changes}), models, agreement, is_changed)
+
+
+async def test_a_review_has_what_all_models_found_and_wrote(repository: Path) -> None:
+    a, b = (
+        reviewer(answer({}), name="a"),
+        reviewer(answer({}, {"file": "crew.py", "line": 1}, summary="Fine."), name="b"),
+    )
+    done = await review(repository, a, b, reviewer(ProviderDown("it is down"), name="c"))
+    assert done == Review(
+        base="main",
+        commit=git(repository, "rev-parse", "HEAD").strip(),
+        models=("a", "b"),
+        summaries=("The speed is computed now.", "Fine."),
+        findings=(found("a", "b"),),
+        left_out=(found("b", agreement=0.5, file="crew.py", line=1, is_changed_file=False),),
+        failed=(FailedReviewer("c", "it is down"),),
+        sessions=done.sessions,
+    )
+    begins = done.sessions[0].removesuffix("-1")
+    assert done.sessions == (f"{begins}-1", f"{begins}-2", f"{begins}-3")
+    assert begins.startswith("review-")
+    assert done.to_json()["models"] == ("a", "b")
+
+
+@pytest.mark.parametrize(("costs", "total"), [((0.5, 0.25), 0.75), ((0.5, None), None), ((0.0, 0.5), 0.5)])
+async def test_the_cost_of_a_review_is_that_of_all_models_if_it_is_known(
+    repository: Path, costs: tuple[float | None, ...], total: float | None
+) -> None:
+    replies = [Reply(answer({}), usage=Usage(9, 1, reported_usd=each)) for each in costs]
+    assert (await review(repository, *[reviewer(each) for each in replies])).cost_usd == total
+
+
+async def test_a_model_that_reaches_a_limit_has_no_review(repository: Path) -> None:
+    script = [call("read", path="boat.py")] * 3
+    with pytest.raises(PerdureError) as raised:
+        await review(repository, reviewer(*script, name="a"), reviewer(*script, name="b"), limits=Limits(max_turns=1))
+    problem = "its run ended as limit (max_turns)"
+    assert str(raised.value) == (
+        f"no model returned a review (a: {problem}; b: {problem}); check the models with: perdure models"
+    )
+
+
+@pytest.mark.parametrize(("guide", "added"), [("  Be strict.\n", "\nBe strict.\n"), (" \n", ""), ("", "")])
+async def test_a_guide_is_added_to_the_instructions(repository: Path, guide: str, added: str) -> None:
+    model = reviewer(answer())
+    await review(repository, model, guide=guide)
+    assert model.requests[0].instructions == INSTRUCTIONS + added
+
+
+@pytest.mark.parametrize(
+    ("most", "listed"),
+    [(3, "boat.py\nuv.lock"), (2, "boat.py\nuv.lock"), (1, "boat.py\n… and 1 more")],
+)
+async def test_a_prompt_has_the_commits_the_changed_files_and_the_diff(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, most: int, listed: str
+) -> None:
+    monkeypatch.setattr(branch_reviewer, "MOST_LISTED_FILES", most)
+    model = reviewer(answer())
+    await review(repository, model)
+    head, _, diff = model.requests[0].messages[0].text.partition("Diff:\n")
+    commit = git(repository, "rev-parse", "--short", "HEAD").strip()
+    assert head == (
+        f"Review what this branch adds to main.\n\nCommits:\n{commit} Speed is computed\n\nChanged files:\n{listed}\n\n"
+    )
+    assert diff.startswith("diff --git a/boat.py b/boat.py")
+    assert diff.endswith("+version = 1\n")
+
+
+async def test_a_reviewer_knows_the_names_of_its_models_and_its_limits(repository: Path) -> None:
+    models = [reviewer(answer(), name=each) for each in ("a", "b", "a", "a #2", "ab")]
+    assert BranchReviewer(models, folder=repository).model_names == ["a", "b", "a #2", "a #2 #2", "ab"]
+
+
+async def test_a_review_without_changes_names_what_was_compared(repository: Path) -> None:
+    done = await review(repository, reviewer(answer({})), base="faster")
+    assert done == Review(base="faster", commit=git(repository, "rev-parse", "HEAD").strip(), models=())
+
+
+@pytest.mark.parametrize(("count", "needed"), [(1, 1), (2, 2), (3, 2)])
+async def test_more_agreement_than_there_are_reviews_is_not_asked_for(
+    repository: Path, count: int, needed: int
+) -> None:
+    models = [reviewer(answer({}), name=f"m{place}") for place in range(needed)]
+    others = [reviewer(answer(), name=f"o{place}") for place in range(count - needed)]
+    done = await review(repository, *models, *others, agree=None if count == 3 else 9)
+    assert [each.models for each in done.findings] == [tuple(f"m{place}" for place in range(needed))]
