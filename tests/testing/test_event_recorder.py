@@ -373,3 +373,8 @@ def test_a_line_shows_as_much_of_a_text_as_there_is_room_for(event, line):
 def test_a_reply_of_text_alone_or_of_calls_alone_is_told_from_its_message():
     assert recorded(MessageAdded(assistant("Hm."))).tree() == 'text: "Hm."'
     assert recorded(MessageAdded(assistant([ToolCall("c", "a", "{}")]))).tree() == "call a: {}"
+
+
+def test_what_comes_after_a_run_does_not_belong_to_it():
+    recorder = recorded(RunStarted(), TurnStarted(1), RunEnded("done"), Custom("noted", 1))
+    assert recorder.tree() == 'run: done\n  turn 1\ncustom: name="noted" data=1'

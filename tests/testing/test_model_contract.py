@@ -8,7 +8,7 @@ import pytest
 
 from perdure.core.error import ConfigError, ProviderDown
 from perdure.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
-from perdure.core.message import Message, Text, Usage, assistant, user
+from perdure.core.message import Message, Text, ToolCall, Usage, assistant, user
 from perdure.core.model import Request
 from perdure.testing import ScriptedModel, check_model
 
@@ -216,6 +216,13 @@ class Bound:
         playing(ThinkingDelta("hm"), ToolCallDelta("1", "add", "{}"), ReplyFinished(usage=Usage(5, 5, 2, 3, 5))),
         playing(TextDelta("a"), TextDelta("b"), ReplyFinished(message=assistant("ab"))),
         playing(ReplyFinished(message=assistant("at once"))),
+        playing(
+            ToolCallDelta("1", "add", "{}"),
+            ToolCallDelta("2", "add", "[]", index=1),
+            ReplyFinished(message=assistant([ToolCall("1", "add", "{}"), ToolCall("2", "add", "[]")])),
+        ),
+        playing(ReplyFinished(usage=Usage(5, 5, 2, 3, 5))),
+        playing(ReplyFinished(usage=Usage(0, 0, 0, 0, 0))),
     ],
 )
 async def test_a_model_that_keeps_the_contract_passes(make):
@@ -287,8 +294,9 @@ async def test_what_is_no_event_is_named():
 
 
 async def test_a_task_that_is_left_behind_is_named():
-    with pytest.raises(AssertionError, match="left tasks behind: reader"):
-        await check_model(Leaking)
+    async with asyncio.timeout(5):
+        with pytest.raises(AssertionError, match="left tasks behind: reader"):
+            await check_model(Leaking)
     for task in Leaking.tasks:
         task.cancel()
     await asyncio.wait(Leaking.tasks)
