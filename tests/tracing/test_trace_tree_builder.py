@@ -152,3 +152,13 @@ def test_a_direct_call_joins_the_last_turn_and_unknown_parents_do_not_matter():
 def test_a_long_session_is_a_long_tree():
     (run,) = long_session(300).stored().runs
     assert (len(run.turns), run.turns[-1].calls[0].status) == (300, "ok")
+
+
+def test_a_request_that_is_repeated_with_another_model_costs_what_that_one_costs():
+    script = Script()
+    script.begin("r", "go")
+    script.add(ModelRequested(1, model="dear", price_usd=(9e6, 9e6, None, None), run_id="r"))
+    script.add(ModelRequested(1, attempt=2, model="cheap", price_usd=(1e6, 2e6, None, None), run_id="r"))
+    script.add(MessageAdded(Message("assistant", (Text("hello"),), usage=Usage(3, 1)), run_id="r"), 1)
+    (turn,) = script.stored().runs[0].turns
+    assert (turn.model, turn.cost_usd) == ("cheap", 5.0)
