@@ -10,6 +10,7 @@ import pytest
 from perdure import Agent, ConfigError, Price, Usage, tool
 from perdure.core.event import (
     Compacted,
+    Entry,
     ErrorRaised,
     Event,
     FailedOver,
@@ -30,8 +31,9 @@ from perdure.core.event import (
 from perdure.core.message import Message, Status, StopReason, Text, ToolCall, ToolResult, assistant, user
 from perdure.testing import ScriptedModel, call
 from perdure.tracing.otel_attributes import PROVIDERS, SCHEMA_URLS
-from perdure.tracing.trace import Trace
-from tests.tracing.sample_traces import Script, coding_session
+from perdure.tracing.trace import Trace, build_trace_entries
+from perdure.tracing.trace_entry import RawRequest
+from tests.tracing.sample_traces import START, Script, coding_session
 
 pytestmark = pytest.mark.packages("opentelemetry.exporter")  # the API alone comes with other packages
 TEXTS = (
@@ -609,3 +611,23 @@ def test_a_message_in_the_name_of_the_assistant_ends_no_request(export):
         2.0,
         "Done.",
     )
+
+
+def test_events_are_added_as_they_come_and_only_the_first_piece_of_a_reply_is_timed(export, receiver):
+    watcher = export.watcher()
+    watcher(Entry(0, START, TextDelta("…", run_id="unknown")))
+    for entry in everything().entries:
+        watcher(entry)
+    watcher(Entry(9, START + 10, RunEnded("done", run_id="r/d", path="child")))
+    spans = export.done()
+    assert len(spans) == 7
+    assert {each.attributes.get("gen_ai.conversation.id") for each in spans if "tool" not in each.name} == {"s"}
+    points = receiver.metrics()["gen_ai.client.operation.time_to_first_chunk"].histogram.data_points
+    assert sorted((each.count, round(each.sum, 3)) for each in points) == [(1, 0.25), (1, 1.1)]
+
+
+def test_the_spans_of_a_stored_session_belong_to_it(export):
+    stored = everything().stored()
+    raw = build_trace_entries([(START, RawRequest(1, "POST", "http://127.0.0.1/"), 0)])
+    spans = export.send(Trace([*raw, *stored.entries], stored.meta))
+    assert {each.attributes.get("gen_ai.conversation.id") for each in spans if "tool" not in each.name} == {"s"}

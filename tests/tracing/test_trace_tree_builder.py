@@ -41,6 +41,8 @@ from perdure.core.event import (
     WatcherDropped,
 )
 from perdure.core.message import Message, assistant, user
+from perdure.tracing.trace import build_trace_entries
+from perdure.tracing.trace_entry import FirstDelta, NonEventTraceData
 from perdure.tracing.trace_tree import (
     NOTICE_LIMIT,
     PROGRESS_LIMIT,
@@ -51,6 +53,7 @@ from perdure.tracing.trace_tree import (
     TraceNotice,
     flatten_runs,
 )
+from perdure.tracing.trace_tree_builder import build_trace_tree
 from tests.tracing.sample_traces import PRICES, START, Script, coding_session, long_session
 
 
@@ -423,3 +426,71 @@ def test_a_decision_is_told_with_who_made_it_and_why(decision, told):
     script.turn("r", 1, [ToolCall("c", "t")], Usage(1, 1))
     script.add(msgspec.structs.replace(decision, run_id="r"))
     assert script.live().runs[0].turns[0].calls[0].permission == told
+
+
+def test_what_is_said_without_a_request_or_beside_one_is_no_reply():
+    script = Script()
+    script.begin("r", "go")
+    script.add(MessageAdded(assistant("from before"), run_id="r"))
+    script.add(ModelRequested(1, model="m", run_id="r"))
+    script.add(MessageAdded(user("also this"), run_id="r"))
+    script.add(MessageAdded(Message("assistant", (Text("as told"),), origin="steering"), run_id="r"))
+    script.add(MessageAdded(assistant("done"), run_id="r"))
+    script.add(MessageAdded(assistant("again"), run_id="r"))
+    script.add(ModelRequested(2, model="m", run_id="r"))
+    first, second = script.stored().runs[0].turns
+    assert first.reply == assistant("done")
+    assert [(each.reason, each.text) for each in first.entered] == [("prompt", "go"), ("assistant", "from before")]
+    assert [(each.reason, each.text) for each in second.entered] == [
+        ("prompt", "also this"),
+        ("steering", "as told"),
+        ("reply", "done"),
+        ("assistant", "again"),
+    ]
+
+
+def test_only_the_first_piece_of_a_reply_counts_and_one_of_an_unknown_run_does_not_matter():
+    events: list[tuple[float, Event | NonEventTraceData, int]] = [
+        (1.0, SessionConfigured({"title": "T"}), 1),
+        (1.0, FirstDelta("unknown"), 0),
+        (1.0, ReplyFinished(run_id="other"), 0),
+        (2.0, ModelRequested(1, model="m", run_id="r"), 2),
+        (3.0, FirstDelta("r"), 0),
+        (4.0, FirstDelta("r"), 0),
+        (5.0, MessageAdded(assistant("done"), run_id="r"), 3),
+        (6.0, ReplyFinished(run_id="r"), 0),
+    ]
+    other, run = build_trace_tree(build_trace_entries(events))
+    assert (other.run_id, other.turns) == ("other", [])
+    assert [(each.first_delta_at, each.replied_at) for each in run.turns] == [(3.0, 5.0)]
+
+
+def test_a_run_of_a_model_that_is_free_costs_nothing_and_one_without_a_price_is_not_known():
+    script = Script()
+    script.begin("r", "go")
+    script.add(ModelRequested(1, model="m", price_usd=(0.0, 0.0, None, None), run_id="r"))
+    script.add(MessageAdded(Message("assistant", (Text("a"),), usage=Usage(3, 1)), run_id="r"))
+    script.add(ModelRequested(2, model="m", run_id="r"))
+    assert script.stored().runs[0].cost_usd == 0.0
+    script.add(MessageAdded(Message("assistant", (Text("b"),), usage=Usage(3, 1)), run_id="r"))
+    (run,) = script.stored().runs
+    assert (run.cost_usd, run.usage) == (None, Usage(6, 2))
+    assert [turn.context_tokens for turn in run.turns] == [3, 3]
+
+
+def test_exactly_as_many_notices_are_kept_as_there_is_room_for():
+    script = Script()
+    script.begin("r", "go")
+    for number in range(NOTICE_LIMIT + 1):
+        script.add(ErrorRaised("E", str(number), run_id="r"))
+    assert [each.text for each in script.live().runs[0].notices] == [f"E: {number}" for number in range(NOTICE_LIMIT)]
+
+
+def test_runs_are_listed_before_those_below_them():
+    script = Script()
+    script.begin("r", "go")
+    script.turn("r", 1, [ToolCall("c", "ask")], Usage(1, 1))
+    for run_id, path in (("r/job", "job"), ("r/c", "child"), ("r/c/x", "child/x")):
+        script.add(RunStarted("a", run_id=run_id, path=path))
+    script.begin("s", "go")
+    assert [each.run_id for each in flatten_runs(script.live().runs)] == ["r", "r/c", "r/c/x", "r/job", "s"]
