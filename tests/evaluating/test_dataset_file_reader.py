@@ -189,8 +189,10 @@ def test_all_mistakes_of_a_toml_file_are_told_in_full(write):
         (9, "the id 'a' is that of line 7 too: rename one"),
         (
             11,
-            "there is no grader 'contain': did you mean 'contains'? use contains, equals, matches, schema, model, "
-            "command, all_of, any_of, or a function as module:name",
+            (
+                "there is no grader 'contain': did you mean 'contains'? use contains, equals, matches, schema, model, "
+                "command, all_of, any_of, or a function as module:name"
+            ),
         ),
         (11, "the grader 'matches' needs pattern: write {name = \"matches\", pattern = …}"),
         (12, "Limits(max_turns=-1): give a whole number above zero, or None for no limit"),
@@ -198,9 +200,11 @@ def test_all_mistakes_of_a_toml_file_are_told_in_full(write):
         (15, 'this case has no prompt: add prompt = "…"'),
         (
             17,
-            "Limits(odd=…): there is no option 'odd': its options are max_turns, token_budget, max_cost_usd, "
-            "timeout_seconds, max_tool_calls, max_calls_per_reply, max_parallel_tools, tool_timeout_seconds, "
-            "allowed_tools",
+            (
+                "Limits(odd=…): there is no option 'odd': its options are max_turns, token_budget, max_cost_usd, "
+                "timeout_seconds, max_tool_calls, max_calls_per_reply, max_parallel_tools, tool_timeout_seconds, "
+                "allowed_tools"
+            ),
         ),
     ]
 
