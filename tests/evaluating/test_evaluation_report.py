@@ -9,6 +9,8 @@ from perdure.evaluating import Case, read_report
 from perdure.evaluating.case_result import measure_latency
 from perdure.evaluating.evaluation_report import (
     AgentSummary,
+    CaseChange,
+    Comparison,
     ReportedCaseDefinition,
     build_reported_case,
     compare_results,
@@ -145,3 +147,24 @@ def test_a_report_shows_what_a_case_has():
     assert build_reported_case(case) == ReportedCaseDefinition(
         id="c", prompt="Where?", expected={"a": [1, 2]}, tags=("t",)
     )
+
+
+def test_a_comparison_names_the_case_and_the_agent_of_each_change():
+    compared = compare_results([failed("a", "two"), result("a")], "e1", 5.0, [result("a", "two"), failed("a")])
+    assert compared == Comparison(
+        baseline_id="e1",
+        baseline_at=5.0,
+        regressions=(
+            CaseChange(case_id="a", agent="two", pass_rate_before=1.0, pass_rate=0.0, score_before=1.0, score=0.25),
+        ),
+        improvements=(
+            CaseChange(case_id="a", agent="one", pass_rate_before=0.0, pass_rate=1.0, score_before=0.25, score=1.0),
+        ),
+        compared=2,
+        summaries=summarize_agents([result("a", "two"), failed("a")]),
+    )
+
+
+def test_the_latency_that_95_of_100_runs_do_not_exceed_is_that_of_the_95th():
+    (summary,) = summarize_agents([result(f"{number}", latency_seconds=float(number)) for number in range(1, 101)])
+    assert (summary.latency_median_seconds, summary.latency_p95_seconds) == (50.0, 95.0)

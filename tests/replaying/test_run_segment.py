@@ -94,6 +94,7 @@ def test_a_run_has_its_prompt_its_requests_with_replies_and_its_calls():
         other_entries=[Entry(9, 0.0, kept), Entry(10, 0.0, child)],
         ended=ended,
     )
+    assert not made.is_waiting
     assert made.last_exchange is made.exchanges[13]
     assert made.call_statuses(made.exchanges[5]) == {Status.OK}
     assert made.call_statuses(made.exchanges[13]) == set()
