@@ -537,3 +537,12 @@ async def test_a_grader_is_told_the_case_the_agent_and_which_time_it_is():
         ("a", "a", "a", number, {"case_id": "a", "agent": "one", "tags": ("t",), "deps": {"x": 1}}) for number in (1, 2)
     ]
     assert {each.finished_at for each in report.results} == {50.0}
+
+
+async def test_evaluations_that_began_at_the_same_moment_are_compared():
+    store, clock = open_store("memory:"), FakeClock()
+    first = await evaluate(Evaluation(quiz("a"), echo(), store=store, clock=clock))
+    second = await evaluate(Evaluation(quiz("a"), echo(), store=store, clock=clock))
+    assert second.comparison is not None
+    assert second.comparison.baseline_id == first.evaluation_id
+    assert [each.evaluation_id for each in second.history] == [first.evaluation_id]

@@ -14,6 +14,7 @@ from perdure.core.event import (
     RunEnded,
     RunStarted,
     ToolFinished,
+    ToolsChanged,
     ToolStarted,
     TurnStarted,
     ViewChanged,
@@ -124,6 +125,7 @@ def test_what_happens_after_the_end_of_the_log_is_a_difference_after_its_last_en
 def test_a_log_that_breaks_off_is_no_difference():
     check = comparer(started("c"), started("d"))
     assert compare(check, PROMPT, started("c"), finished("c")) == "the record breaks off after entry 4"
+    assert [entry.seq for entry in check.remaining] == [4]
     check.finish()
     assert check.divergence is None
     again = comparer(started("c"), MessageAdded(user("More.")))
@@ -224,3 +226,22 @@ def test_only_events_that_are_compared_are_about_a_call():
         None,
         None,
     ]
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "is_same"),
+    [
+        (ENDED, RunEnded("done", run_id="r"), True),
+        (ENDED, RunEnded("failed"), False),
+        (RunEnded("limit", "timeout"), RunEnded("limit", "max_turns"), False),
+        (ToolsChanged(("a",)), ToolsChanged(("a",), run_id="r"), True),
+        (ToolsChanged(("a",)), ToolsChanged(("b",)), False),
+        (finished("c"), finished("c"), True),
+        (finished("c"), finished("c", "else"), False),
+        (started("c"), started("c", "other"), False),
+        (CompactionStarted("overflow", 9), CompactionStarted("manual", 9), False),
+        (MessageAdded(user("a")), MessageAdded(user("a", origin="steering")), False),
+    ],
+)
+def test_events_are_the_same_if_all_that_is_compared_of_them_is(then, now, is_same):
+    assert (compare(comparer(then, ENDED), PROMPT, now) == "") is is_same
