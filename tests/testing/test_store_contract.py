@@ -15,7 +15,12 @@ from perdure.core.store import Hit, Lease, SessionInfo, StoreSize
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing import store_contract, store_contract_maintenance, store_contract_search
+from perdure.testing import (
+    store_contract,
+    store_contract_listing,
+    store_contract_maintenance,
+    store_contract_search,
+)
 from perdure.testing.store_contract import check_store
 from perdure.testing.store_contract_search import HOSTILE_QUERIES
 from tests.small_disk import mounted
@@ -644,4 +649,47 @@ async def test_a_full_disk_that_refuses_without_a_message_is_told():
         await check_store(Mute, full_disk=Mute.filled)
     assert str(broken.value) == (
         "broken promise: append() on a full disk is refused with a message; expected True, found False"
+    )
+
+
+# -- leases of deleted sessions ----------------------------------------------------------------------------------------
+
+
+class Reviving(MemoryStore):
+    """Gives a session that is made anew by one of its methods the fence that the deleted one had."""
+
+    revived_by: ClassVar[str]
+
+    def __init__(self):
+        super().__init__()
+        self._fences = {}
+
+    async def delete(self, session_id):
+        if session_id in self._sessions:
+            self._fences[session_id] = self._sessions[session_id].fence
+        await super().delete(session_id)
+
+    async def post(self, session_id, post):
+        is_new = await super().post(session_id, post)
+        self._revive("post()", session_id)
+        return is_new
+
+    async def fork(self, session_id, new_id, *, at=None):
+        await super().fork(session_id, new_id, at=at)
+        self._revive("fork()", new_id)
+
+    def _revive(self, method, session_id):
+        if method == self.revived_by and session_id in self._fences:
+            self._sessions[session_id].fence = self._fences[session_id]
+
+
+@pytest.mark.parametrize("method", ["post()", "fork()"])
+async def test_a_lease_that_outlives_its_session_is_told_with_what_has_made_the_new_one(method, monkeypatch):
+    monkeypatch.setattr(store_contract, "_CHECKS", store_contract_listing.CHECKS)
+    monkeypatch.setattr(Reviving, "revived_by", method, raising=False)
+    with pytest.raises(AssertionError) as broken:
+        await check_store(Reviving)
+    assert str(broken.value) == (
+        f"broken promise: append() with the lease of a deleted session, when {method} has made one of the same id "
+        "raises Fenced, and it did not"
     )
