@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Self
 
 import pytest
 from msgspec.structs import replace
@@ -546,3 +547,46 @@ async def test_evaluations_that_began_at_the_same_moment_are_compared():
     assert second.comparison is not None
     assert second.comparison.baseline_id == first.evaluation_id
     assert [each.evaluation_id for each in second.history] == [first.evaluation_id]
+
+
+async def test_an_error_is_told_before_the_end_of_the_process():
+    def build(case: Case) -> None:
+        raise ShuttingDown("the process ends") if case.id == "a" else StoreError("the disk is full")
+
+    with pytest.raises(StoreError, match="the disk is full"):
+        await evaluate(Evaluation(quiz("a", "b"), echo(), build_deps=build, parallel=2))
+
+
+async def test_an_error_ends_the_other_runs_at_once():
+    waiting = asyncio.Event()
+
+    async def build(case: Case) -> None:
+        if case.id == "a":
+            await waiting.wait()
+            raise StoreError("the disk is full")
+        waiting.set()
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(5):
+        with pytest.raises(StoreError, match="the disk is full"):
+            await Evaluation(quiz("a", "b"), echo(), build_deps=build, parallel=2).run()
+
+
+async def test_agents_are_open_while_their_cases_run_and_closed_afterwards():
+    noted: list[str] = []
+
+    class Noting(Agent[None], frozen=True):
+        async def __aenter__(self) -> Self:
+            noted.append("opened")
+            return self
+
+        async def __aexit__(self, *details: object) -> None:
+            noted.append("closed")
+
+    def answer(_request: object) -> str:
+        noted.append("asked")
+        return "a"
+
+    agent = Noting(ScriptedModel(answer, repeat_last=True), name="noting")
+    await evaluate(Evaluation(quiz("a"), agent))
+    assert noted == ["opened", "asked", "closed"]
