@@ -642,8 +642,10 @@ async def test_a_search_may_refuse_a_query_that_makes_no_sense(tmp_path, monkeyp
 
 async def test_a_full_disk_that_refuses_without_a_message_is_told():
     class Mute(Full):
-        def error(self, _message):
-            return StoreError("")
+        def append_now(self, lease, entries, *, sync):
+            if self.is_full:
+                raise StoreError("")
+            return super().append_now(lease, entries, sync=sync)
 
     with pytest.raises(AssertionError) as broken:
         await check_store(Mute, full_disk=Mute.filled)

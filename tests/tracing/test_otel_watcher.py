@@ -4,6 +4,7 @@ import http.server
 import json
 import sys
 import threading
+from typing import Any
 
 import pytest
 
@@ -441,7 +442,7 @@ RUN = {"gen_ai.conversation.id": "s", "gen_ai.operation.name": "invoke_agent"}
 def test_each_span_has_all_of_its_attributes_and_events_and_content_if_it_is_asked_for(export, content):
     found = draw_spans(export.send(everything().live(), content=content))
     error = {"perdure.error.message"} if content else set[str]()
-    expected = [
+    expected: list[dict[str, Any]] = [
         {
             "span": ("chat m", "invoke_agent engineer", 3, 2.7),
             "status": (0, ""),

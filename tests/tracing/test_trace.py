@@ -2,11 +2,19 @@ import msgspec
 import pytest
 
 from perdure import ConfigError, SessionNotFound
-from perdure.core.event import Custom, Entry, ModelRequested, RunStarted, SessionOpened, ToolProgress, Unknown
+from perdure.core.event import Custom, Entry, Event, ModelRequested, RunStarted, SessionOpened, ToolProgress, Unknown
 from perdure.core.model import ToolSpec
 from perdure.stores.memory import MemoryStore
 from perdure.tracing.trace import Trace, build_trace_entries, merge_trace_meta, read_trace, trace_session
-from perdure.tracing.trace_entry import EntriesMissing, FirstDelta, RawRequest, RequestSnapshot, TraceMeta, encode_data
+from perdure.tracing.trace_entry import (
+    EntriesMissing,
+    FirstDelta,
+    NonEventTraceData,
+    RawRequest,
+    RequestSnapshot,
+    TraceMeta,
+    encode_data,
+)
 from tests.tracing.sample_traces import START, coding_session
 
 TRACE = coding_session().live()
@@ -127,7 +135,11 @@ def test_the_facts_about_a_session_are_the_last_that_its_own_agent_told():
 
 
 def test_entries_are_numbered_and_no_time_is_before_the_beginning():
-    events = [(5.0, RunStarted("a", run_id="r"), 3), (6.5, FirstDelta("r"), 0), (4.0, Custom("x"), 4)]
+    events: list[tuple[float, Event | NonEventTraceData, int]] = [
+        (5.0, RunStarted("a", run_id="r"), 3),
+        (6.5, FirstDelta("r"), 0),
+        (4.0, Custom("x"), 4),
+    ]
     entries = build_trace_entries(events, 7)
     assert [(each.seq, each.t, each.dt, each.source, each.log_seq) for each in entries] == [
         (7, 5.0, 0.0, "agent", 3),
