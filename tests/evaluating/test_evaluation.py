@@ -575,7 +575,7 @@ async def test_an_error_ends_the_other_runs_at_once():
 async def test_agents_are_open_while_their_cases_run_and_closed_afterwards():
     noted: list[str] = []
 
-    class Noting(Agent[None], frozen=True):
+    class Noting(Agent[None]):
         async def __aenter__(self) -> Self:
             noted.append("opened")
             return self
