@@ -40,6 +40,7 @@ from perdure.core.event import (
     MessageAdded,
     ModelEvent,
     ModelRequested,
+    PermissionDecided,
     ReplyDiscarded,
     ReplyFinished,
     RunEnded,
@@ -954,3 +955,19 @@ async def test_what_differs_is_named():
     )
     divergence = await diverging(agent.replace(output_validators=[lambda _run, _reply: Retry("Go on.")]))
     assert (divergence.about, divergence.what) == ("message", "something else happens")
+
+
+async def test_of_two_calls_the_one_that_is_made_with_other_arguments_is_named_by_its_entry():
+    model = ScriptedModel(calls(call("depth", harbour="Bergen"), call("moor", place="Oslo")), "Moored.")
+    agent = await recorded(Agent(model, tools=[depth, moor], permission=Permissions(allow("moor"))))
+    entries = await agent.store.read("s")
+    about = [entry.seq for entry in entries if getattr(entry.event, "tool", getattr(entry.event, "name", "")) == "moor"]
+    hooked = before(moor, lambda _call, arguments: {"place": arguments["place"].upper()})
+    divergence = await diverging(agent.replace(tools=[depth, hooked]))
+    assert divergence == Divergence(
+        next(seq for seq in about if not isinstance(entries[seq - 1].event, PermissionDecided)),
+        "call",
+        "the call of 'moor' is made with other arguments",
+        'call moor {"place":"Oslo"}',
+        'call moor {"place":"OSLO"}',
+    )

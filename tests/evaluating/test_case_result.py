@@ -1,11 +1,18 @@
 """Results of cases: what a run and its grades become, and why there was nothing to grade."""
 
+import msgspec
 import pytest
 
 from perdure import Outcome, Usage
-from perdure.core.event import Entry, RunEnded, RunStarted
+from perdure.core.event import Entry, QuestionAsked, RunEnded, RunResumed, RunStarted
 from perdure.evaluating import Case, CaseResult
-from perdure.evaluating.case_result import MAX_TEXT, build_raised_result, build_result, describe_missing_answer
+from perdure.evaluating.case_result import (
+    MAX_TEXT,
+    build_raised_result,
+    build_result,
+    describe_missing_answer,
+    measure_latency,
+)
 from perdure.grading import Grade
 from perdure.grading.grade import build_failed_grade
 
@@ -105,3 +112,49 @@ def test_texts_are_shortened_and_left_out_of_comparisons():
     assert MAX_TEXT < len(result.error) < MAX_TEXT + 100
     bare = result.without_texts()
     assert (bare.text, bare.error, bare.grades, bare.verdict, bare.cost_usd) == ("", "", (), "error", 0.5)
+
+
+def test_a_result_has_nothing_that_it_is_not_given():
+    result = CaseResult(case_id="c", agent="one", verdict="error")
+    assert msgspec.to_builtins(result) == {
+        "case_id": "c",
+        "agent": "one",
+        "repetition": 1,
+        "verdict": "error",
+        "score": 0.0,
+        "status": "",
+        "reason": "",
+        "error": "",
+        "text": "",
+        "grades": (),
+        "cost_usd": None,
+        "grading_cost_usd": 0.0,
+        "latency_seconds": 0.0,
+        "input_tokens": 0,
+        "output_tokens": 0,
+        "turns": 0,
+        "tool_calls": 0,
+        "session_id": "",
+        "digest": "",
+        "finished_at": 0.0,
+    }
+
+
+def test_a_run_that_waits_for_a_person_says_what_was_asked():
+    asked = (QuestionAsked("q", "permission", "May I?"),)
+    assert describe_missing_answer(ended(status="waiting", reason="question", questions=asked)) == (
+        "the run waits for an answer: May I?"
+    )
+    assert describe_missing_answer(ended(status="limit", reason="timeout", questions=asked)) == (
+        "the run ended as 'limit': timeout"
+    )
+
+
+def test_the_latency_of_a_run_is_that_of_its_entries_without_the_time_that_it_lay():
+    started, ending = RunStarted("one"), RunEnded("done")
+    assert measure_latency([]) == 0.0
+    assert measure_latency([Entry(1, 10.0, started)]) == 0.0
+    assert measure_latency([Entry(1, 10.0, started), Entry(2, 9.0, ending)]) == 0.0
+    assert measure_latency([Entry(1, 10.0, started), Entry(2, 10.25, ending)]) == 0.25
+    lay = [Entry(1, 10.0, started), Entry(2, 11.0, RunResumed()), Entry(3, 11.5, RunResumed()), Entry(4, 13.0, ending)]
+    assert measure_latency(lay) == 1.5

@@ -23,6 +23,7 @@ def test_a_derived_id_does_not_take_one_that_was_given():
     ("fields", "message"),
     [
         ({"prompt": " "}, "give non-empty text"),
+        ({"id": 3}, "Case(id=3): give text"),
         ({"id": "a\nb"}, "without line breaks"),
         ({"id": "x" * 101}, "at most 100 characters"),
         ({"tags": "one"}, "give a list of words"),
@@ -115,3 +116,59 @@ def test_objects_that_are_the_same_in_another_process_have_the_same_digest():
 def test_text_that_cannot_be_encoded_is_mended():
     case = Case(prompt="a\ud800", id="\udc80", tags=["\udfff"])
     assert (case.prompt, case.id, case.tags) == ("a\ufffd", "\ufffd", ("\ufffd",))
+
+
+def test_each_further_case_of_the_same_prompt_has_the_next_number():
+    dataset = Dataset("d", [Case(prompt="Hello"), Case(prompt="Bye", id="hello-3"), *[Case(prompt="Hello")] * 3])
+    assert [case.id for case in dataset.cases] == ["hello", "hello-3", "hello-2", "hello-4", "hello-5"]
+
+
+def test_a_derived_id_has_at_most_forty_characters_and_ends_with_a_word():
+    dataset = Dataset("d", [Case(prompt="x" * 40), Case(prompt="y" * 41), Case(prompt="z" * 39 + " and more")])
+    assert [case.id for case in dataset.cases] == ["x" * 40, "y" * 40, "z" * 39]
+
+
+def test_an_id_may_have_a_hundred_characters():
+    assert Case(prompt="Hello", id="x" * 100).id == "x" * 100
+
+
+def test_a_selection_says_that_it_is_one_and_what_is_not_known_is_told_with_what_is():
+    dataset = Dataset("d", [Case(prompt="x", id="capital", tags=["geo"]), Case(prompt="y", id="river")], "cases.toml")
+    chosen = dataset.select(ids=["river"])
+    assert (chosen.name, chosen.path, chosen.is_selection, dataset.is_selection) == ("d", "cases.toml", True, False)
+    with pytest.raises(ConfigError) as refused:
+        dataset.select(ids=["rivers"])
+    assert str(refused.value) == (
+        "Dataset.select(ids='rivers'): no case has it; did you mean 'river'? known: capital, river"
+    )
+    with pytest.raises(ConfigError) as refused:
+        dataset.select(tags=["x"])
+    assert str(refused.value) == "Dataset.select(tags='x'): no case has it; known: geo"
+
+
+def test_the_digest_of_a_grader_is_that_of_its_name_or_its_class():
+    class Judge:
+        async def grade(self, evidence):
+            return True
+
+    def digest(grader) -> str:
+        return Case(prompt="Hello", graders=[grader]).grading_digest
+
+    class Named(Judge):
+        name = "fair"
+
+    class Odd(Judge):
+        name = 3
+
+    assert digest(Judge()) == digest(Judge()) == digest(Judge.__qualname__)
+    assert digest(Named()) == digest("fair")
+    assert len({digest(each) for each in (Judge(), Named(), Odd(), "fairer")}) == 4
+    assert len(digest("fair")) == 16
+
+
+def test_a_case_is_run_once_and_has_nothing_that_it_is_not_given():
+    case = Case(prompt="Hello")
+    assert (case.id, case.expected, case.graders, case.tags, case.deps, case.limits, case.output, case.repeat) == (
+        *("", None, (), ()),
+        *(None, None, None, 1),
+    )

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from perdure import BadConfig, ConfigError, Limits
-from perdure.evaluating import BadDataset, load_dataset
+from perdure.evaluating import BadDataset, Case, Dataset, dataset_file_reader, load_dataset
 
 TOML = """\
 name = "geography"
@@ -146,3 +146,105 @@ def test_a_file_that_is_no_dataset_is_named(write, name):
 def test_a_path_that_is_none_is_refused(path):
     with pytest.raises(ConfigError, match="name the dataset"):
         load_dataset(path)
+
+
+def test_what_cases_share_is_used_unless_a_case_has_its_own(write):
+    dataset = load_dataset(
+        write(
+            'graders = ["contains"]\ntags = ["all", "x"]\nrepeat = 2\n\n[[case]]\nprompt = "a"\ntags = ["x", "y"]\n\n'
+            '[[case]]\nprompt = "b"\ngraders = ["equals"]\nrepeat = 1\nlimits = {allowed_tools = "read"}\n'
+        )
+    )
+    assert dataset == Dataset(
+        "cases",
+        [
+            Case(id="a", prompt="a", graders=["contains"], tags=("all", "x", "y"), repeat=2),
+            Case(
+                id="b",
+                prompt="b",
+                graders=["equals"],
+                tags=("all", "x"),
+                repeat=1,
+                limits=Limits(allowed_tools=("read",)),
+            ),
+        ],
+        "cases.toml",
+    )
+
+
+def test_all_mistakes_of_a_toml_file_are_told_in_full(write):
+    text = (
+        'name = ""\nrepeat = "x"\nnmae = 1\n[[case]]\nprompt = 1\n[[case]]\nid = "a"\n[[case]]\nid = "a"\n'
+        'prompt = "x"\ngraders = ["contain", "equals", {name = "matches"}]\nlimits = {max_turns = -1}\n'
+        "tags = []\noutput = 3\n[[case]]\n[case.limits]\nodd = 1\n"
+    )
+    with pytest.raises(BadDataset) as caught:
+        load_dataset(write(text))
+    assert [(each.line, each.message) for each in caught.value.faults] == [
+        (1, "name is '': give one line of text"),
+        (2, "repeat is 'x': give a whole number, 1 or more"),
+        (3, "'nmae' is not known here: did you mean 'name'? use name, graders, tags, limits, repeat, case"),
+        (5, "prompt is 1: give a text"),
+        (6, 'this case has no prompt: add prompt = "…"'),
+        (9, "the id 'a' is that of line 7 too: rename one"),
+        (
+            11,
+            (
+                "there is no grader 'contain': did you mean 'contains'? use contains, equals, matches, schema, model, "
+                "command, all_of, any_of, or a function as module:name"
+            ),
+        ),
+        (11, "the grader 'matches' needs pattern: write {name = \"matches\", pattern = …}"),
+        (12, "Limits(max_turns=-1): give a whole number above zero, or None for no limit"),
+        (14, "output is 3: give a JSON Schema, as a table"),
+        (15, 'this case has no prompt: add prompt = "…"'),
+        (
+            17,
+            (
+                "Limits(odd=…): there is no option 'odd': its options are max_turns, token_budget, max_cost_usd, "
+                "timeout_seconds, max_tool_calls, max_calls_per_reply, max_parallel_tools, tool_timeout_seconds, "
+                "allowed_tools"
+            ),
+        ),
+    ]
+
+
+def test_a_file_that_is_too_large_is_refused(write, monkeypatch):
+    line = '{"prompt": "x"}'
+    monkeypatch.setattr(dataset_file_reader, "MAX_BYTES", len(line))
+    assert len(load_dataset(write(line, "cases.jsonl")).cases) == 1
+    with pytest.raises(BadDataset) as caught:
+        load_dataset(write(line + "\n", "cases.jsonl"))
+    assert str(caught.value) == "cases.jsonl: the file has 16 bytes, and 15 are the most: split it"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"prompt": }', "cases.jsonl:1: this is no JSON: expecting value; write one object a line"),
+        ("[]", 'cases.jsonl:1: a line has to be one JSON object, such as {"prompt": "…", "expected": "…"}'),
+        ('{"prompt": "x", "deps": -Infinity}', "cases.jsonl:1: -Infinity is no number of JSON: give a finite one"),
+        (b'\n{"prompt": "\xff"}', "cases.jsonl:2: this is no UTF-8: save the file as UTF-8"),
+        ("[" * 100_000, "cases.jsonl:1: values are nested too deep to be read: make it flatter"),
+        ("\n", 'cases.jsonl: there are no cases: add one, as [[case]] in TOML, with prompt = "…"'),
+        (
+            '{"prompt": "x", "id": "a"}\n\n{"prompt": "y", "id": "a"}',
+            "cases.jsonl:3: the id 'a' is that of line 1 too: rename one",
+        ),
+    ],
+)
+def test_a_mistake_in_jsonl_is_told_in_full(write, text, told):
+    with pytest.raises(BadDataset) as caught:
+        load_dataset(write(text, "cases.jsonl"))
+    assert str(caught.value) == told
+
+
+@pytest.mark.parametrize("name", ["cases.NDJSON", "cases.JSONL"])
+def test_the_ending_of_a_file_of_lines_may_be_another(write, name):
+    assert load_dataset(write('{"prompt": "x"}', name)).name == "cases"
+
+
+def test_a_file_without_the_right_ending_is_told_what_to_do(write):
+    with pytest.raises(BadDataset) as caught:
+        load_dataset(write("", "cases.yaml"))
+    assert str(caught.value) == "cases.yaml: a dataset is a file whose name ends in .toml or .jsonl: rename it"

@@ -1,16 +1,21 @@
 """Evaluations: the grid of cases and agents, errors as results, resumption, comparisons."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Self
 
 import pytest
 from msgspec.structs import replace
 
-from perdure import Agent, ConfigError, Limits, ShuttingDown, ToolContext, Usage, tool
+from perdure import Agent, ConfigError, Limits, SessionBusy, ShuttingDown, StoreError, ToolContext, Usage, tool
+from perdure.core.event import Entry
+from perdure.core.store import Lease
 from perdure.evaluating import Case, Dataset, Evaluation, EvaluationProgress
-from perdure.evaluating.evaluation_sessions import EvaluationStore
-from perdure.grading import Grade, all_of
+from perdure.evaluating.evaluation_sessions import EvaluationStore, get_run_session_id
+from perdure.grading import Evidence, Grade, all_of
 from perdure.shutdown import Shutdown
 from perdure.stores import open_store
+from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Reply, ScriptedModel, call
 from tests.evaluating.quizzes import PATIENCE, answering, asked, echo, evaluate, quiz
 
@@ -457,3 +462,131 @@ def test_wrong_options_are_named_before_anything_is_run(options, message):
     with pytest.raises(ConfigError) as caught:
         Evaluation(given.pop("dataset"), given.pop("agents"), **given)
     assert message in str(caught.value)
+
+
+# -- what was spent, and what stops an evaluation ----------------------------------------------------------------------
+
+
+async def test_what_a_cancelled_run_has_cost_counts_for_the_budget_of_a_resumed_evaluation():
+    store, began = open_store("memory:"), asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait for ever."""
+        began.set()
+        await asyncio.Event().wait()
+        return ""
+
+    def answer(prompt):
+        return reply_dearly(prompt) if began.is_set() else Reply(calls=[call("wait")], usage=Usage(output_tokens=8000))
+
+    agent = answering(answer, tools=[wait])
+    evaluation = Evaluation(quiz("a"), agent, store=store, max_cost_usd=20.0)
+    async with asyncio.timeout(PATIENCE):
+        task = asyncio.ensure_future(evaluation.run())
+        await began.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    again = Evaluation(quiz("a"), agent, store=store, evaluation_id=evaluation.evaluation_id, max_cost_usd=20.0)
+    (result,) = (await evaluate(again)).results
+    assert (result.reason, result.session_id[-2:]) == ("budget", "-2")
+
+
+async def test_an_evaluation_ends_if_another_process_is_at_a_case():
+    store, dataset = open_store("memory:"), quiz("a")
+    (case,) = dataset.cases
+    await store.acquire(get_run_session_id("e", case.run_digest, "a", "quizzed", 1))
+    with pytest.raises(SessionBusy):
+        await evaluate(Evaluation(dataset, echo(), store=store, evaluation_id="e"))
+
+
+async def test_an_evaluation_ends_if_its_store_fails():
+    class Full(MemoryStore):
+        def append_now(self, lease: Lease, entries: Sequence[Entry], *, sync: bool) -> bool:
+            if lease.session_id.startswith("eval-"):
+                raise StoreError("the disk is full")
+            return super().append_now(lease, entries, sync=sync)
+
+    with pytest.raises(StoreError, match="the disk is full"):
+        await evaluate(Evaluation(quiz("a"), echo(), store=Full()))
+
+
+async def test_a_third_attempt_follows_the_second_and_the_last_one_counts():
+    store, agent = open_store("memory:"), answering(lambda _: RuntimeError("down"))
+    first = Evaluation(quiz("a"), agent, store=store)
+    names = [(await evaluate(first)).results[0].session_id]
+    for _ in range(2):
+        again = Evaluation(quiz("a"), agent, store=store, evaluation_id=first.evaluation_id, retry_errors=True)
+        names.append((await evaluate(again)).results[0].session_id)
+    assert names == [names[0], f"{names[0]}-2", f"{names[0]}-3"]
+    last = await evaluate(Evaluation(quiz("a"), agent, store=store, evaluation_id=first.evaluation_id))
+    assert (last.results[0].session_id, last.reused) == (names[2], 1)
+
+
+async def test_a_grader_is_told_the_case_the_agent_and_which_time_it_is():
+    seen: list[Evidence] = []
+
+    def judge(evidence: Evidence) -> bool:
+        seen.append(evidence)
+        return True
+
+    dataset = quiz("a", repeat=2, tags=["t"], deps={"x": 1})
+    clock = FakeClock(50.0)
+    report = await evaluate(Evaluation(dataset, {"one": echo()}, graders=[judge], parallel=1, clock=clock))
+    assert [(each.goal, each.expected, each.answer, each.round, each.details) for each in seen] == [
+        ("a", "a", "a", number, {"case_id": "a", "agent": "one", "tags": ("t",), "deps": {"x": 1}}) for number in (1, 2)
+    ]
+    assert {each.finished_at for each in report.results} == {50.0}
+
+
+async def test_evaluations_that_began_at_the_same_moment_are_compared():
+    store, clock = open_store("memory:"), FakeClock()
+    first = await evaluate(Evaluation(quiz("a"), echo(), store=store, clock=clock))
+    second = await evaluate(Evaluation(quiz("a"), echo(), store=store, clock=clock))
+    assert second.comparison is not None
+    assert second.comparison.baseline_id == first.evaluation_id
+    assert [each.evaluation_id for each in second.history] == [first.evaluation_id]
+
+
+async def test_an_error_is_told_before_the_end_of_the_process():
+    def build(case: Case) -> None:
+        raise ShuttingDown("the process ends") if case.id == "a" else StoreError("the disk is full")
+
+    with pytest.raises(StoreError, match="the disk is full"):
+        await evaluate(Evaluation(quiz("a", "b"), echo(), build_deps=build, parallel=2))
+
+
+async def test_an_error_ends_the_other_runs_at_once():
+    waiting = asyncio.Event()
+
+    async def build(case: Case) -> None:
+        if case.id == "a":
+            await waiting.wait()
+            raise StoreError("the disk is full")
+        waiting.set()
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(5):
+        with pytest.raises(StoreError, match="the disk is full"):
+            await Evaluation(quiz("a", "b"), echo(), build_deps=build, parallel=2).run()
+
+
+async def test_agents_are_open_while_their_cases_run_and_closed_afterwards():
+    noted: list[str] = []
+
+    class Noting(Agent[None]):
+        async def __aenter__(self) -> Self:
+            noted.append("opened")
+            return self
+
+        async def __aexit__(self, *details: object) -> None:
+            noted.append("closed")
+
+    def answer(_request: object) -> str:
+        noted.append("asked")
+        return "a"
+
+    agent = Noting(ScriptedModel(answer, repeat_last=True), name="noting")
+    await evaluate(Evaluation(quiz("a"), agent))
+    assert noted == ["opened", "asked", "closed"]

@@ -1,12 +1,22 @@
 """Summaries, comparisons, and reports as JSON."""
 
+import msgspec
 import pytest
 
 from perdure import ConfigError
 from perdure.core.event import Entry, RunEnded, RunResumed, RunStarted, TurnStarted
-from perdure.evaluating import read_report
+from perdure.evaluating import Case, read_report
 from perdure.evaluating.case_result import measure_latency
-from perdure.evaluating.evaluation_report import compare_results, find_quantile, summarize_agents
+from perdure.evaluating.evaluation_report import (
+    AgentSummary,
+    CaseChange,
+    Comparison,
+    ReportedCaseDefinition,
+    build_reported_case,
+    compare_results,
+    find_quantile,
+    summarize_agents,
+)
 from tests.evaluating.sample_reports import failed, report, result
 
 
@@ -84,3 +94,77 @@ def test_a_report_is_read_from_its_json():
 def test_what_is_no_report_is_refused(data):
     with pytest.raises(ConfigError, match="perdure eval --json"):
         read_report(data)
+
+
+def test_a_summary_has_everything_that_the_results_add_up_to():
+    results = [
+        result("a", latency_seconds=1.0, input_tokens=3, output_tokens=1),
+        failed("b", latency_seconds=2.0, input_tokens=4, output_tokens=2, grading_cost_usd=0.5),
+        result("a", "two", "error", cost_usd=None),
+    ]
+    assert summarize_agents(results) == (
+        AgentSummary(
+            agent="one",
+            runs=2,
+            passed=1,
+            failed=1,
+            pass_rate=0.5,
+            mean_score=0.625,
+            cost_usd=0.02,
+            grading_cost_usd=0.5,
+            latency_median_seconds=1.0,
+            latency_p95_seconds=2.0,
+            input_tokens=7,
+            output_tokens=3,
+        ),
+        AgentSummary(
+            agent="two",
+            runs=1,
+            errors=1,
+            unknown_costs=1,
+            latency_median_seconds=1.0,
+            latency_p95_seconds=1.0,
+        ),
+    )
+    assert msgspec.to_builtins(AgentSummary(agent="three")) == {
+        "agent": "three",
+        **dict.fromkeys(("runs", "passed", "failed", "errors"), 0),
+        **dict.fromkeys(("pass_rate", "mean_score"), 0.0),
+        "cost_usd": None,
+        "unknown_costs": 0,
+        **dict.fromkeys(("grading_cost_usd", "latency_median_seconds", "latency_p95_seconds"), 0.0),
+        **dict.fromkeys(("input_tokens", "output_tokens"), 0),
+    }
+
+
+def test_a_report_of_nothing_has_passed_at_a_rate_of_zero():
+    empty = report()
+    assert (empty.pass_rate, empty.all_passed, empty.regressions, empty.summarize_tags()) == (0.0, True, (), {})
+
+
+def test_a_report_shows_what_a_case_has():
+    case = Case(id="c", prompt="Where?", expected={"a": (1, 2)}, tags=["t"])
+    assert build_reported_case(case) == ReportedCaseDefinition(
+        id="c", prompt="Where?", expected={"a": [1, 2]}, tags=("t",)
+    )
+
+
+def test_a_comparison_names_the_case_and_the_agent_of_each_change():
+    compared = compare_results([failed("a", "two"), result("a")], "e1", 5.0, [result("a", "two"), failed("a")])
+    assert compared == Comparison(
+        baseline_id="e1",
+        baseline_at=5.0,
+        regressions=(
+            CaseChange(case_id="a", agent="two", pass_rate_before=1.0, pass_rate=0.0, score_before=1.0, score=0.25),
+        ),
+        improvements=(
+            CaseChange(case_id="a", agent="one", pass_rate_before=0.0, pass_rate=1.0, score_before=0.25, score=1.0),
+        ),
+        compared=2,
+        summaries=summarize_agents([result("a", "two"), failed("a")]),
+    )
+
+
+def test_the_latency_that_95_of_100_runs_do_not_exceed_is_that_of_the_95th():
+    (summary,) = summarize_agents([result(f"{number}", latency_seconds=float(number)) for number in range(1, 101)])
+    assert (summary.latency_median_seconds, summary.latency_p95_seconds) == (50.0, 95.0)

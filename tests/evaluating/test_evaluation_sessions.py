@@ -2,8 +2,16 @@
 
 import pytest
 
-from perdure.evaluating import evaluation_sessions
-from perdure.evaluating.evaluation_sessions import EvaluationRecord, EvaluationStore, get_run_session_id
+from perdure import Agent
+from perdure.core.store import SessionInfo
+from perdure.evaluating import CaseResult, evaluation_sessions
+from perdure.evaluating.evaluation_sessions import (
+    EvaluationRecord,
+    EvaluationStore,
+    get_run_session_id,
+    read_result,
+    write_result,
+)
 from perdure.stores.memory import MemoryStore
 
 
@@ -63,3 +71,48 @@ def test_each_run_of_a_case_has_a_session_of_its_own_with_the_same_name_in_every
     assert get_run_session_id("e", "d", "c", "a", 1) != get_run_session_id(*other)
     assert get_run_session_id("e", "d", "c", "a", 1).startswith("eval-e-")
     assert len(get_run_session_id("e", "d", "c", "a", 1)) == len("eval-e-") + 12
+
+
+async def test_a_title_is_given_once_and_one_that_somebody_has_given_stays():
+    store = await stored(record(1, finished_at=0.0))
+    assert [info.title for info in await store.store.list()] == ["evaluation of quiz"]
+    await store._session("e1").rename("mine")
+    await store.write(record(1))
+    assert [info.title for info in await store.store.list()] == ["mine"]
+
+
+class Counting(MemoryStore):
+    """A store that counts the pages that are read of its list."""
+
+    pages = 0
+
+    async def list(self, *, prefix: str = "", limit: int = 50, offset: int = 0) -> list[SessionInfo]:
+        self.pages += 1
+        return await super().list(prefix=prefix, limit=limit, offset=offset)
+
+
+@pytest.mark.parametrize(("limit", "pages"), [(1, 1), (2, 1), (3, 2), (9, 3)])
+async def test_no_more_pages_are_read_than_are_needed(monkeypatch, limit, pages):
+    monkeypatch.setattr(evaluation_sessions, "_PAGE", 2)
+    kept = Counting()
+    store = EvaluationStore(kept)
+    for number in range(1, 6):
+        await store.write(record(number))
+    assert len(await store.list_evaluations("quiz", finished=True, limit=limit)) == min(limit, 5)
+    assert kept.pages == pages
+
+
+def test_an_evaluation_is_finished_when_it_has_a_time_at_which_it_was():
+    begun = EvaluationRecord(evaluation_id="e", dataset="d", agents=("a",), started_at=1.0)
+    assert (begun.finished_at, begun.is_finished, begun.is_selection, begun.results) == (0.0, False, False, ())
+    assert record(1, finished_at=0.5).is_finished
+
+
+async def test_the_result_of_a_case_is_kept_in_its_session_and_what_is_no_result_is_none():
+    session = Agent("demo", store=MemoryStore()).session("s")
+    assert await read_result(session) is None
+    result = CaseResult(case_id="c", agent="a", verdict="passed", score=0.5)
+    await write_result(session, result)
+    assert await read_result(session) == result
+    await session.keep("evaluation_result", {"case_id": 3})
+    assert await read_result(session) is None

@@ -89,3 +89,7 @@ def test_what_is_no_agent_is_named(file, name, message):
     with pytest.raises(ConfigError) as error:
         import_agent(f"{file}:{name}")
     assert str(error.value) == f"{f'{file}:{name}'!r}{message}"
+
+
+def test_the_module_of_a_file_has_the_name_of_the_file_at_its_end(file):
+    assert import_from_module_or_file(f"{file}:build").__module__.endswith("_things")

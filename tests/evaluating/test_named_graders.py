@@ -1,11 +1,17 @@
 """Graders by name with parameters."""
 
 import sys
+from typing import Any
 
 import pytest
 
 from perdure import Budget, ConfigError
-from perdure.evaluating.named_graders import GraderDefaults, build_grader, find_grader_mistakes
+from perdure.evaluating.named_graders import (
+    NAMES_AND_PARAMETERS,
+    GraderDefaults,
+    build_grader,
+    find_grader_mistakes,
+)
 from perdure.grading import Evidence, grade_evidence
 from perdure.testing import ScriptedModel
 
@@ -139,3 +145,48 @@ def test_graders_are_nested_8_deep_and_no_deeper():
         assert list(find_grader_mistakes([nest(levels)], trusted=False)) == [
             (0, "graders of 'any_of': give a list with at least one grader, nested at most 8 deep")
         ]
+
+
+def test_a_grader_with_several_mistakes_is_told_of_each_once():
+    choices = [
+        {"name": "matches", "pattern": "(", "patern": 1},
+        {"name": "equals", "as": 3, "expect": 1},
+        {"name": "mine:judge", "as": "x", "level": 1, "more": 2},
+        {"name": "schema", "schema": 3},
+        {"name": "any_of", "graders": ["contain", {"name": "matches"}]},
+        3,
+    ]
+    known = "contains, equals, matches, schema, model, command, all_of, any_of, or a function as module:name"
+    found = list(find_grader_mistakes(choices, trusted=True))
+    schema = [mistake for place, mistake in found if place == 3]
+    assert len(schema) == 1
+    assert [each for each in found if each[0] != 3] == [
+        (
+            0,
+            (
+                "the grader 'matches' has no parameter 'patern': did you mean 'pattern'? "
+                f"use {', '.join((*NAMES_AND_PARAMETERS['matches'], 'as'))}"
+            ),
+        ),
+        (
+            1,
+            (
+                "the grader 'equals' has no parameter 'expect': did you mean 'expected'? "
+                f"use {', '.join((*NAMES_AND_PARAMETERS['equals'], 'as'))}"
+            ),
+        ),
+        (1, "as is 3: give a text"),
+        (2, "'mine:judge' takes no parameters, and has level, more: write a function without them"),
+        (4, f"there is no grader 'contain': did you mean 'contains'? use {known}"),
+        (4, "the grader 'matches' needs pattern: write {name = \"matches\", pattern = …}"),
+        (5, '3 is no grader: give a name, as "contains", or a table with a name'),
+    ]
+
+
+def test_graders_that_are_built_are_nested_as_deep_as_those_of_a_file():
+    deep: Any = "equals"
+    for _ in range(8):
+        deep = {"name": "any_of", "graders": [deep]}
+    assert build_grader(deep, NO_CONTEXT).name == "any_of(" * 8 + "equals" + ")" * 8
+    with pytest.raises(ConfigError, match="nested at most 8 deep"):
+        build_grader({"name": "any_of", "graders": [deep]}, NO_CONTEXT)

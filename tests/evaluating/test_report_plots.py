@@ -176,3 +176,23 @@ def test_the_12_tags_of_most_cases_are_shown():
     tags = tuple([f"t{number:02}" for number in range(14)])
     shown = list_shapes(plot_tags(report(result("a"), tags=tags)))
     assert [each.split()[4] for each in shown if each.startswith("text label")] == list(tags[:12])
+
+
+def test_a_cost_that_is_not_known_has_no_bar():
+    shapes = list_shapes(plot_costs(report(result("a", cost_usd=None), result("a", "two", cost_usd=None)).summaries))
+    assert shapes == [
+        "svg 0 0 420 52 cost by agent",
+        "text label 0 17.0 one one",
+        "rect a0 118.0 5.0 0.0 15.0 runs: -",
+        "rect grading 118.0 5.0 0.0 15.0 grading: $0.00",
+        "text value 420 17.0 -",
+        "text label 0 43.0 two two",
+        "rect a1 118.0 31.0 0.0 15.0 runs: -",
+        "rect grading 118.0 31.0 0.0 15.0 grading: $0.00",
+        "text value 420 43.0 -",
+    ]
+
+
+def test_a_seventh_agent_has_the_colour_of_the_first():
+    shapes = list_shapes(plot_costs(report(*[result("a", f"agent {number}") for number in range(7)]).summaries))
+    assert [each.split()[1] for each in shapes if "runs:" in each] == [*("a0", "a1", "a2", "a3", "a4", "a5"), "a0"]

@@ -4,6 +4,7 @@ import pytest
 
 from perdure.evaluating import format_report
 from perdure.evaluating.report_text import format_cost, format_seconds, format_utc_time
+from perdure.grading import Grade
 from tests.evaluating.sample_reports import failed, report, result
 
 
@@ -55,3 +56,44 @@ def test_times_have_a_unit_that_suits_them(seconds, shown):
 
 def test_a_time_of_day_is_in_utc():
     assert format_utc_time(1_700_000_000.0) == "2023-11-14 22:13 UTC"
+
+
+def test_as_many_cases_are_listed_as_there_is_room_for():
+    def listed(count: int) -> list[str]:
+        return format_report(report(*[failed(f"case-{number}") for number in range(count)])).splitlines()[3:]
+
+    assert listed(20) == ["not passed (20)", *[f"  case-{number} (one): it is wrong" for number in range(20)]]
+    assert listed(21) == [
+        "not passed (21)",
+        *[f"  case-{number} (one): it is wrong" for number in range(20)],
+        "  … and 1 more",
+    ]
+
+
+@pytest.mark.parametrize(("width", "shown"), [(22, "  a (one): it is wrong"), (21, "  a (one): it is wro…")])
+def test_a_line_that_is_too_wide_ends_with_an_ellipsis(width, shown):
+    assert format_report(report(failed("a")), width=width).splitlines()[-1] == shown
+
+
+def test_a_cost_that_is_not_known_of_all_runs_is_marked_and_all_feedback_is_told():
+    grades = tuple([Grade(passed=each == "c", score=0.0, feedback=each * 2, grader=each) for each in "abc"])
+    text = format_report(report(result("a", cost_usd=None), result("b", verdict="failed", grades=grades)))
+    assert text.splitlines() == [
+        "agent  passed  score     cost  median    p95  errors  before",
+        "one       1/2   0.62  $0.01+?   1.0 s  1.0 s       -       -",
+        "",
+        "not passed (1)",
+        "  b (one): aa; bb",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.9994, "999 ms"), (1.0, "1.0 s"), (59.9, "59.9 s"), (60.0, "1.0 min")]
+)
+def test_a_time_changes_its_unit_at_a_second_and_at_a_minute(seconds, shown):
+    assert format_seconds(seconds) == shown
+
+
+@pytest.mark.parametrize(("cost", "shown"), [(0.01, "$0.01"), (0.0099, "$0.0099")])
+def test_a_cost_below_a_cent_has_two_digits(cost, shown):
+    assert format_cost(cost) == shown

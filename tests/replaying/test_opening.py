@@ -176,7 +176,11 @@ async def test_a_role_that_is_gone_is_told():
     agent = Agent(ScriptedModel("Aye."), roles=[CAPTAIN])
     await agent.session("s").run("Hello.", role="captain")
     divergence = await diverging(agent.replace(roles=[]))
-    assert divergence.what == "the run cannot be begun"
+    assert (divergence.seq, divergence.about, divergence.what, divergence.recorded) == (
+        *(1, "request"),
+        *("the run cannot be begun", "a run"),
+    )
+    assert "captain" in divergence.now
     assert "captain" in divergence.now
 
 

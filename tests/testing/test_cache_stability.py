@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from perdure import Agent, ConfigError, Message, ToolContext, tool, user
-from perdure.testing import ScriptedModel, assert_cache_stable, call
+from perdure.testing import ScriptedModel, ScriptEnded, assert_cache_stable, call
 
 
 @tool
@@ -58,3 +58,30 @@ def adding(added):
 async def test_what_is_no_agent_is_refused() -> None:
     with pytest.raises(ConfigError, match="give an Agent"):
         await assert_cache_stable("agent")  # type: ignore[arg-type]
+
+
+async def test_the_message_that_has_changed_is_shown_and_no_other() -> None:
+    minutes = itertools.count()
+
+    def shape(messages: Sequence[Message]) -> Sequence[Message]:
+        return [user("Hello."), user(f"It is 10:0{next(minutes)}."), user("Go on."), *messages]
+
+    with pytest.raises(AssertionError) as caught:
+        await assert_cache_stable(Agent("demo", history_processor=shape), "one", "two")
+    told, *lines = str(caught.value).splitlines()
+    assert told == (
+        "request 2 does not begin with the one before it: messages[1] has changed, so 3 messages are read again at "
+        "full price. Append what changes, at the end, instead."
+    )
+    assert [line for line in lines if line.startswith(("-", "+"))] == [
+        "--- before",
+        "+++ after",
+        '-        "text": "It is 10:00."',
+        '+        "text": "It is 10:01."',
+    ]
+    assert "Go on." not in str(caught.value)
+
+
+async def test_a_run_that_fails_is_told() -> None:
+    with pytest.raises(ScriptEnded):
+        await assert_cache_stable(Agent(ScriptedModel("one")), "one", "two")

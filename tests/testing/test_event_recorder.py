@@ -297,3 +297,84 @@ def test_long_and_odd_texts_fit_on_a_line():
     assert len(first) < 90
     assert first.endswith('…"')
     assert second == 'thinking: "two\\nlines \N{REPLACEMENT CHARACTER}"'
+
+
+def test_what_comes_between_two_turns_is_drawn_beside_them():
+    recorder = recorded(
+        RunStarted(), TurnStarted(1), TurnEnded(1), MessageAdded(user("And now?", origin="follow_up")), TurnStarted(2)
+    )
+    assert recorder.tree() == 'run: still going\n  turn 1\n  user (follow_up): "And now?"\n  turn 2'
+
+
+def test_agents_of_one_name_are_drawn_below_the_calls_that_started_each_of_them():
+    recorder = recorded(
+        RunStarted(),
+        started("c1", "ask"),
+        SubagentStarted("c1", "scout", "Left", child="scout-1"),
+        started("c2", "ask"),
+        SubagentStarted("c2", "scout", "Right", child="scout-2"),
+        TextDelta("one", path="scout-1"),
+        started("c3", "ask", path="scout-1"),
+        SubagentStarted("c3", "deep", "Down", path="scout-1"),
+        TextDelta("two", path="scout-2"),
+        TextDelta("three", path="scout-1/deep"),
+        TextDelta("four", path="unseen/far"),
+    )
+    assert recorder.tree() == (
+        "run: still going\n"
+        "  tool ask: no result\n"
+        '    subagent scout: "Left"\n'
+        "    agent scout-1\n"
+        '      text: "one"\n'
+        "      tool ask: no result\n"
+        '        subagent deep: "Down"\n'
+        "        agent deep\n"
+        '          text: "three"\n'
+        "  tool ask: no result\n"
+        '    subagent scout: "Right"\n'
+        "    agent scout-2\n"
+        '      text: "two"\n'
+        "  agent unseen\n"
+        "    agent far\n"
+        '      text: "four"'
+    )
+
+
+def test_deltas_of_another_kind_or_place_begin_a_line():
+    recorder = recorded(
+        ThinkingDelta("a", index=0),
+        ThinkingDelta("b", index=1),
+        ThinkingDelta("c", index=1),
+        ToolCallDelta("1", "x", "[1", index=0),
+        ToolCallDelta("2", "y", "[2]", index=1),
+        ToolCallDelta(arguments="]", index=1),
+        TextDelta("d"),
+    )
+    assert recorder.tree(counts=True) == ('thinking: "a"\nthinking x2: "bc"\ncall x: [1\ncall y x2: [2]]\ntext: "d"')
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (TextDelta("x" * 72), f'text: "{"x" * 72}"'),
+        (TextDelta("x" * 73), f'text: "{"x" * 71}…"'),
+        (RunEnded("failed", error="x" * 400), f'run: failed "{"x" * 400}"'),
+        (RunEnded("failed", error="x" * 401), f'run: failed "{"x" * 399}…"'),
+        (ReplyDiscarded(1, "cut_off", aside=True), 'reply_discarded: turn=1 reason="cut_off" aside=true'),
+        (finished("c", "look", seconds=0.25), "tool look: ok"),
+        (ModelRequested(1, 2), "asked again, attempt 2"),
+        (Custom("odd", {"text": "x" * 80}), f'custom: name="odd" data={{"text":"{"x" * 62}…'),
+    ],
+)
+def test_a_line_shows_as_much_of_a_text_as_there_is_room_for(event, line):
+    assert recorded(event).tree() == line
+
+
+def test_a_reply_of_text_alone_or_of_calls_alone_is_told_from_its_message():
+    assert recorded(MessageAdded(assistant("Hm."))).tree() == 'text: "Hm."'
+    assert recorded(MessageAdded(assistant([ToolCall("c", "a", "{}")]))).tree() == "call a: {}"
+
+
+def test_what_comes_after_a_run_does_not_belong_to_it():
+    recorder = recorded(RunStarted(), TurnStarted(1), RunEnded("done"), Custom("noted", 1))
+    assert recorder.tree() == 'run: done\n  turn 1\ncustom: name="noted" data=1'

@@ -127,7 +127,8 @@ async def test_a_sleep_of_nothing_only_lets_others_run():
     clock = FakeClock()
     ran: list[int] = []
     asyncio.get_running_loop().call_soon(ran.append, 1)
-    await clock.sleep(0)
+    async with asyncio.timeout(0.9):
+        await clock.sleep(0)
     assert (ran, clock.monotonic()) == ([1], 0)
 
 
@@ -169,3 +170,58 @@ def test_a_clock_starts_at_a_number():
     clock: Any = FakeClock
     with pytest.raises(ConfigError, match="start is a number of seconds since 1970"):
         clock("noon")
+
+
+async def test_a_timer_of_no_time_or_less_is_due_at_once():
+    clock = FakeClock()
+    fired: list[str] = []
+    clock.call_later(0, functools.partial(fired.append, "now"))
+    clock.call_later(-5, functools.partial(fired.append, "long ago"))
+    assert (clock.pending, fired) == ([0.0, 0.0], [])
+    await clock.advance(0)
+    assert (clock.pending, fired, clock.monotonic()) == ([], ["now", "long ago"], 0.0)
+
+
+async def test_an_automatic_clock_does_not_go_back_and_lets_others_run():
+    clock = FakeClock(auto=True)
+    await clock.sleep(2)
+    ran: list[int] = []
+    asyncio.get_running_loop().call_soon(ran.append, 1)
+    await clock.sleep(-1)
+    assert (clock.monotonic(), clock.slept, ran) == (2.0, [2, -1], [1])
+
+
+async def test_a_clock_shows_its_time_and_who_waits():
+    clock = FakeClock()
+    assert repr(clock) == "<FakeClock at 0 s, 0 sleepers, pending []>"
+    task = asyncio.create_task(clock.sleep(4))
+    await clock.advance(1.5)
+    assert repr(clock) == "<FakeClock at 1.5 s, 1 sleepers, pending [2.5]>"
+    await clock.advance(2.5)
+    assert task.done()
+
+
+async def test_what_a_timer_wakes_runs_to_its_next_wait_before_the_next_timer_fires():
+    clock, order = FakeClock(), list[str]()
+    links = [asyncio.Event() for _ in range(8)]
+
+    async def chain(number: int) -> None:
+        await links[number].wait()
+        if number + 1 < len(links):
+            links[number + 1].set()
+        else:
+            order.append("the end of the chain")
+
+    tasks = [asyncio.create_task(chain(number)) for number in range(len(links))]
+    clock.call_later(1, links[0].set)
+    clock.call_later(1, functools.partial(order.append, "the next timer"))
+    await clock.advance(1)
+    assert order == ["the end of the chain", "the next timer"]
+    assert all(task.done() for task in tasks)
+
+
+@pytest.mark.parametrize("seconds", ["1", None, -0.1])
+async def test_time_is_moved_by_a_number_of_seconds(seconds):
+    with pytest.raises(ConfigError) as refused:
+        await FakeClock().advance(seconds)
+    assert str(refused.value) == f"advance({seconds!r}): give a number of seconds; time does not run backwards"

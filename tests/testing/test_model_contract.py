@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+import functools
 
 import pytest
 
 from perdure.core.error import ConfigError, ProviderDown
 from perdure.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
-from perdure.core.message import Message, Text, Usage, assistant, user
+from perdure.core.message import Message, Text, ToolCall, Usage, assistant, user
 from perdure.core.model import Request
 from perdure.testing import ScriptedModel, check_model
 
@@ -135,6 +136,77 @@ class SlowToClose:
             await asyncio.Event().wait()
 
 
+class Cold:
+    """Breaks off its first answer of all, and none after it."""
+
+    def __init__(self, answers):
+        self.answers = answers
+
+    async def stream(self, request):
+        self.answers.append("hi")
+        yield TextDelta("hi")
+        if len(self.answers) > 1:
+            yield ReplyFinished()
+
+
+class Superseding:
+    """Breaks off a stream as soon as there is another one."""
+
+    latest = 0
+
+    async def stream(self, request):
+        self.latest = ours = self.latest + 1
+        yield TextDelta("a")
+        if self.latest == ours:
+            yield ReplyFinished()
+
+
+class ClosedWhen(Stubborn):
+    """Ends when it is closed only before, or only after, it has begun."""
+
+    def __init__(self, *, begun):
+        self.begun = begun
+
+    def stream(self, request):
+        return self.Closing(self.begun)
+
+    class Closing(Stubborn.Stream):
+        def __init__(self, begun):
+            super().__init__()
+            self.begun, self.has_begun = begun, False
+
+        async def __anext__(self):
+            self.has_begun = True
+            return await super().__anext__()
+
+        async def aclose(self):
+            if self.has_begun == self.begun:
+                self.events = iter(())
+
+
+class SwallowingLater:
+    """Ends when it is cancelled before its first event, and not after it."""
+
+    async def stream(self, request):
+        await asyncio.sleep(0)
+        yield TextDelta("I")
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        yield ReplyFinished()
+
+
+class Bound:
+    """Answers only in the task that made it."""
+
+    def __init__(self):
+        self.home = asyncio.current_task()
+
+    async def stream(self, request):
+        if asyncio.current_task() is not self.home:
+            raise OSError("another task")
+        yield ReplyFinished()
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -144,6 +216,13 @@ class SlowToClose:
         playing(ThinkingDelta("hm"), ToolCallDelta("1", "add", "{}"), ReplyFinished(usage=Usage(5, 5, 2, 3, 5))),
         playing(TextDelta("a"), TextDelta("b"), ReplyFinished(message=assistant("ab"))),
         playing(ReplyFinished(message=assistant("at once"))),
+        playing(
+            ToolCallDelta("1", "add", "{}"),
+            ToolCallDelta("2", "add", "[]", index=1),
+            ReplyFinished(message=assistant([ToolCall("1", "add", "{}"), ToolCall("2", "add", "[]")])),
+        ),
+        playing(ReplyFinished(usage=Usage(5, 5, 2, 3, 5))),
+        playing(ReplyFinished(usage=Usage(0, 0, 0, 0, 0))),
     ],
 )
 async def test_a_model_that_keeps_the_contract_passes(make):
@@ -192,6 +271,12 @@ def call(call_id="1", name="add", arguments="{}", index=0):
         (Translating, "never swallow or translate it"),
         (Stubborn, "after it was closed"),
         (Unclosable, "cannot be closed"),
+        (functools.partial(Cold, []), "ended after 1 events without a ReplyFinished"),
+        (Superseding, "ended after 1 events without a ReplyFinished"),
+        (functools.partial(ClosedWhen, begun=True), r"the stream said TextDelta\(.*'a'.* after it was closed"),
+        (functools.partial(ClosedWhen, begun=False), r"the stream said TextDelta\(.*'b'.* after it was closed"),
+        (SwallowingLater, "never swallow or translate it"),
+        (Bound, r"the model raised OSError\('another task'\)"),
     ],
 )
 async def test_a_broken_promise_is_named_with_what_to_fix(make, complaint):
@@ -209,8 +294,9 @@ async def test_what_is_no_event_is_named():
 
 
 async def test_a_task_that_is_left_behind_is_named():
-    with pytest.raises(AssertionError, match="left tasks behind: reader"):
-        await check_model(Leaking)
+    async with asyncio.timeout(5):
+        with pytest.raises(AssertionError, match="left tasks behind: reader"):
+            await check_model(Leaking)
     for task in Leaking.tasks:
         task.cancel()
     await asyncio.wait(Leaking.tasks)

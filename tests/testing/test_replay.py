@@ -1,14 +1,17 @@
 """Recordings as regression tests."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
 from perdure import Agent, ConfigError, tool
-from perdure.testing import ScriptedModel, call
+from perdure.testing import ScriptedModel, call, replay
 from perdure.testing.replay import Diverged, check_replay, record
 
 pytest_plugins = ["pytester"]
+replayed_beside_here = replay.replayed
 
 
 @tool(effect="read")
@@ -84,3 +87,30 @@ async def test_the_fixture_finds_recordings_beside_the_test(tmp_path, pytester):
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*Diverged: session 's' does something else than recorded*"])
+
+
+async def test_a_recording_is_reported_and_has_one_value_in_a_line(tmp_path):
+    agent = harbour_master()
+    await agent.session("s").run("How deep is Bergen?")
+    path = tmp_path / "new" / "folder" / "depth.json"
+    report = await record(agent, "s", path)
+    assert (report.session_id, report.turns, report.agrees) == ("s", 2, True)
+    text = path.read_text()
+    assert text.splitlines()[:2] == ["{", ' "format": "perdure-session",']
+    assert text.endswith("}\n")
+
+
+def find_way_from_here(path: Path) -> str:
+    return os.path.relpath(path, Path(__file__).parent)
+
+
+async def test_the_fixture_takes_paths_from_the_folder_of_the_test_and_documents_as_they_are(
+    tmp_path, replayed_beside_here
+):
+    path = tmp_path / "depth.json"
+    await recorded(path)
+    beside = find_way_from_here(path)
+    for each in (beside, Path(beside), json.loads(path.read_text())):
+        assert (await replayed_beside_here(harbour_master(), each)).turns == 2
+    with pytest.raises(Diverged):
+        await replayed_beside_here(harbour_master(instructions="Be verbose."), beside)

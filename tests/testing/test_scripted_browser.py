@@ -1,8 +1,10 @@
 """A scripted browser shows its pages, and remembers each step."""
 
+from typing import Any
+
 import pytest
 
-from perdure import ToolError, UrlTarget
+from perdure import ConfigError, ToolError, UrlTarget
 from perdure.testing import ScriptedBrowser, ScriptedPage
 from perdure.toolkits.browser_backend import BrowserDownload, BrowserElement, BrowserFrame, BrowserSnapshot
 from perdure.toolkits.browser_tools import format_browser_element
@@ -104,3 +106,10 @@ async def test_a_session_has_its_own_page_and_elements_until_it_is_closed():
     with pytest.raises(ToolError, match="use browser_navigate first"):
         await browser.take_snapshot("s")
     assert (await browser.take_snapshot("t")).url == HOME
+
+
+@pytest.mark.parametrize("pages", [{HOME: 5}, {5: "Welcome."}])
+def test_what_is_no_page_is_refused(pages: Any) -> None:
+    with pytest.raises(ConfigError) as refused:
+        ScriptedBrowser(pages)
+    assert str(refused.value) == f"ScriptedBrowser(pages={pages!r}): give text or a ScriptedPage for each URL"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from perdure.core.error import ConfigError, ModelError, ProviderDown
-from perdure.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
-from perdure.core.message import Image, Message, StopReason, Text, Thinking, ToolCall, Usage, assistant, user
+from perdure.core.event import CitationAdded, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure.core.message import Citation, Image, Message, StopReason, Text, Thinking, ToolCall, Usage, assistant, user
 from perdure.core.model import ModelInfo, Price, Request, assemble_reply, model_info
 from perdure.testing import Reply, ScriptedModel, ScriptEnded, call, calls, check_model, pause, thinking
 
@@ -300,3 +300,78 @@ def test_what_cannot_be_scripted_is_refused_with_advice(make, complaint):
 async def test_a_function_that_returns_no_reply_is_told_so():
     with pytest.raises(ConfigError, match="the reply of <function"):
         await listen(ScriptedModel(lambda _: 42))
+
+
+async def test_every_part_of_a_message_is_told_in_its_place_with_all_that_belongs_to_it():
+    said = assistant(
+        [
+            Thinking("Hm", signature="sig"),
+            Thinking("", data="sealed", details={"a": 1}, is_item=True),
+            Citation("https://example.org", "Example"),
+            ToolCall("mine", "shell", '{"a":1}', "signed"),
+            ToolCall("too", "shell", ""),
+        ]
+    )
+    *deltas, _ = await listen(ScriptedModel(said, chunk=4))
+    assert deltas == [
+        ThinkingDelta("Hm"),
+        ThinkingDelta("", "sig"),
+        ThinkingDelta("", "", "sealed", {"a": 1}, 1, is_item=True),
+        CitationAdded(Citation("https://example.org", "Example")),
+        ToolCallDelta("mine", "shell", '{"a"', "signed"),
+        ToolCallDelta(arguments=":1}"),
+        ToolCallDelta("too", "shell", "", index=1),
+    ]
+
+
+async def test_a_text_can_be_told_letter_by_letter():
+    assert [event.text for event in (await listen(ScriptedModel("abc", chunk=1)))[:-1]] == ["a", "b", "c"]
+
+
+async def test_a_pause_is_reached_when_a_stream_waits_at_it_and_not_before():
+    held = pause()
+    reached = asyncio.ensure_future(held.wait_reached())
+    stream: Any = ScriptedModel([TextDelta("a"), held, TextDelta("b")]).stream(asking())
+    assert await anext(stream) == TextDelta("a")
+    await asyncio.sleep(0)
+    assert not reached.done()
+    held.release()
+    async with asyncio.timeout(30):
+        assert await anext(stream) == TextDelta("b")
+        await reached
+    await stream.aclose()
+
+
+async def test_a_model_tells_how_many_replies_it_has_and_how_often_it_was_asked():
+    model = ScriptedModel("one", name="small")
+    await listen(model)
+    assert repr(model) == "<ScriptedModel 'small': 1 replies, asked 1 times>"
+    with pytest.raises(ScriptEnded) as ended:
+        await listen(model)
+    assert str(ended.value) == (
+        "ScriptedModel 'small' has 1 reply, and this is request 2: script another reply, or pass repeat_last=True"
+    )
+    assert model.remaining == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (given(Reply, usage=3), "Reply(usage=3): usage must be a Usage(...), or None"),
+        (given(Reply, stop="later"), "Reply(stop='later'): stop must be a StopReason, or None"),
+        (
+            given(ScriptedModel, "x", chunk=1.5),
+            "ScriptedModel(chunk=1.5): chunk must be at least 1, or None for whole texts",
+        ),
+    ],
+)
+def test_what_cannot_be_scripted_is_told_in_full(make, complaint):
+    with pytest.raises(ConfigError) as refused:
+        make()
+    assert str(refused.value) == complaint
+
+
+async def test_a_message_keeps_the_facts_that_it_has():
+    said = Message("assistant", (Text("a"),), provider="p", model="m", stop=StopReason.LENGTH, usage=Usage(1, 2))
+    (_, finished) = await listen(ScriptedModel(said))
+    assert finished == ReplyFinished(StopReason.LENGTH, Usage(1, 2), "m", "p", said)

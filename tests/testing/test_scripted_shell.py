@@ -1,8 +1,10 @@
 """A scripted shell answers from its table, and remembers what it was asked."""
 
+from typing import Any
+
 import pytest
 
-from perdure import ToolError
+from perdure import ConfigError, ToolError
 from perdure.testing import ScriptedShell
 from perdure.toolkits.shell_backend import CapturedStream, Confinement, JobOutput, ShellCommand, ShellResult
 
@@ -39,3 +41,10 @@ def test_its_folder_and_its_confinement_are_what_it_is_told():
     assert (usual.root, usual.confinement) == ("/work", Confinement(sandbox="none: a test", network=False))
     told = ScriptedShell(root="/src", confinement=own)
     assert (told.root, told.confinement) == ("/src", own)
+
+
+@pytest.mark.parametrize("answers", [{"ls": 5}, {5: "a.txt"}])
+def test_what_is_no_answer_is_refused(answers: Any) -> None:
+    with pytest.raises(ConfigError) as refused:
+        ScriptedShell(answers)
+    assert str(refused.value) == f"ScriptedShell(answers={answers!r}): give text or a ShellResult for each line"

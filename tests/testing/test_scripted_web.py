@@ -1,6 +1,10 @@
 """A scripted web answers from its tables, and remembers what it was asked."""
 
-from perdure import UrlTarget
+from typing import Any
+
+import pytest
+
+from perdure import ConfigError, UrlTarget
 from perdure.testing import ScriptedWeb
 from perdure.toolkits.web_backend import WebFetchRequest, WebFetchResult, WebSearchQuery, WebSearchResult
 
@@ -24,3 +28,16 @@ async def test_a_search_has_the_results_of_its_query_and_another_has_none():
     queries = [WebSearchQuery("sails"), WebSearchQuery("hulls", 3)]
     assert [list(await web.search(each)) for each in queries] == [[hit], []]
     assert web.queries == queries
+
+
+@pytest.mark.parametrize("pages", [{"https://example.org": 5}, {5: "<p>Hello</p>"}])
+def test_what_is_no_page_is_refused(pages: Any) -> None:
+    with pytest.raises(ConfigError) as refused:
+        ScriptedWeb(pages)
+    assert str(refused.value) == f"ScriptedWeb(pages={pages!r}): give HTML or a WebFetchResult for each URL"
+
+
+def test_a_page_without_a_complete_url_is_refused() -> None:
+    with pytest.raises(ConfigError) as refused:
+        ScriptedWeb({"example.org": "<p>Hello</p>"})
+    assert str(refused.value) == "ScriptedWeb(pages='example.org'): give a complete URL for each page"

@@ -15,8 +15,14 @@ from perdure.core.store import Hit, Lease, SessionInfo, StoreSize
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite.store import SqliteStore
-from perdure.testing import store_contract, store_contract_maintenance
+from perdure.testing import (
+    store_contract,
+    store_contract_listing,
+    store_contract_maintenance,
+    store_contract_search,
+)
 from perdure.testing.store_contract import check_store
+from perdure.testing.store_contract_search import HOSTILE_QUERIES
 from tests.small_disk import mounted
 
 
@@ -575,3 +581,117 @@ async def test_a_hook_that_is_no_function_is_refused(hook):
     hooks: dict[str, Any] = {hook: 5}
     with pytest.raises(ConfigError, match=f"check_store\\({hook}=5\\): give a function, or leave it out"):
         await check_store(MemoryStore, **hooks)
+
+
+# -- searches that fail ------------------------------------------------------------------------------------------------
+
+
+class Choosy(SqliteStore):
+    """Fails at one of the queries that are hard to read."""
+
+    hard = ""
+    error: Exception = ConfigError("I cannot read this")
+
+    async def search(self, query, **options):
+        if query == self.hard and options.get("syntax", "words") == "words":
+            raise self.error
+        return await super().search(query, **options)
+
+
+@pytest.fixture
+def only_hostile_queries(monkeypatch):
+    monkeypatch.setattr(store_contract, "_CHECKS", store_contract_search.CHECKS[-1:])
+
+
+HARD = next(query for query in HOSTILE_QUERIES if any(map(str.isalnum, query)) and len(query) < 50)
+SENSELESS = next(query for query in HOSTILE_QUERIES if not any(map(str.isalnum, query)))
+
+
+@pytest.mark.usefixtures("only_hostile_queries")
+@pytest.mark.parametrize(
+    ("query", "raised", "told"),
+    [
+        (
+            HARD,
+            ConfigError("no"),
+            f"search({HARD!a}, syntax='words') raises nothing, not ConfigError('no'); expected True",
+        ),
+        (HARD, OSError("odd"), f"search({HARD!a}, syntax='words') raises nothing, not OSError('odd')"),
+        (
+            SENSELESS,
+            OSError("odd"),
+            f"search({SENSELESS!a}, syntax='words') raises ConfigError or nothing, not OSError",
+        ),
+        (SENSELESS, ConfigError(""), "a query that makes no sense is refused with a message; expected True"),
+    ],
+    ids=["refused", "failed", "failed at nothing", "without a message"],
+)
+async def test_a_search_that_does_not_bear_a_query_is_told(query, raised, told, tmp_path, monkeypatch):
+    monkeypatch.setattr(Choosy, "hard", query)
+    monkeypatch.setattr(Choosy, "error", raised)
+    with pytest.raises(AssertionError) as broken:
+        await check_store(lambda: Choosy(tmp_path / "sessions.db"))
+    assert str(broken.value).startswith(f"broken promise: {told}")
+
+
+@pytest.mark.usefixtures("only_hostile_queries")
+async def test_a_search_may_refuse_a_query_that_makes_no_sense(tmp_path, monkeypatch):
+    monkeypatch.setattr(Choosy, "hard", SENSELESS)
+    assert await check_store(lambda: Choosy(tmp_path / "sessions.db")) == {}
+
+
+async def test_a_full_disk_that_refuses_without_a_message_is_told():
+    class Mute(Full):
+        def append_now(self, lease, entries, *, sync):
+            if self.is_full:
+                raise StoreError("")
+            return super().append_now(lease, entries, sync=sync)
+
+    with pytest.raises(AssertionError) as broken:
+        await check_store(Mute, full_disk=Mute.filled)
+    assert str(broken.value) == (
+        "broken promise: append() on a full disk is refused with a message; expected True, found False"
+    )
+
+
+# -- leases of deleted sessions ----------------------------------------------------------------------------------------
+
+
+class Reviving(MemoryStore):
+    """Gives a session that is made anew by one of its methods the fence that the deleted one had."""
+
+    revived_by: ClassVar[str]
+
+    def __init__(self):
+        super().__init__()
+        self._fences = {}
+
+    async def delete(self, session_id):
+        if session_id in self._sessions:
+            self._fences[session_id] = self._sessions[session_id].fence
+        await super().delete(session_id)
+
+    async def post(self, session_id, post):
+        is_new = await super().post(session_id, post)
+        self._revive("post()", session_id)
+        return is_new
+
+    async def fork(self, session_id, new_id, *, at=None):
+        await super().fork(session_id, new_id, at=at)
+        self._revive("fork()", new_id)
+
+    def _revive(self, method, session_id):
+        if method == self.revived_by and session_id in self._fences:
+            self._sessions[session_id].fence = self._fences[session_id]
+
+
+@pytest.mark.parametrize("method", ["post()", "fork()"])
+async def test_a_lease_that_outlives_its_session_is_told_with_what_has_made_the_new_one(method, monkeypatch):
+    monkeypatch.setattr(store_contract, "_CHECKS", store_contract_listing.CHECKS)
+    monkeypatch.setattr(Reviving, "revived_by", method, raising=False)
+    with pytest.raises(AssertionError) as broken:
+        await check_store(Reviving)
+    assert str(broken.value) == (
+        f"broken promise: append() with the lease of a deleted session, when {method} has made one of the same id "
+        "raises Fenced, and it did not"
+    )

@@ -1,10 +1,11 @@
 import asyncio
+import queue
 import threading
 
 import pytest
 
 from perdure import ConfigError
-from perdure.tracing.async_writer import AsyncWriter
+from perdure.tracing.async_writer import AsyncWriter, WriterStats
 
 SECONDS = 30
 
@@ -85,3 +86,71 @@ def test_threads_can_add_at_the_same_time_and_nothing_is_lost():
 def test_options_that_cannot_be_used_are_named(options):
     with pytest.raises(ConfigError, match=next(iter(options))):
         AsyncWriter(print, **options)
+
+
+def find_threads(name: str) -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name == name]
+
+
+def test_items_are_written_soon_also_when_nobody_waits_for_them():
+    written: queue.Queue[list[int]] = queue.Queue()
+    writer: AsyncWriter[int] = AsyncWriter(lambda batch: written.put(list(batch)))
+    for number in (1, 2, 3):
+        assert writer.add(number)
+        assert written.get(timeout=SECONDS) == [number]
+        assert writer.flush(SECONDS)
+    assert writer.close(SECONDS)
+
+
+def test_the_thread_of_a_writer_ends_with_it_and_keeps_no_process_alive():
+    before = find_threads("perdure trace writer")
+    writer: AsyncWriter[int] = AsyncWriter(list)
+    assert find_threads("perdure trace writer") == before
+    writer.add(1)
+    (thread,) = [each for each in find_threads("perdure trace writer") if each not in before]
+    assert thread.daemon
+    assert writer.flush(SECONDS)
+    assert writer.close(SECONDS)
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_a_writer_counts_what_it_was_given_from_nothing_on():
+    writer: AsyncWriter[int] = AsyncWriter(list, batch_size=1, max_queue=1)
+    assert writer.stats == WriterStats(added=0, written=0, dropped=0, failed=0, queued=0)
+    assert (writer.is_full, writer.flush(0)) == (False, True)
+    assert writer.close(SECONDS)
+    assert not writer.add(1)
+    assert writer.stats == WriterStats(added=1, written=0, dropped=1, failed=0, queued=0)
+
+
+def test_what_is_being_written_is_counted_as_queued():
+    gate, begun = threading.Event(), threading.Event()
+
+    def write(_: object) -> None:
+        begun.set()
+        assert gate.wait(SECONDS)
+
+    writer: AsyncWriter[int] = AsyncWriter(write, batch_size=1)
+    writer.add(1)
+    assert begun.wait(SECONDS)
+    writer.add(2)
+    assert writer.stats == WriterStats(added=2, written=0, dropped=0, failed=0, queued=2)
+    gate.set()
+    assert writer.close(SECONDS)
+    assert writer.stats == WriterStats(added=2, written=2, dropped=0, failed=0, queued=0)
+
+
+def test_errors_of_write_are_logged_once(caplog: pytest.LogCaptureFixture):
+    def write(_: object) -> None:
+        raise OSError("disk full")
+
+    writer: AsyncWriter[int] = AsyncWriter(write)
+    for number in (1, 2, 3):
+        writer.add(number)
+        assert writer.flush(SECONDS)
+    assert writer.close(SECONDS)
+    assert writer.stats.failed == 3
+    assert [each.getMessage() for each in caplog.records] == [
+        "a trace cannot be written (OSError: disk full); it is tried again"
+    ]

@@ -57,3 +57,36 @@ def test_options_that_cannot_be_used_are_named(options):
 def test_anything_else_is_refused():
     with pytest.raises(ConfigError, match="request"):
         to_curl(3)  # type: ignore[arg-type]
+
+
+def test_a_command_is_written_over_several_lines_with_everything_but_what_curl_adds_itself():
+    headers = {"Authorization": "Bearer sk-secret-123456", "X-Trace": "a b", "User-Agent": "x", "Connection": "close"}
+    request = RawRequest(1, "POST", "https://api.example.com/v1", headers, '{"a":[1]}')
+    assert to_curl(request) == (
+        "curl -N https://api.example.com/v1 \\\n"
+        "  -H 'Authorization: Bearer '\"${API_KEY}\" \\\n"
+        "  -H 'X-Trace: a b' \\\n"
+        "  --data-binary '{\n"
+        '  "a": [\n'
+        "    1\n"
+        "  ]\n"
+        "}'"
+    )
+    assert to_curl(request, pretty=False).splitlines()[-1] == "  --data-binary '{\"a\":[1]}'"
+    assert to_curl(request, pretty=False, stream=True).splitlines()[-1] == '  --data-binary \'{"a":[1],"stream":true}\''
+
+
+def test_the_path_of_a_body_alone_can_be_another_and_a_body_that_is_no_object_stays():
+    assert to_curl({}, base_url="http://127.0.0.1/v1", path="messages", pretty=False) == (
+        "curl -N http://127.0.0.1/v1/messages \\\n"
+        "  -H 'content-type: application/json' \\\n"
+        "  -H 'authorization: Bearer '\"${API_KEY}\" \\\n"
+        "  --data-binary '{}'"
+    )
+    assert to_curl(RawRequest(1, "POST", "http://127.0.0.1", {}, "[1]"), pretty=False, stream=True).endswith("'[1]'")
+
+
+def test_a_refusal_names_the_value_and_what_to_give():
+    with pytest.raises(ConfigError) as refused:
+        to_curl(BODY, base_url="http://127.0.0.1", api_key_env="1KEY")
+    assert str(refused.value) == ("to_curl(api_key_env='1KEY'): give the name of a variable, such as 'OPENAI_API_KEY'")

@@ -1,11 +1,16 @@
-from perdure import Agent, tool
+from typing import Any
+
+from perdure import Agent, Message, Text, Usage, tool
+from perdure.core.event import MessageAdded, ModelRequested
+from perdure.core.model import ToolSpec
 from perdure.extensions import tracing
 from perdure.testing import ScriptedModel, call
 from perdure.tracing.disclosure import match_snapshots
+from perdure.tracing.trace import Trace, build_trace_entries
 from perdure.tracing.trace_entry import RequestSnapshot, TraceEntry
 from perdure.tracing.trace_tree import TracedTurn
 from perdure.tracing.tracer import Tracer
-from tests.tracing.sample_traces import coding_session
+from tests.tracing.sample_traces import START, Script, coding_session
 
 
 async def test_each_step_says_what_entered_and_which_tools_and_instructions_changed():
@@ -63,3 +68,40 @@ def test_a_snapshot_at_the_very_time_of_a_request_belongs_to_it():
     turn = turn_at(1.0, 3)
     assert [*match_snapshots([turn], [snapshot_at(1.0, 3, "now")])] == [id(turn)]
     assert match_snapshots([turn], [snapshot_at(0.9, 3, "before")]) == {}
+
+
+def test_a_step_has_what_has_come_and_gone_since_the_last_request_that_is_known():
+    one, two = ToolSpec("one", "One.", {}), ToolSpec("two", "Two.", {})
+    script = Script("s")
+    script.begin("r", "Go.")
+    entries: list[tuple[float, Any, int]] = [(each.at, each.event, each.seq) for each in script.entries]
+    for turn, shown in enumerate(
+        [
+            RequestSnapshot(system="Be.", tools=(one, two), messages=1),
+            None,
+            RequestSnapshot(system="Be.", tools=(two,), messages=3),
+            RequestSnapshot(system="Be brief.", tools=(two, one), messages=2),
+        ],
+        1,
+    ):
+        at = START + turn
+        messages = 2 if shown is None else shown.messages
+        asked = ModelRequested(turn, messages=messages, estimated_tokens=turn * 10, run_id="r")
+        entries.append((at, asked, turn))
+        entries += [] if shown is None else [(at, shown, 0)]
+        reply = Message("assistant", (Text("Hm."),), usage=Usage(turn * 10, 1, turn))
+        entries.append((at + 0.5, MessageAdded(reply, run_id="r"), 0))
+    entries.insert(-4, (START + 3.5, ModelRequested(9, messages=1, aside=True, run_id="r"), 0))
+    steps = Trace(build_trace_entries(entries)).disclosure()
+    assert [(each.turn, each.dt, each.system, each.tools, each.added_tools, each.removed_tools) for each in steps] == [
+        (1, 1.0, "Be.", ("one", "two"), ("one", "two"), ()),
+        (2, 2.0, None, (), (), ()),
+        (3, 3.0, None, ("two",), (), ("one",)),
+        (4, 4.0, "Be brief.", ("two", "one"), ("one",), ()),
+    ]
+    assert [(each.messages, each.messages_delta, each.tokens, each.cached_tokens) for each in steps] == [
+        (1, 1, 10, 1),
+        (2, 1, 20, 2),
+        (3, 1, 30, 3),
+        (2, -1, 40, 4),
+    ]

@@ -118,3 +118,38 @@ def test_the_code_of_a_function_is_found_below_its_wrappers():
 def test_a_threshold_is_above_zero():
     with pytest.raises(ConfigError, match="threshold_seconds"):
         LoopWatchdog(0)
+
+
+async def test_the_thread_of_the_watchdog_lives_as_long_as_tools_run_and_keeps_no_process_alive():
+    found: list[threading.Thread] = []
+    before = set(threading.enumerate())
+
+    @tool(effect="read")
+    async def look() -> str:
+        """Look at the threads."""
+        found.extend(each for each in threading.enumerate() if each.name == "perdure-watchdog" and each not in before)
+        return "done"
+
+    agent = Agent(ScriptedModel(call("look"), "Done."), tools=[look], extensions=[loop_watchdog(60)])
+    await agent.run("Go.")
+    (thread,) = found
+    assert thread.daemon
+    await asyncio.to_thread(thread.join, 5)
+    assert not thread.is_alive()
+
+
+def test_a_report_says_who_where_and_what_to_do():
+    advice = "make it a plain function, which runs on a thread, or mark it @tool(isolate=True)"
+    assert str(BlockedLoop("slow", 0.256, "x.py:1 in f")) == (
+        f"the tool 'slow' has blocked the event loop for 0.26 s at x.py:1 in f: {advice}"
+    )
+    assert str(BlockedLoop("", 1.0, "x.py:1 in f")) == (
+        f"the program has blocked the event loop for 1.00 s at x.py:1 in f: {advice}"
+    )
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan")])
+def test_a_threshold_that_is_no_time_is_refused(seconds):
+    with pytest.raises(ConfigError) as refused:
+        LoopWatchdog(seconds)
+    assert str(refused.value) == f"LoopWatchdog(threshold_seconds={seconds!r}): give a number above zero"

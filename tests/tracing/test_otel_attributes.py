@@ -5,7 +5,7 @@ import json
 import pytest
 
 from perdure.core.event import ModelRequested
-from perdure.core.message import Message, StopReason, Text, Usage
+from perdure.core.message import Citation, Message, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
 from perdure.tracing.otel_attributes import (
     encode_messages,
     provider_attributes,
@@ -68,3 +68,33 @@ def test_messages_are_encoded_with_their_reason_if_they_are_replies(is_output, m
 
 def test_an_unknown_provider_has_no_attribute():
     assert provider_attributes("", "1.44") == {}
+
+
+def test_each_kind_of_part_has_its_form_and_one_without_a_form_its_text():
+    parts = (
+        Text("hé"),
+        Thinking("hm"),
+        ToolCall("c", "look", '{"at":1}'),
+        ToolCall("d", "look", '{"at":'),
+        ToolResult("c", "look", (Text("seen"),)),
+        Citation("https://example.com", "Example"),
+    )
+    assert json.loads(encode_messages([Message("assistant", parts, stop=StopReason.TOOL_USE)], is_output=True)) == [
+        {
+            "role": "assistant",
+            "parts": [
+                {"type": "text", "content": "hé"},
+                {"type": "reasoning", "content": "hm"},
+                {"type": "tool_call", "id": "c", "name": "look", "arguments": {"at": 1}},
+                {"type": "tool_call", "id": "d", "name": "look", "arguments": '{"at":'},
+                {"type": "tool_call_response", "id": "c", "response": "seen"},
+                {"type": "citation", "content": "[source: Example https://example.com]"},
+            ],
+            "finish_reason": "tool_call",
+        }
+    ]
+
+
+def test_a_provider_with_another_name_in_the_conventions_has_that_one():
+    assert provider_attributes("bedrock", "1.44") == {"gen_ai.provider.name": "aws.bedrock"}
+    assert provider_attributes("acme", "1.36") == {"gen_ai.system": "acme"}

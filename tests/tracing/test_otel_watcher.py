@@ -4,29 +4,48 @@ import http.server
 import json
 import sys
 import threading
+from typing import Any
 
 import pytest
 
 from perdure import Agent, ConfigError, Price, Usage, tool
 from perdure.core.event import (
     Compacted,
+    Entry,
     ErrorRaised,
     Event,
+    FailedOver,
+    MessageAdded,
     ModelReplied,
     ModelRequested,
     ReplyDiscarded,
+    RetryScheduled,
+    RunEnded,
     RunResumed,
+    RunStarted,
     RunWaiting,
+    TextDelta,
+    ThinkingDelta,
     ToolFinished,
+    ToolStarted,
 )
-from perdure.core.message import Message, Text, ToolResult, assistant, user
+from perdure.core.message import Message, Status, StopReason, Text, ToolCall, ToolResult, assistant, user
 from perdure.testing import ScriptedModel, call
 from perdure.tracing.otel_attributes import PROVIDERS, SCHEMA_URLS
-from perdure.tracing.trace import Trace
-from tests.tracing.sample_traces import Script, coding_session
+from perdure.tracing.trace import Trace, build_trace_entries
+from perdure.tracing.trace_entry import RawRequest
+from tests.tracing.sample_traces import START, Script, coding_session
 
 pytestmark = pytest.mark.packages("opentelemetry.exporter")  # the API alone comes with other packages
-TEXTS = ("The test of the parser fails", "pytest -q", "1 failed", "9f3c2ab", "429", "503", "outside of the project")
+TEXTS = (
+    "The test of the parser fails",
+    "pytest -q",
+    "1 failed",
+    "9f3c2ab",
+    "too many requests",
+    "overloaded",
+    "outside of the project",
+)
 
 
 class Receiver(http.server.ThreadingHTTPServer):
@@ -35,7 +54,7 @@ class Receiver(http.server.ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.bodies: dict[str, list[bytes]] = {}
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
     def url(self) -> str:
@@ -363,3 +382,253 @@ def test_options_that_cannot_be_used_are_named(options):
 
     with pytest.raises(ConfigError, match=next(iter(options))):
         OtelWatcher(**options)
+
+
+# -- whole spans -------------------------------------------------------------------------------------------------------
+
+
+def everything() -> Script:
+    """A run with a reply, a call that fails, a side request, one that is discarded, problems, and what stays open."""
+    script = Script("s")
+    script.begin("r", "Go.")
+    said = [Text("Look."), ToolCall("c", "look", '{"at":1}')]
+    script.turn("r", 1, said, Usage(10, 5), model="m", between=[RetryScheduled(1, 4, 0.5, "E", "slow", run_id="r")])
+    script.result("r", "c", "look", "gone", 0.25, status=Status.ERROR)
+    script.add(FailedOver("m", "n", "F", "down", run_id="r"))
+    script.add(MessageAdded(user("More."), run_id="r"))
+    script.add(ModelRequested(9, model="side", provider="xai", aside=True, run_id="r"))
+    aside = Message("assistant", (Text("Aside."),), model="side-1", stop=StopReason.LENGTH, usage=Usage(3, 2))
+    script.add(ModelReplied(9, aside, run_id="r"), 0.5)
+    script.add(ModelRequested(2, attempt=2, model="m", provider="openai-chat", run_id="r"))
+    script.add(ThinkingDelta("…", run_id="r"), 0.25)
+    script.add(TextDelta("…", run_id="r"), 0.25)
+    script.add(ReplyDiscarded(2, "cut_off", Message("assistant", (), usage=Usage(7, 1)), run_id="r"), 0.25)
+    script.add(ToolStarted("d", "wait", "read", "k", run_id="r"))
+    script.add(RunStarted("child", run_id="r/d", path="child"))
+    script.add(ErrorRaised("G", "odd", run_id="r"))
+    script.add(RunEnded("failed", "limit", usage=Usage(20, 8), turns=2, error="Too long.", run_id="r"), 1.0)
+    return script
+
+
+def draw_spans(spans: list[ReceivedSpan]) -> list[object]:
+    """Return what is in each span, by its name."""
+    names = {each.id: each.name for each in spans}
+    found = sorted(spans, key=lambda each: each.name)
+    return [
+        {
+            "span": (each.name, names.get(each.parent, ""), each.kind, round(each.seconds, 3)),
+            "status": (each.status.code, each.status.message),
+            "events": each.events,
+            **{name: each.attributes[name] for name in sorted(each.attributes)},
+        }
+        for each in found
+    ]
+
+
+CONTENT = {"gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"}
+GO = '{"role": "user", "parts": [{"type": "text", "content": "Go."}]}'
+LOOK = (
+    '{"role": "assistant", "parts": [{"type": "text", "content": "Look."}, '
+    '{"type": "tool_call", "id": "c", "name": "look", "arguments": {"at": 1}}]'
+)
+GONE = '{"role": "tool", "parts": [{"type": "tool_call_response", "id": "c", "response": "gone"}]}'
+MORE = '{"role": "user", "parts": [{"type": "text", "content": "More."}]}'
+CHAT = {"gen_ai.conversation.id": "s", "gen_ai.operation.name": "chat", "gen_ai.request.stream": True}
+TOOL = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.type": "function", "perdure.tool.effect": "read"}
+RUN = {"gen_ai.conversation.id": "s", "gen_ai.operation.name": "invoke_agent"}
+
+
+@pytest.mark.parametrize("content", [True, False])
+def test_each_span_has_all_of_its_attributes_and_events_and_content_if_it_is_asked_for(export, content):
+    found = draw_spans(export.send(everything().live(), content=content))
+    error = {"perdure.error.message"} if content else set[str]()
+    expected: list[dict[str, Any]] = [
+        {
+            "span": ("chat m", "invoke_agent engineer", 3, 2.7),
+            "status": (0, ""),
+            "events": {
+                "perdure.retry_scheduled": {
+                    "error.type": "E",
+                    "perdure.retry.attempt": 1,
+                    "perdure.retry.delay_seconds": 0.5,
+                    **dict.fromkeys(error, "slow"),
+                }
+            },
+            **CHAT,
+            "gen_ai.input.messages": f"[{GO}]",
+            "gen_ai.output.messages": f'[{LOOK}, "finish_reason": "tool_call"}}]',
+            "gen_ai.provider.name": "anthropic",
+            "gen_ai.request.model": "m",
+            "gen_ai.request.temperature": 0.2,
+            "gen_ai.response.finish_reasons": ["tool_call"],
+            "gen_ai.response.model": "m",
+            "gen_ai.response.time_to_first_chunk": pytest.approx(1.1),
+            "gen_ai.usage.input_tokens": 10,
+            "gen_ai.usage.output_tokens": 5,
+            "perdure.attempt": 1,
+            "perdure.turn": 1,
+        },
+        {
+            "span": ("chat m", "invoke_agent engineer", 3, 0.75),
+            "status": (2, ""),
+            "events": {},
+            **CHAT,
+            "error.type": "cut_off",
+            "gen_ai.input.messages": f"[{GO}, {LOOK}}}, {GONE}, {MORE}]",
+            "gen_ai.provider.name": "openai",
+            "gen_ai.request.model": "m",
+            "gen_ai.response.time_to_first_chunk": 0.25,
+            "gen_ai.usage.input_tokens": 7,
+            "gen_ai.usage.output_tokens": 1,
+            "perdure.attempt": 2,
+            "perdure.turn": 2,
+        },
+        {
+            "span": ("chat side", "invoke_agent engineer", 3, 0.5),
+            "status": (0, ""),
+            "events": {},
+            **CHAT,
+            "gen_ai.output.messages": (
+                '[{"role": "assistant", "parts": [{"type": "text", "content": "Aside."}], "finish_reason": "length"}]'
+            ),
+            "gen_ai.provider.name": "x_ai",
+            "gen_ai.request.model": "side",
+            "gen_ai.response.finish_reasons": ["length"],
+            "gen_ai.response.model": "side-1",
+            "gen_ai.usage.input_tokens": 3,
+            "gen_ai.usage.output_tokens": 2,
+            "perdure.attempt": 1,
+            "perdure.turn": 9,
+        },
+        {
+            "span": ("execute_tool look", "invoke_agent engineer", 1, 0.25),
+            "status": (2, "gone" if content else ""),
+            "events": {},
+            **TOOL,
+            "error.type": "error",
+            "gen_ai.tool.call.arguments": '{"at":1}',
+            "gen_ai.tool.call.id": "c",
+            "gen_ai.tool.call.result": "gone",
+            "gen_ai.tool.name": "look",
+            "perdure.tool.status": "error",
+        },
+        {
+            "span": ("execute_tool wait", "invoke_agent engineer", 1, 1.0),
+            "status": (0, ""),
+            "events": {},
+            **TOOL,
+            "gen_ai.tool.call.id": "d",
+            "gen_ai.tool.name": "wait",
+        },
+        {
+            "span": ("invoke_agent child", "execute_tool wait", 1, 1.0),
+            "status": (0, ""),
+            "events": {},
+            **RUN,
+            "gen_ai.agent.name": "child",
+            "perdure.run.id": "r/d",
+        },
+        {
+            "span": ("invoke_agent engineer", "", 1, 5.22),
+            "status": (2, "Too long." if content else ""),
+            "events": {
+                "perdure.failed_over": {
+                    "error.type": "F",
+                    "perdure.failover.from": "m",
+                    "perdure.failover.to": "n",
+                    **dict.fromkeys(error, "down"),
+                },
+                "perdure.error_raised": {"error.type": "G", **dict.fromkeys(error, "odd")},
+            },
+            **RUN,
+            "error.type": "limit",
+            "gen_ai.agent.name": "engineer",
+            "gen_ai.aggregated_usage.input_tokens": 20,
+            "gen_ai.aggregated_usage.output_tokens": 8,
+            "gen_ai.provider.name": "openai",
+            "perdure.run.id": "r",
+            "perdure.run.status": "failed",
+            "perdure.run.turns": 2,
+        },
+    ]
+    assert found == [{name: each[name] for name in each if content or name not in CONTENT} for each in expected]
+
+
+def test_metrics_measure_every_request_also_one_that_was_discarded_or_has_no_reply(export, receiver):
+    script = everything()
+    script.begin("q", "Go.")
+    script.add(ModelRequested(1, model="m", provider="openai", run_id="q"))
+    script.add(ModelRequested(2, model="side", provider="xai", aside=True, run_id="q"), 0.5)
+    script.add(RunWaiting((), run_id="q"), 0.5)
+    export.send(script.live())
+    found = [
+        (
+            metric.name.removeprefix("gen_ai.client."),
+            point.count,
+            round(point.sum, 3),
+            *[plain(each.value) for each in sorted(point.attributes, key=lambda each: each.key)],
+        )
+        for metric in receiver.metrics().values()
+        for point in metric.histogram.data_points
+    ]
+    assert sorted(found) == [
+        ("operation.duration", 1, 0.5, "chat", "x_ai", "side", "side-1"),
+        ("operation.duration", 1, 0.5, "no_reply", "chat", "x_ai", "side"),
+        ("operation.duration", 1, 0.75, "cut_off", "chat", "openai", "m"),
+        ("operation.duration", 1, 1.0, "no_reply", "chat", "openai", "m"),
+        ("operation.duration", 1, 2.7, "chat", "anthropic", "m", "m"),
+        ("operation.time_to_first_chunk", 1, 0.25, "chat", "openai", "m"),
+        ("operation.time_to_first_chunk", 1, 1.1, "chat", "anthropic", "m"),
+        ("token.usage", 1, 1.0, "chat", "openai", "m", "output"),
+        ("token.usage", 1, 2.0, "chat", "x_ai", "side", "side-1", "output"),
+        ("token.usage", 1, 3.0, "chat", "x_ai", "side", "side-1", "input"),
+        ("token.usage", 1, 5.0, "chat", "anthropic", "m", "m", "output"),
+        ("token.usage", 1, 7.0, "chat", "openai", "m", "input"),
+        ("token.usage", 1, 10.0, "chat", "anthropic", "m", "m", "input"),
+    ]
+
+
+def test_a_request_after_a_compaction_begins_with_the_summary(export):
+    script = Script()
+    script.begin("r", "One.")
+    for text in ("Two.", "Three."):
+        script.add(MessageAdded(user(text), run_id="r"))
+    script.add(Compacted(user("So far."), 2, run_id="r"))
+    script.add(ModelRequested(1, run_id="r"))
+    spans = export.send(script.live(), content=True)
+    (chat,) = [each for each in spans if each.name == "chat"]
+    said = json.loads(chat.attributes["gen_ai.input.messages"])
+    assert [part["content"] for each in said for part in each["parts"]] == ["So far.", "Three."]
+
+
+def test_a_message_in_the_name_of_the_assistant_ends_no_request(export):
+    script = Script()
+    script.begin("r", "Go.")
+    script.add(ModelRequested(1, model="m", run_id="r"))
+    script.add(MessageAdded(Message("assistant", (Text("Noted."),), origin="steering"), run_id="r"), 1)
+    script.add(MessageAdded(Message("assistant", (Text("Done."),), model="m"), run_id="r"), 1)
+    (chat,) = [each for each in export.send(script.live(), content=True) if each.name == "chat m"]
+    assert (chat.seconds, json.loads(chat.attributes["gen_ai.output.messages"])[0]["parts"][0]["content"]) == (
+        2.0,
+        "Done.",
+    )
+
+
+def test_events_are_added_as_they_come_and_only_the_first_piece_of_a_reply_is_timed(export, receiver):
+    watcher = export.watcher()
+    watcher(Entry(0, START, TextDelta("…", run_id="unknown")))
+    for entry in everything().entries:
+        watcher(entry)
+    watcher(Entry(9, START + 10, RunEnded("done", run_id="r/d", path="child")))
+    spans = export.done()
+    assert len(spans) == 7
+    assert {each.attributes.get("gen_ai.conversation.id") for each in spans if "tool" not in each.name} == {"s"}
+    points = receiver.metrics()["gen_ai.client.operation.time_to_first_chunk"].histogram.data_points
+    assert sorted((each.count, round(each.sum, 3)) for each in points) == [(1, 0.25), (1, 1.1)]
+
+
+def test_the_spans_of_a_stored_session_belong_to_it(export):
+    stored = everything().stored()
+    raw = build_trace_entries([(START, RawRequest(1, "POST", "http://127.0.0.1/"), 0)])
+    spans = export.send(Trace([*raw, *stored.entries], stored.meta))
+    assert {each.attributes.get("gen_ai.conversation.id") for each in spans if "tool" not in each.name} == {"s"}

@@ -1,19 +1,25 @@
 """The page of a trace, looked at by a real browser: one for all tests of this file."""
 
+import json
 import re
 import shutil
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure import Image, Text, ToolCall, Usage
-from perdure.core.event import ErrorRaised
+from perdure.core.event import ErrorRaised, ModelRequested, RunStarted
+from perdure.core.message import Thinking
+from perdure.core.model import ToolSpec
 from perdure.tracing import trace_page
-from perdure.tracing.trace import Trace
+from perdure.tracing.trace import Trace, build_trace_entries
+from perdure.tracing.trace_entry import RawRequest, RawResponseHead, RawResponseLine, RequestSnapshot
 from perdure.tracing.trace_page import MAX_TEXT_WHEN_LARGE
 from perdure.tracing.web_page_parts import encode_for_script
-from tests.tracing.sample_traces import Script, coding_session, long_session
+from tests.tracing.sample_traces import START, Script, coding_session, long_session
+from tests.tracing.test_trace_tree_builder import everything
 
 in_browser = [pytest.mark.needs("chromium"), pytest.mark.packages("playwright")]
 MOST_MS = 60_000
@@ -248,3 +254,159 @@ def test_a_text_that_is_as_long_as_a_page_shows_is_not_cut_and_other_parts_are_d
 
 def test_entries_of_the_corpus_differ():
     assert all(one != other for one, other in pairwise(HOSTILE))
+
+
+def read_data(trace: Trace) -> dict[str, Any]:
+    """The data in the page of a trace."""
+    found = re.search('<script type="application/json" id="data">(.*?)</script>', trace.to_html(), re.DOTALL)
+    assert found is not None
+    (side,) = json.loads(found[1])["sides"]
+    return dict(side)
+
+
+def usage(given: int = 0, said: int = 0) -> dict[str, Any]:
+    return {"input": given, "output": said, "cached": 0, "written": 0, "thinking": 0, "precision": "exact"}
+
+
+def test_the_data_of_a_page_has_everything_that_is_known_of_a_turn_and_its_calls():
+    data = read_data(everything().live())
+    (run,) = data.pop("runs")
+    assert data == {
+        "meta": {"session_id": "s", "agent": "engineer", "model": "m", "system": "", "tools": []},
+        "started_at": START,
+        "missing": 0,
+        "raw": [],
+    }
+    first, second, aside = run.pop("turns")
+    assert run == {
+        "id": "r",
+        "path": "",
+        "agent": "engineer",
+        "engine": "react",
+        "t0": 0.0,
+        "t1": 24.0,
+        "status": "open",
+        "reason": "",
+        "error": "",
+        "usage": usage(9, 8),
+        "cost": None,
+        "prompt": "Go.",
+        "notices": [{"t": 1.0, "kind": "skill_loaded", "text": "maps, by model", "bad": False}],
+        "background": [],
+    }
+    look, ask = first.pop("calls")
+    assert first == {
+        "n": 1,
+        "path": "",
+        "aside": False,
+        "model": "n",
+        "provider": "q",
+        "settings": {"seed": 1},
+        "messages": 1,
+        "attempts": 2,
+        "retries": 1,
+        "failovers": 0,
+        "t0": 2.0,
+        "tf": 5.0,
+        "tr": 7.0,
+        "t1": 13.0,
+        "stop": "",
+        "reply": [
+            {"type": "text", "text": "Look."},
+            {"type": "tool_call", "name": "look", "arguments": "{}"},
+            {"type": "tool_call", "name": "ask", "arguments": "[]"},
+        ],
+        "usage": usage(2, 1),
+        "ctx": 2,
+        "cost": 3.0,
+        "changes": [],
+        "added": [],
+        "removed": [],
+        "system": 0,
+        "entered": [{"t": 0.0, "why": "prompt", "role": "user", "text": "Go.", "n": 3, "call": ""}],
+        "notices": [
+            {"t": 3.0, "kind": "retry_scheduled", "text": "attempt 1 of 4, again in 0.5 s: E: slow", "bad": True}
+        ],
+    }
+    assert look == {
+        "id": "c",
+        "name": "look",
+        "args": "{}",
+        "status": "ok",
+        "result": "seen",
+        "effect": "read",
+        "permission": "allowed by Ann",
+        "attempts": 2,
+        "t0": 10.0,
+        "t1": 13.0,
+        "dur": 0.5,
+        "progress": ["half"],
+        "progress_count": 1,
+        "runs": [],
+    }
+    assert ([each["id"] for each in ask["runs"]], ask["t1"]) == (["r/d"], 0.0)
+    assert [(each["why"], each["text"], each["call"]) for each in second["entered"]] == [
+        ("reply", "Look.\n[call look {}]\n[call ask []]", ""),
+        ("result of look", "", "c"),
+        ("summary of 2 messages", "So far.", ""),
+        ("steering", "More.", ""),
+    ]
+    assert (second["changes"], second["added"], second["removed"]) == (["tools"], ["a", "b"], ["c"])
+    assert (second["reply"], second["tf"], aside["aside"], aside["n"]) == ([], 0.0, True, 7)
+
+
+def test_the_data_of_a_page_has_instructions_tools_and_runs_that_no_call_has_started():
+    script = Script("s")
+    script.begin("r", "Go.")
+    script.turn("r", 1, [Thinking("Hm"), Text("y" * 300)], Usage(1, 1), messages=1)
+    script.turn("r", 2, [Text("z")], Usage(1, 1), messages=3)
+    script.add(RunStarted("helper", run_id="r/job", path="helper"))
+    events = [(each.at, each.event, each.seq) for each in script.entries]
+    asked = next(place for place, each in enumerate(events) if isinstance(each[1], ModelRequested))
+    spec = ToolSpec("add", "Add.", {"type": "object"})
+    shown = RequestSnapshot(system="Be brief.", tools=(spec,), messages=1)
+    entries: list[Any] = [*events[: asked + 1], (events[asked][0], shown, 0), *events[asked + 1 :]]
+    data = read_data(Trace(build_trace_entries(entries)))
+    assert (data["meta"]["system"], data["meta"]["tools"]) == ("Be brief.", [{"name": "add", "description": "Add."}])
+    (run,) = data["runs"]
+    assert [each["id"] for each in run["background"]] == ["r/job"]
+    assert [each["system"] for each in run["turns"]] == [9, 0]
+    assert run["turns"][0]["reply"][0] == {"type": "thinking", "text": "Hm"}
+    assert [(each["why"], len(each["text"]), each["n"]) for each in run["turns"][1]["entered"]] == [("reply", 200, 300)]
+
+
+def test_the_data_of_a_page_has_the_last_requests_with_the_first_lines_of_their_responses(monkeypatch):
+    monkeypatch.setattr(trace_page, "MAX_RAW_REQUESTS", 2)
+    monkeypatch.setattr(trace_page, "MAX_RAW_LINES", 1)
+    events: list[Any] = [(5.0, RawResponseHead(9, 500), 0), (5.0, RawResponseLine(9, "of no request"), 0)]
+    for number in (1, 2, 3):
+        events.append((5.0 + number, RawRequest(number, "POST", "http://127.0.0.1/", {}, "{}"), 0))
+        events.append((5.0 + number, RawResponseHead(number, 200 + number), 0))
+        events += [(5.0 + number, RawResponseLine(number, text), 0) for text in ("one", "two")]
+    curl = "curl -N http://127.0.0.1/ \\\n  --data-binary '{}'"
+    assert read_data(Trace(build_trace_entries(events)))["raw"] == [
+        {
+            "method": "POST",
+            "url": "http://127.0.0.1/",
+            "curl": curl,
+            "t": float(number),
+            "status": 200 + number,
+            "lines": ["one"],
+            "count": 2,
+        }
+        for number in (2, 3)
+    ]
+
+
+def test_all_texts_of_a_tree_count_for_its_size(monkeypatch):
+    script = Script("s")
+    script.begin("r", "x" * 10)
+    script.turn("r", 1, [ToolCall("c", "t", "y" * 10)], Usage(1, 1))
+    script.begin("r/c", "z" * 10, "child")
+    script.turn("r/c", 1, [Text("a")], Usage(1, 1), path="child")
+    script.begin("r/job", "z" * 10, "job")
+    script.turn("r/job", 1, [Text("a")], Usage(1, 1), path="job")
+    monkeypatch.setattr(trace_page, "MAX_TEXT_WHEN_LARGE", 5)
+    for large, is_cut in ((40, False), (39, True)):
+        monkeypatch.setattr(trace_page, "LARGE", large)
+        assert ("more characters)" in script.stored().to_html()) is is_cut

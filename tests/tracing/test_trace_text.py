@@ -1,8 +1,11 @@
 import pytest
 
 from perdure import Text, ToolCall, Usage
-from perdure.core.event import ModelRequested, RunEnded, ToolStarted
-from perdure.tracing.trace_text import cut_line, format_seconds, format_usage, format_usd
+from perdure.core.event import ModelRequested, RunEnded, RunStarted, ToolStarted
+from perdure.tracing.disclosure import DisclosureStep
+from perdure.tracing.trace_text import cut_line, format_disclosure, format_seconds, format_usage, format_usd
+from perdure.tracing.trace_tree import ContextItem
+from perdure.tracing.tracer import Tracer
 from tests.tracing.sample_traces import Script, coding_session
 
 
@@ -201,4 +204,65 @@ def test_costs_and_tokens_are_readable():
     assert format_usage(Usage()) == ""
     assert format_usage(Usage(1_200, 5, precision="estimated")) == "1,200 in, 5 out estimated"
     assert cut_line("a\n  b" + "c" * 100, 10) == "a bcccccc…"
+    assert cut_line("a" + " " * 18 + "bc", 4) == "a b"
     assert [cut_line("a bc", most) for most in (0, 1, 3, 4)] == ["…", "…", "a …", "a bc"]
+
+
+def test_a_line_as_wide_as_the_tree_is_whole_and_a_longer_one_is_cut():
+    script = Script("x" * 12)
+    assert [script.live().format_tree(width=width) for width in (21, 20, 19, 3, 1)] == [
+        "session ?\n",
+        "session ?\n",
+        "session ?\n",
+        "se…\n",
+        "s…\n",
+    ]
+    script.begin("r", "Go.")
+    whole = "session xxxxxxxxxxxx"
+    assert [script.live().format_tree(width=width).splitlines()[0] for width in (21, 20, 19)] == [
+        whole,
+        whole,
+        "session xxxxxxxxxx…",
+    ]
+
+
+def test_what_is_missing_and_what_no_call_has_started_is_told_in_the_tree():
+    tracer = Tracer(limit=2)
+    script = Script("s")
+    script.begin("r", "Go.")
+    script.add(RunStarted("helper", run_id="r/job", path="helper"), 1.0)
+    for entry in script.entries:
+        tracer.collect_event(entry)
+    assert tracer.trace.format_tree().splitlines() == [
+        "session ?",
+        "! 2 entries are missing: the trace reached its limit",
+        "└─ run · open · 0 ms · $0.0000",
+        "   └─ helper · open · 0 ms · $0.0000",
+    ]
+
+
+def test_a_disclosure_tells_the_size_of_instructions_and_tools_that_go():
+    item = ContextItem(0.0, "prompt", "user", "hi", 2)
+    step = DisclosureStep(
+        turn=1,
+        run_id="r",
+        path="",
+        dt=1.5,
+        messages=1,
+        messages_delta=1,
+        tokens=1_200,
+        system="x" * 1_500,
+        tools=("a",),
+        added_tools=("a",),
+        removed_tools=("b",),
+        changes=("tools",),
+        entered=(item,),
+        cached_tokens=0,
+    )
+    assert format_disclosure([step]) == (
+        "     1.500 turn 1: 1 messages (+1) · 1,200 tokens\n"
+        "             system: 1,500 characters\n"
+        "             tools: +a -b\n"
+        "             changed: tools\n"
+        "             + prompt: 2 characters\n"
+    )

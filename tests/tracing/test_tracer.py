@@ -1,15 +1,18 @@
 import asyncio
 import logging
 import stat
+import threading
+from collections.abc import Sequence
 
 import msgspec
 import pytest
 
-from perdure import Agent, ConfigError, RateLimited, ToolContext, failover, retried, tool
-from perdure.core.event import Entry, RunEnded, TextDelta
+from perdure import Agent, ConfigError, RateLimited, ToolContext, Usage, failover, retried, tool, user
+from perdure.core.event import Entry, ModelRequested, RunEnded, TextDelta, UsageReported
+from perdure.core.model import Request, ToolSpec
 from perdure.extensions import tracing
 from perdure.models import openai_compatible
-from perdure.net.tap import tapped
+from perdure.net.tap import TappedRequest, tapped
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, ScriptedModel, call
 from perdure.tracing.trace import read_trace, trace_session
@@ -17,8 +20,10 @@ from perdure.tracing.trace_entry import (
     EntriesMissing,
     FirstDelta,
     RawRequest,
+    RawResponseHead,
     RawResponseLine,
     RequestSnapshot,
+    TraceEntry,
     TraceMeta,
 )
 from perdure.tracing.tracer import Tracer
@@ -186,8 +191,6 @@ async def test_a_request_that_cannot_be_read_does_not_touch_the_run():
 
 
 def test_a_long_body_is_cut_and_counted():
-    from perdure.net.tap import TappedRequest
-
     tracer = Tracer(meta=TraceMeta(agent="known"))
     tracer.on_request(TappedRequest(1, "POST", "http://127.0.0.1/", {}, b"x" * 1_000_010))
     (entry,) = tracer.trace.entries
@@ -221,3 +224,110 @@ def test_options_that_cannot_be_used_are_named(options, told):
 def test_only_a_model_can_be_observed():
     with pytest.raises(ConfigError, match="model"):
         Tracer().observe("demo")  # type: ignore[arg-type]
+
+
+async def test_instructions_and_tools_that_are_the_same_are_kept_once_for_each_session():
+    tracer = Tracer(clock=FakeClock(5.0))
+    one, two = ToolSpec("add", "Add.", {}), ToolSpec("sub", "Subtract.", {})
+    model = tracer.observe(ScriptedModel(*["ok"] * 6))
+    for session, instructions, tools in (
+        ("s", "Be brief.", [one]),
+        ("s", "Be brief.", [one]),
+        ("t", "Be brief.", [one]),
+        ("s", "Be brief.", [one, two]),
+        ("s", "Be long.", [one, two]),
+    ):
+        model.stream(Request(messages=(user("hi"),), instructions=instructions, tools=tools, session_id=session))
+    found = [each.data for each in tracer.trace.entries]
+    assert found == [
+        RequestSnapshot(system="Be brief.", tools=(one,), messages=1, session_id="s"),
+        RequestSnapshot(messages=1, session_id="s", is_repeated=True),
+        RequestSnapshot(system="Be brief.", tools=(one,), messages=1, session_id="t"),
+        RequestSnapshot(system="Be brief.", tools=(one, two), messages=1, session_id="s"),
+        RequestSnapshot(system="Be long.", tools=(one, two), messages=1, session_id="s"),
+    ]
+    assert {(each.t, each.source) for each in tracer.trace.entries} == {(5.0, "model")}
+
+
+def test_what_is_collected_is_passed_on_at_once_with_its_time_since_the_first():
+    seen: list[TraceEntry] = []
+    clock = FakeClock(2.0)
+    tracer = Tracer(on_entry=seen.append, clock=clock, deltas=True)
+    tracer(Entry(4, 3.0, ModelRequested(1, run_id="r")))
+    tracer(Entry(0, 5.0, UsageReported(Usage(1, 1), run_id="r")))
+    tracer(Entry(0, 6.0, TextDelta("a", run_id="r", path="p")))
+    tracer(Entry(0, 7.0, TextDelta("b", run_id="r", path="p")))
+    exchange = TappedRequest(7, "POST", "http://127.0.0.1/", {"a": "b"}, b"{}")
+    tracer.on_request(exchange)
+    tracer.on_answer(exchange, 200, {"c": "d"})
+    tracer.on_line(exchange, b"  data: x \n")
+    tracer.on_line(exchange, b" \n")
+    assert seen == [
+        TraceEntry(0, 3.0, 0.0, "agent", ModelRequested(1, run_id="r"), 4),
+        TraceEntry(1, 5.0, 2.0, "model", UsageReported(Usage(1, 1), run_id="r")),
+        TraceEntry(2, 6.0, 3.0, "model", FirstDelta("r", "p")),
+        TraceEntry(3, 6.0, 3.0, "model", TextDelta("a", run_id="r", path="p")),
+        TraceEntry(4, 7.0, 4.0, "model", TextDelta("b", run_id="r", path="p")),
+        TraceEntry(5, 2.0, 0.0, "wire", RawRequest(7, "POST", "http://127.0.0.1/", {"a": "b"}, "{}")),
+        TraceEntry(6, 2.0, 0.0, "wire", RawResponseHead(7, 200, {"c": "d"})),
+        TraceEntry(7, 2.0, 0.0, "wire", RawResponseLine(7, "data: x")),
+    ]
+    assert tracer.trace.entries == seen
+
+
+def test_a_reply_after_the_end_of_its_run_has_no_first_piece():
+    tracer = Tracer()
+    for event in (ModelRequested(1, run_id="r"), RunEnded("done", run_id="r"), TextDelta("late", run_id="r")):
+        tracer(Entry(0, 1.0, event))
+    assert [each.label for each in tracer.trace.entries] == ["model_requested", "run_ended"]
+
+
+def test_what_has_made_room_is_marked_before_the_first_entry_that_is_left():
+    tracer = Tracer(limit=2)
+    for number in range(5):
+        tracer(Entry(number + 1, 10.0 + number, RunEnded("done", run_id=str(number))))
+    reason = "the trace reached its limit, or entries could not be redacted"
+    assert tracer.trace.entries == [
+        TraceEntry(2, 13.0, 0.0, "agent", EntriesMissing(3, reason)),
+        TraceEntry(3, 13.0, 0.0, "agent", RunEnded("done", run_id="3"), 4),
+        TraceEntry(4, 14.0, 1.0, "agent", RunEnded("done", run_id="4"), 5),
+    ]
+
+
+def test_a_trace_of_which_all_was_left_out_says_so():
+    def refuse(data: object) -> object:
+        raise ValueError(data)
+
+    tracer = Tracer(redact=refuse)
+    tracer(Entry(1, 5.0, RunEnded("done", run_id="r")))
+    (entry,) = tracer.trace.entries
+    assert (entry.seq, entry.t, tracer.trace.missing) == (0, 0.0, 1)
+
+
+async def test_instructions_are_known_also_when_their_request_has_made_room_unless_they_may_be_secret():
+    for redact, system in ((None, "Be brief."), (lambda data: data, "")):
+        tracer = Tracer(limit=1, redact=redact)
+        tracer.observe(ScriptedModel("ok")).stream(Request(messages=(user("hi"),), instructions="Be brief."))
+        tracer(Entry(1, 5.0, RunEnded("done", run_id="r")))
+        assert tracer.trace.meta.system == system
+
+
+def test_a_tracer_without_a_writer_has_nothing_to_wait_for():
+    tracer = Tracer()
+    assert (tracer.writer, tracer.flush(0), tracer.close(0)) == (None, True, True)
+
+
+def test_a_writer_that_is_not_done_in_time_is_told_and_its_lines_begin_with_a_header():
+    gate, written = threading.Event(), list[str]()
+
+    def write(lines: Sequence[str]) -> None:
+        gate.wait(30)
+        written.extend(lines)
+
+    tracer = Tracer(write=write)
+    tracer(Entry(1, 5.0, RunEnded("done", run_id="r")))
+    tracer(Entry(2, 6.0, RunEnded("done", run_id="s")))
+    assert (tracer.flush(0.01), tracer.close(0.01)) == (False, False)
+    gate.set()
+    assert (tracer.flush(30), tracer.close(30)) == (True, True)
+    assert "".join(f"{line}\n" for line in written) == tracer.trace.to_jsonl()

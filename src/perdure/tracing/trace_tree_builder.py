@@ -194,7 +194,7 @@ class TraceTreeBuilder:
         last = self._turns.get(event.run_id)
         if last is not None and last.turn == event.turn and last.reply is None and not event.aside:
             last.attempts = max(last.attempts + 1, event.attempt)
-            last.model, last.provider = event.model, event.provider
+            last.model, last.provider, last.price_usd = event.model, event.provider, event.price_usd
             return
         turn = TracedTurn(
             turn=event.turn,
