@@ -134,3 +134,24 @@ async def test_a_budget_counts_what_a_summary_costs_whichever_model_writes_it(ow
         await session.run("words " * 400)
     assert (len(model.requests), len(other.requests)) == ((4, 1) if own else (5, 0))
     assert budget.spent_tokens == 5 * 15
+
+
+@pytest.mark.parametrize("more", [{}, {"instructions": "Be long."}, {"deps": "mine"}])
+async def test_the_limits_of_a_run_are_in_place_of_those_of_the_agent(more: Any) -> None:
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    def agent(**options: Any) -> Agent[Any]:
+        model = ScriptedModel(call("look"), call("look"), call("look"), "Done.", repeat_last=True)
+        return Agent(model, tools=[look], **options)
+
+    outcome = await agent().run("Go", limits=Limits(max_turns=2), **more)
+    assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "max_turns", 2)
+    outcome = await agent(limits=Limits(max_turns=1)).run("Go", limits=Limits(max_turns=2), **more)
+    assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "max_turns", 2)
+    outcome = await agent(limits=Limits(max_turns=1)).run("Go", **more)
+    assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "max_turns", 1)
+    outcome = await agent(limits=Limits(max_turns=1)).run("Go", limits=Limits(), **more)
+    assert (outcome.status, outcome.turns) == ("done", 4)
