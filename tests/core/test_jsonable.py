@@ -422,6 +422,16 @@ def test_the_same_object_twice_is_no_cycle():
     assert to_jsonable([shared, shared]) == [[1], [1]]
 
 
+class Meters(float):
+    """A number with a unit."""
+
+
+def test_numbers_of_a_class_of_their_own_are_kept():
+    assert to_jsonable([LyingInt(5), Meters(1.5), Meters("inf"), LyingInt(2**70), True]) == [
+        5, 1.5, "Infinity", str(2**70), True,
+    ]  # fmt: skip
+
+
 def test_nesting_is_cut_and_marked_below_64_levels():
     assert to_jsonable(deep(64, lambda value: [value])) == deep(64, lambda value: [value])
     assert "<cut: nested deeper than 64 levels>" in to_text(deep(65, lambda value: [value]))

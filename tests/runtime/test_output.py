@@ -68,6 +68,7 @@ async def test_other_models_get_a_tool_that_takes_the_answer() -> None:
     assert outcome.value == Plan("Oslo", ["pack"])
     assert [each.name for each in asked.requests[0].tools] == [ANSWER_TOOL]
     assert asked.requests[0].output is None
+    assert [each.text for each in outcome.messages[-1].tool_results] == ["taken"]
 
 
 async def test_models_without_tools_are_asked_in_words() -> None:
