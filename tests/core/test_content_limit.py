@@ -156,7 +156,7 @@ def test_the_size_of_a_part_is_its_text_with_its_data(part, size):
 def test_a_reply_of_exactly_the_limit_is_kept_and_one_above_it_is_cut():
     most = assistant([Text("x" * 600), Text("y" * 400)])
     assert content_limit.truncate_oversized_reply(most) is most
-    above = assistant([Text("x" * 600), Text("y" * 401), Text("z")])
+    above = assistant([Text("x" * 600), Text("y" * 401), Text("zz")])
     assert content_limit.truncate_oversized_reply(above) == Message(
         "assistant", (Text("x" * 600), Text("y" * 400)), stop=StopReason.LENGTH
     )
@@ -168,6 +168,6 @@ def test_a_reply_of_exactly_the_limit_is_kept_and_one_above_it_is_cut():
     with pytest.raises(ConfigError) as caught:
         content_limit.check_content_size(above.parts, "the prompt")
     assert str(caught.value) == (
-        "the prompt has 1,002 characters, and at most 1,000 can be stored: give the name of a file, or a part of the "
+        "the prompt has 1,003 characters, and at most 1,000 can be stored: give the name of a file, or a part of the "
         "text"
     )

@@ -110,7 +110,7 @@ def test_errors_can_be_copied_and_sent_to_another_process(again):
             "the run has reached its limit max_turns: it cannot ask the model again",
             {"limit": "max_turns"},
         ),
-        (error.ContextOverflow("too long"), "too long", {"window_tokens": None}),
+        (error.ContextOverflow("too long"), "too long", {"window_tokens": None, "retry_after_seconds": None}),
         (error.ContextOverflow("too long", window_tokens=8_000), "too long", {"window_tokens": 8_000}),
         (
             error.MiddlewareFailed("audit", "before a turn: no disk"),

@@ -639,7 +639,3 @@ def test_a_schema_of_any_value_is_copied_and_checked():
         check_json_schema({"type": 5})
     with pytest.raises(ConfigError, match="a schema that is no JSON object"):
         check_json_schema({"enum": [object()]})
-
-
-def test_values_below_keys_that_are_numbers_keep_their_type():
-    assert convert_value({"1": "5", "2": 6}, dict[int, int | str]) == {1: "5", 2: 6}
