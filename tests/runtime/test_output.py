@@ -382,6 +382,8 @@ async def test_a_run_with_a_schema_is_resumed_without_it():
 
 def test_properties_are_those_of_an_object():
     assert Output.from_schema({"properties": {"a": {}}}).spec.schema["type"] == "object"
+    assert Output.from_schema({"properties": {"a": {}}, "type": "object"}).record.boxed is False
+    assert Output.from_schema({"enum": [1, 2]}).record.boxed is True
 
 
 @pytest.mark.parametrize(
