@@ -188,16 +188,16 @@ def test_a_rule_is_shown_as_it_is_written(rule, text):
 
 
 @pytest.mark.parametrize(
-    ("made", "message"),
+    ("make", "options", "message"),
     [
-        (lambda: Rule("maybe"), "Rule('maybe'): use allow(…), deny(…) or ask(…)"),
-        (lambda: allow(5), "allow(tool=5): give a pattern as text, such as 'shell' or 'git_*'"),
-        (lambda: deny(target=5), "deny(target=5): give a pattern as text, such as 'shell' or 'git_*'"),
-        (lambda: ask(when=None), "ask(when=None): give a pattern as text, such as 'shell' or 'git_*'"),
-        (lambda: deny(reason=5), "deny(reason=5): give text"),
+        (Rule, {"policy": "maybe"}, "Rule('maybe'): use allow(…), deny(…) or ask(…)"),
+        (allow, {"tool": 5}, "allow(tool=5): give a pattern as text, such as 'shell' or 'git_*'"),
+        (deny, {"target": 5}, "deny(target=5): give a pattern as text, such as 'shell' or 'git_*'"),
+        (ask, {"when": None}, "ask(when=None): give a pattern as text, such as 'shell' or 'git_*'"),
+        (deny, {"reason": 5}, "deny(reason=5): give text"),
     ],
 )
-def test_a_rule_that_cannot_be_read_is_refused(made, message):
+def test_a_rule_that_cannot_be_read_is_refused(make, options, message):
     with pytest.raises(ConfigError) as caught:
-        made()
+        make(**options)
     assert str(caught.value) == message

@@ -327,6 +327,7 @@ async def test_each_guardrail_is_called_once_and_those_that_object_are_told():
     found = await evaluate_guardrails([content, nudging, patient, content, halting], last)
     assert found == [(nudging, Nudge("Stop.", 2)), (halting, Halt(3))]
     assert called == ["content", "nudging", "patient", "content", "halting"]
-    for wrong in (lambda _: "stop", lambda _: True):
+    wrongs: list[Any] = [lambda _: "stop", lambda _: True]
+    for wrong in wrongs:
         with pytest.raises(ConfigError, match=r"it has to return Nudge\(…\), Halt\(…\) or None"):
             await evaluate_guardrails([content, wrong], last)

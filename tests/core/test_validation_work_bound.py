@@ -142,7 +142,7 @@ def test_long_enums_weigh_more():
     assert cost({"enum": list(range(64))}).checks_per_value == 2
 
 
-TWO = {"x": {"allOf": [{}, {}]}}
+TWO: dict[str, Any] = {"x": {"allOf": [{}, {}]}}
 """A definition which is three parts for the value that it is applied to, and four with the reference."""
 
 
@@ -219,7 +219,7 @@ def test_references_of_every_form_are_followed(schema):
     assert found.errors_per_value > 1
 
 
-TWICE = {"allOf": [{}, {}]}
+TWICE: dict[str, Any] = {"allOf": [{}, {}]}
 """Three parts for one value; with a reference to it they are four."""
 ANCHORS = [("$anchor", "listed"), ("$anchor", "twice"), ("$dynamicAnchor", "twice")]
 
