@@ -576,21 +576,6 @@ async def test_a_cancel_from_elsewhere_can_be_made_more_urgent_and_not_less():
     assert (outcome.status, held.cancelled) == ("cancelled", 1)
 
 
-@pytest.mark.parametrize("mode", ["after_turn", "after_tools"])
-async def test_a_cancel_from_elsewhere_that_is_not_urgent_ends_the_run_after_its_tools(mode):
-    store, held = MemoryStore(), Held()
-    model = ScriptedModel(call("held"), "Never said.")
-    session = Agent(model, tools=[held.tool], store=store).session("s")
-    elsewhere = Agent(ScriptedModel(), store=store).session("s")
-    going = asyncio.ensure_future(session.run("Go"))
-    async with asyncio.timeout(SECONDS):
-        await held.started.wait()
-        await elsewhere.cancel(mode)
-        held.released.set()
-        outcome = await going
-    assert (outcome.status, held.cancelled, len(model.requests)) == ("cancelled", 0, 1)
-
-
 @pytest.mark.parametrize("body", [None, 5, "text", [], {}, {"run_id": ["r"], "ask_id": {}, "item_id": 5, "mode": 7}])
 @pytest.mark.parametrize("about", ["cancel", "answer", "inbox", "steer", "follow_up", "of a later version"])
 async def test_a_post_that_makes_no_sense_does_not_keep_a_session_from_going_on(about, body):
