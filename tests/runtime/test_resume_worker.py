@@ -17,6 +17,7 @@ from perdure.core.run_mailbox import build_message_post
 from perdure.core.store import InterruptedSession
 from perdure.runtime import session_resumer
 from perdure.runtime.resume_worker import ResumeWorker
+from perdure.runtime.session import Session
 from perdure.runtime.session_resumer import SessionResumer
 from perdure.runtime.subagents.delegation_tools import delegation
 from perdure.stores.memory import MemoryStore
@@ -448,11 +449,10 @@ async def test_a_worker_remembers_a_number_of_sessions_and_forgets_those_it_has_
     agent = worker_agent(store=store)
     for name in "abc":
         await agent.session(name).steer("Faster!")
-    original = session_resumer.Session
 
     def noted(given: Any, session_id: str, *rest: Any) -> Any:
         looked_at.append(session_id)
-        return original(given, session_id, *rest)
+        return Session(given, session_id, *rest)
 
     monkeypatch.setattr(session_resumer, "Session", noted)
     resumer = SessionResumer(agent, store, {})

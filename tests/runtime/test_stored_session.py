@@ -281,7 +281,7 @@ async def test_a_fork_has_a_name_of_its_own():
         await session.fork("s")
     assert (await session.fork()).session_id != "s"
     with pytest.raises(ConfigError) as caught:
-        await session.fork(5)  # type: ignore[arg-type]
+        await session.fork(5)
     assert str(caught.value) == "session.fork(session_id=5): give text"
     assert len(await session.store.list()) == 2
 
