@@ -151,6 +151,22 @@ async def test_a_run_that_nobody_could_resume_ends(store):
     assert (outcome.status, outcome.reason, outcome.text) == ("cancelled", "shutdown", "Once")
 
 
+async def test_a_run_that_nobody_could_resume_ends_after_its_tools(store):
+    held = Held()
+    async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:
+        model = ScriptedModel(call("held"), "Never said.")
+        running = asyncio.ensure_future(shutdown.wrap_agent(Agent(model, tools=[held.tool])).run("Go"))
+        await held.started.wait()
+        shutdown.begin()
+        await rounds()
+        assert not running.done()
+        held.released.set()
+        outcome = await running
+    assert (outcome.status, outcome.reason, len(model.requests)) == ("cancelled", "shutdown", 1)
+    assert [each.text for each in outcome.messages[-1].tool_results] == ["released"]
+    assert held.cancelled == 0
+
+
 async def test_a_new_prompt_instead_of_a_resume_ends_the_run_that_was_left(store):
     held = pause()
     async with asyncio.timeout(SECONDS), Shutdown(signals=()) as shutdown:

@@ -112,6 +112,7 @@ def test_an_excerpt_shows_what_is_around_the_place():
     assert "near" in refusal(raw)
     assert '"next" 1' in refusal(raw)
     assert len(refusal(raw)) < 250
+    assert refusal(raw).endswith("""at character 1020, near 'xxxxxxxxxx", "next" 1, "more": "yyyyyyyy'""")
 
 
 @pytest.mark.parametrize("text", ["\x00", "\U0001f600", "\u202e", "\u200b", "\\ud800"])

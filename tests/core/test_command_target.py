@@ -29,6 +29,43 @@ def test_a_tilde_means_something_only_where_a_shell_replaces_it(line, last):
     assert (split_simple_command(line) or (None,))[-1] == last
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("ls", ("ls",)),
+        (" \tgit  status\t-s ", ("git", "status", "-s")),
+        ("""echo "a b" 'c d'e f"g"h ''""", ("echo", "a b", "c de", "fgh", "")),
+        ("""echo "it's" '"' """, ("echo", "it's", '"')),
+        ("echo 'a$b`c\\!'", ("echo", "a$b`c\\!")),
+        ('echo "a|b;c*?"', ("echo", "a|b;c*?")),
+        ("echo a=b", ("echo", "a=b")),
+        ("echo a~b", ("echo", "a~b")),
+        *[(f'echo "a{each}"', None) for each in "$`\\!"],
+        *[(f"echo a{each}b", None) for each in "|&;<>()$`\\*?[]{}!#^\n\r"],
+        *[(line, None) for line in ("", " ", "''", '"" a', "a 'b", 'a "b', "a\u200bb", "a\x00", "while x", "A=1 b")],
+    ],
+)
+def test_a_simple_command_is_split_as_a_shell_does_and_others_are_not(line, words):
+    assert split_simple_command(line) == words
+
+
+def test_a_line_that_was_parsed_is_allowed_if_each_part_that_does_more_than_read_is():
+    git, read, other = CommandPart(("git", "push")), CommandPart(("cat", "x"), "cat only reads"), CommandPart(("rm",))
+    pattern = CommandPattern("git *")
+
+    def allows(*parts, argv=()):
+        return pattern.allows(CommandTarget("…", argv, parts))
+
+    assert allows(git)
+    assert allows(git, read)
+    assert not allows(git, other)
+    assert not allows(read)
+    assert not allows()
+    assert allows(other, argv=("git", "log"))
+    assert not allows(git, argv=("rm",))
+    assert not CommandPattern("git push origin").allows(CommandTarget("…", ("git", "push")))
+
+
 def test_spaces_between_words_are_as_many_as_one_likes():
     assert CommandTarget.of("\tls   -l ").argv == ("ls", "-l")
 

@@ -133,3 +133,41 @@ async def test_calls_beside_one_with_a_long_result_keep_theirs():
     model = ScriptedModel(calls(call("give", what="text"), call("give", what="most")), "Done.")
     outcome = await Agent(model, tools=[give]).run("Go")
     assert [result.is_error for result in outcome.messages[2].tool_results] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("part", "size"),
+    [
+        (Text("abc", signature="de"), 5),
+        (ToolCall("c", "t", '{"a":1}', signature="x"), 8),
+        (Thinking("abc", data="de", signature="f", details={"gh": ["i", "j"]}), 10),
+        (Thinking("abc", details={"a": 1}), 12),
+        (Citation(quote="abc", details={"de": "f"}), 6),
+        (Image(data=b"abcd", url="ef"), 6),
+        (ToolResult("c", "t", (Text("abc"),), summary="de", preview="f"), 6),
+        (ToolResult("c", "t", (Text("abc"), Image(data=b"de", url="")), render={"fg": [1, "h"]}), 5 + 11),
+        (ToolResult("c", "t", (Image(data=b"de", url=""),)), 2),
+    ],
+)
+def test_the_size_of_a_part_is_its_text_with_its_data(part, size):
+    assert content_limit.count_part_characters(part) == size
+
+
+def test_a_reply_of_exactly_the_limit_is_kept_and_one_above_it_is_cut():
+    most = assistant([Text("x" * 600), Text("y" * 400)])
+    assert content_limit.truncate_oversized_reply(most) is most
+    above = assistant([Text("x" * 600), Text("y" * 401), Text("zz")])
+    assert content_limit.truncate_oversized_reply(above) == Message(
+        "assistant", (Text("x" * 600), Text("y" * 400)), stop=StopReason.LENGTH
+    )
+    parts = assistant([Text("x" * 600), ToolCall("c", "t", "y" * 401), Text("z")])
+    assert content_limit.truncate_oversized_reply(parts) == Message(
+        "assistant", (Text("x" * 600),), stop=StopReason.LENGTH
+    )
+    content_limit.check_content_size(most.parts, "the prompt")
+    with pytest.raises(ConfigError) as caught:
+        content_limit.check_content_size(above.parts, "the prompt")
+    assert str(caught.value) == (
+        "the prompt has 1,003 characters, and at most 1,000 can be stored: give the name of a file, or a part of the "
+        "text"
+    )

@@ -100,3 +100,47 @@ def test_errors_can_be_copied_and_sent_to_another_process(again):
     assert [(name, str(reason)) for name, reason in failed.attempts] == [("a", "gone")]
     layer = again(error.MiddlewareFailed("audit", "around a run: OSError: gone"))
     assert (str(layer), layer.name) == ("the middleware 'audit' failed around a run: OSError: gone", "audit")
+
+
+@pytest.mark.parametrize(
+    ("made", "text", "fields"),
+    [
+        (
+            error.LimitExceeded("max_turns"),
+            "the run has reached its limit max_turns: it cannot ask the model again",
+            {"limit": "max_turns"},
+        ),
+        (error.ContextOverflow("too long"), "too long", {"window_tokens": None, "retry_after_seconds": None}),
+        (error.ContextOverflow("too long", window_tokens=8_000), "too long", {"window_tokens": 8_000}),
+        (
+            error.MiddlewareFailed("audit", "before a turn: no disk"),
+            "the middleware 'audit' failed before a turn: no disk",
+            {"name": "audit", "problem": "before a turn: no disk"},
+        ),
+        (
+            AllModelsFailed((("a", ProviderDown("gone")), ("b", ValueError("odd")))),
+            "all 2 models failed: a: ProviderDown: gone; b: ValueError: odd",
+            {},
+        ),
+    ],
+)
+def test_an_error_says_what_it_carries(made, text, fields):
+    assert str(made) == text
+    assert {name: getattr(made, name) for name in fields} == fields
+
+
+@pytest.mark.parametrize(
+    ("made", "transient"),
+    [
+        (ProviderDown("gone"), True),
+        (RateLimited("slow"), True),
+        (ModelError("odd"), False),
+        (ToolError("odd"), False),
+        (ConnectionResetError("gone"), True),
+        (TimeoutError("late"), True),
+        (OSError("odd"), False),
+        (ValueError("odd"), False),
+    ],
+)
+def test_errors_of_a_broken_connection_are_transient_whoever_raises_them(made, transient):
+    assert error.is_transient(made) is transient

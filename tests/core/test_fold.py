@@ -636,3 +636,13 @@ def test_the_calls_of_a_run_are_counted_from_none_on():
     assert folded(*START, MessageAdded(reply("a", "b")), started("a")).tool_calls == 1
     assert folded(*START, MessageAdded(reply("a", "b")), started("a"), started("b")).tool_calls == 2
     assert folded(*START, MessageAdded(reply("a")), SubagentStarted("a", "scout", "Look.", run_id="r1")).tool_calls == 1
+
+
+def test_a_child_whose_cost_is_not_known_adds_none_to_that_of_its_parent():
+    task = SubagentStarted("c1", "scout", "Go.", "scout", run_id="r1")
+    began = RunStarted("scout", input_id="c1", run_id="r1/c1", path="scout")
+    for cost, total in ((None, 0.0), (0.0, 0.0), (0.25, 0.25)):
+        state = folded(
+            RunStarted(run_id="r1"), task, began, RunEnded("done", cost_usd=cost, run_id="r1/c1", path="scout")
+        )
+        assert state.children_usd == total

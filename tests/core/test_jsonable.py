@@ -422,9 +422,64 @@ def test_the_same_object_twice_is_no_cycle():
     assert to_jsonable([shared, shared]) == [[1], [1]]
 
 
+class Meters(float):
+    """A number with a unit."""
+
+
+def test_numbers_of_a_class_of_their_own_are_kept():
+    assert to_jsonable([LyingInt(5), Meters(1.5), Meters("inf"), LyingInt(2**70), True]) == [
+        5, 1.5, "Infinity", str(2**70), True,
+    ]  # fmt: skip
+
+
 def test_nesting_is_cut_and_marked_below_64_levels():
     assert to_jsonable(deep(64, lambda value: [value])) == deep(64, lambda value: [value])
     assert "<cut: nested deeper than 64 levels>" in to_text(deep(65, lambda value: [value]))
+
+
+class Wrapped(msgspec.Struct):
+    content: object
+
+
+class WrappedInArray(msgspec.Struct, array_like=True):
+    content: object
+
+
+class Listed:
+    """An array of a library."""
+
+    def __init__(self, content):
+        self.content = content
+
+    def tolist(self):
+        return self.content
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda value: (value,),
+        lambda value: {"a": value},
+        lambda value: collections.deque([value]),
+        lambda value: types.MappingProxyType({"a": value}),
+        lambda value: collections.OrderedDict(a=value),
+        lambda value: frozenset([value]),
+        lambda value: {"a": value}.values(),
+        Box,
+        Wrapped,
+        WrappedInArray,
+        Listed,
+    ],
+)
+def test_nesting_in_containers_of_every_kind_is_cut(make):
+    assert "<cut" not in to_text(deep(64, make))
+    assert "<cut: nested deeper than 64 levels>" in to_text(deep(65, make))
+
+
+def test_a_key_is_one_level_below_its_mapping():
+    assert "<cut" not in to_text(deep(63, lambda value: {(value,): 1} if value == 1 else [value]))
+    assert to_jsonable({(1, 2): 3}) == {"[1,2]": 3}
+    assert "<cut" in to_text(deep(63, lambda value: {((value,),): 1} if value == 1 else [value]))
 
 
 @pytest.mark.parametrize("make", [lambda value: [value] * 10, lambda value: dict.fromkeys("abcdefghij", value)])

@@ -189,6 +189,9 @@ def test_flattening_puts_each_part_on_a_line_and_leaves_out_what_shows_nothing()
 def test_a_result_is_flattened_to_its_content():
     result = ToolResult("c", "t", (Text("a"), Image(name="b.png")), render={"rows": 3})
     assert result.text == parts_to_text([result]) == "a\n[image: b.png]"
+    assert ToolResult("c", "t", (Image(name="b.png"),)).text == "[image: b.png]"
+    assert ToolResult("c", "t", (Text("a"),)).text == "a"
+    assert ToolResult("c", "t").text == ""
 
 
 # -- usage -------------------------------------------------------------------------------------------------------------

@@ -344,6 +344,15 @@ def test_the_input_of_a_request_is_estimated_from_what_the_provider_counted_last
     result = Message("tool", (ToolResult("c", "look", (Text("y" * 80),)),))
     assert estimate_input_tokens(Request(messages=[asked]), 25) == 125
     assert estimate_input_tokens(Request(messages=[asked, answer, result]), 25) == 1070
+    assert [estimate_input_tokens(Request(messages=[user("x" * size)]), 0) for size in (0, 3, 4, 7, 8)] == [
+        0,
+        0,
+        1,
+        1,
+        2,
+    ]
+    told = [answer, user("x" * 3)]
+    assert estimate_input_tokens(Request(messages=told), 25) == estimate_input_tokens(Request(messages=told[:1]), 25)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.error import ConfigError
-from perdure.core.path_target import PathPattern, PathTarget, build_folder_pattern, match_steps
+from perdure.core.path_target import (
+    PathPattern,
+    PathTarget,
+    build_folder_pattern,
+    match_steps,
+    normalize_file_name,
+    normalize_path_names,
+)
 
 HERE = "/srv/project"
 
@@ -197,3 +204,29 @@ def test_many_wildcards_take_no_more_time():
 )
 def test_what_could_be_below_a_folder_may_match(pattern, folder, possible):
     assert PathPattern(pattern).may_match_below(f"{HERE}/{folder}/", HERE) is possible
+
+
+@pytest.mark.parametrize(
+    ("name", "normal"),
+    [
+        ("README.md", "readme.md"),
+        ("Straße", "strasse"),
+        ("ﬁle", "file"),
+        ("E\u0301t\u00e9", "été"),
+        ("se\u200bcr\u00adet", "secret"),
+        ("secret. . ", "secret"),
+        ("..", ".."),
+        (" ", " "),
+    ],
+)
+def test_spellings_of_a_name_that_some_file_system_takes_for_the_same_are_the_same(name, normal):
+    assert normalize_file_name(name) == normal
+
+
+def test_a_path_is_read_with_and_without_the_separators_of_windows():
+    steps = ["A", "b\\C:stream", ":d", "\u200b"]
+    assert normalize_path_names(steps) == ["a", "b\\c:stream", ":d"]
+    assert normalize_path_names(steps, whole=False) == ["a", "b", "c", ":d"]
+    assert PathPattern("secret").may_match(at("x\\secret"))
+    assert PathPattern("secret").may_match(at("secret:stream"))
+    assert not PathPattern("secret").may_match(at("x_secret"))

@@ -3,9 +3,20 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
+from perdure.core.error import ConfigError
 from perdure.core.permission_request import PermissionRequest
-from perdure.core.permission_rule import NO_RULE, Rule, allow, ask, decide_by_rules, decide_by_strictest_layer, deny
+from perdure.core.permission_rule import (
+    NO_RULE,
+    Rule,
+    RuleDecision,
+    allow,
+    ask,
+    decide_by_rules,
+    decide_by_strictest_layer,
+    deny,
+)
 from perdure.core.permission_target import CommandTarget, PathTarget, Target, command, path, url
 
 
@@ -117,3 +128,76 @@ def test_a_denial_is_only_set_aside_by_something_narrower_than_it(rules, tool, a
     allowing = [each for each in rules if each.policy != "deny" and each.matches(wanted)]
     if decide_by_rules(rules, wanted).policy == "allow":
         assert all(any(each.is_narrower(denial) for each in allowing) for denial in denials)
+
+
+@pytest.mark.parametrize(
+    ("labels", "policies"),
+    [((), ["allow"]), (("untrusted",), ["allow", "deny"]), (("private", "secret"), ["allow", "ask"])],
+)
+def test_a_rule_for_labels_is_about_calls_that_follow_text_with_one_of_them(labels, policies):
+    rules = [allow("search"), deny("search", when="un*"), ask("search", when="secret")]
+    made = structs.replace(request(), labels=labels)
+    assert [rule.policy for rule in rules if rule.matches(made)] == policies
+
+
+@pytest.mark.parametrize(
+    ("layers", "narrowing", "decider", "beaten"),
+    [
+        ([[allow("*")]], [], allow("*"), ()),
+        ([[allow("*")], [ask("*")]], [], ask("*"), (allow("*"),)),
+        ([[ask("*")], [deny("*")]], [], deny("*"), (ask("*"),)),
+        ([[deny("*")], [ask("*")]], [], deny("*"), (ask("*"),)),
+        ([[ask("*")], [ask("search")]], [], ask("*"), (ask("search"),)),
+        ([[allow("*")]], [[ask("*")]], ask("*"), (allow("*"),)),
+        ([[allow("*")]], [[deny("*")]], deny("*"), (allow("*"),)),
+        ([[allow("*")]], [[allow("search")]], allow("*"), ()),
+        ([[ask("*")]], [[allow("search")]], ask("*"), ()),
+        ([[ask("other")]], [[deny("*"), ask("search")]], ask("search"), (deny("*"),)),
+    ],
+    ids=str,
+)
+def test_the_strictest_list_of_rules_decides_and_a_narrowing_one_allows_nothing(layers, narrowing, decider, beaten):
+    expected = RuleDecision(decider.policy, decider, beaten)
+    assert decide_by_strictest_layer(layers, request(), narrowing) == expected
+
+
+def test_lists_that_allow_nothing_themselves_decide_nothing_by_an_allowing_rule():
+    assert decide_by_strictest_layer([], request(), [[allow("*")]]) == NO_RULE
+    assert decide_by_strictest_layer([[]], request(), [[]]) == NO_RULE
+    assert decide_by_strictest_layer([[allow("other")]], request()) == NO_RULE
+
+
+def test_a_narrower_rule_of_the_same_policy_sets_nothing_aside():
+    wide, narrow = deny("*", reason="wide"), deny("search", reason="narrow")
+    assert decide_by_rules([wide, narrow], request()) == RuleDecision("deny", wide, (narrow,))
+    assert decide_by_rules([narrow, wide], request()) == RuleDecision("deny", narrow, (wide,))
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (allow(), "allow('*')"),
+        (deny("shell", reason="no"), "deny('shell')"),
+        (ask("shell", action="run"), "ask('shell', action='run')"),
+        (allow("write", target=path("a/**")), "allow('write', target=path('a/**'))"),
+        (deny("a", action="x", target="y", when="untrusted"), "deny('a', action='x', target='y', when='untrusted')"),
+    ],
+)
+def test_a_rule_is_shown_as_it_is_written(rule, text):
+    assert str(rule) == text
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (Rule, {"policy": "maybe"}, "Rule('maybe'): use allow(…), deny(…) or ask(…)"),
+        (allow, {"tool": 5}, "allow(tool=5): give a pattern as text, such as 'shell' or 'git_*'"),
+        (deny, {"target": 5}, "deny(target=5): give a pattern as text, such as 'shell' or 'git_*'"),
+        (ask, {"when": None}, "ask(when=None): give a pattern as text, such as 'shell' or 'git_*'"),
+        (deny, {"reason": 5}, "deny(reason=5): give text"),
+    ],
+)
+def test_a_rule_that_cannot_be_read_is_refused(make, options, message):
+    with pytest.raises(ConfigError) as caught:
+        make(**options)
+    assert str(caught.value) == message

@@ -349,6 +349,18 @@ async def test_grants_can_be_listed_and_taken_back():
     assert await decide(permissions) == NO
 
 
+async def test_a_verdict_for_a_pattern_that_does_not_match_the_call_is_refused_and_nothing_is_remembered():
+    answers = [Verdict(allow=True, scope="session", covers="tool"), Verdict(allow=True, scope="run", covers="git **")]
+    permissions = Permissions(handler=Person(*answers))
+    with pytest.raises(ConfigError) as caught:
+        await permissions([request(call_id="c1"), request(call_id="c2", target="ls")])
+    assert str(caught.value) == (
+        "Verdict(covers='git **') does not match the call of 'shell' on 'ls': give 'arguments', 'target', 'tool', or a "
+        "pattern that does"
+    )
+    assert list(permissions.grants) == []
+
+
 async def test_a_later_verdict_about_the_same_thing_replaces_the_earlier_one():
     grants = Grants()
     for allowed in (True, False):

@@ -1,9 +1,18 @@
 """Whether each request begins with the one before it."""
 
+from msgspec.structs import replace
+
 from perdure import Agent, Message, Settings, ToolContext, Usage, tool, user
+from perdure.core.event import ModelRequested
 from perdure.core.message import assistant
 from perdure.core.model import ModelInfo, Request, ToolSpec
-from perdure.core.prompt_cache_misses import PrefixComparer, find_first_change
+from perdure.core.prompt_cache_misses import (
+    CacheReport,
+    PrefixChange,
+    PrefixComparer,
+    describe_prefix_change,
+    find_first_change,
+)
 from perdure.core.transcript import MessagesSnapshot
 from perdure.testing import Reply, ScriptedModel, call
 
@@ -97,3 +106,45 @@ async def test_a_run_that_only_adds_has_a_stable_prefix() -> None:
     outcome = await session.run("two")
     assert (outcome.cache.requests, outcome.cache.first_changed) == (1, "")
     await session.aclose()
+
+
+def test_the_cause_of_a_miss_is_the_first_part_that_differs() -> None:
+    before = ModelRequested(1, model="m", provider="p", prefix="a-b")
+
+    def cause(segment: str = "", **changes: str) -> str:
+        return describe_prefix_change(before, replace(before, **changes), segment)
+
+    assert cause() == ""
+    assert cause("messages[3]") == "messages"
+    assert cause("tools") == ""
+    assert cause(model="n") == cause(provider="q") == cause("messages[3]", model="n", prefix="c-d") == "model"
+    assert cause(prefix="a-c") == cause("messages[3]", prefix="a-c") == "tools"
+    assert cause(prefix="c-b") == cause(prefix="c-d") == "instructions"
+
+
+def test_a_transcript_that_has_grown_is_compared_in_its_instructions_and_tools_too() -> None:
+    messages = [user("a"), assistant("b"), user("c")]
+    sent, grown = MessagesSnapshot(messages[:2]), MessagesSnapshot(messages)
+    whole = MessagesSnapshot(messages)
+    assert find_first_change(Request(messages=whole), Request(messages=whole)) == ("", 0)
+    assert find_first_change(Request(messages=whole), Request(messages=whole, instructions="x")) == ("instructions", 3)
+    other = [ToolSpec("t", "", {})]
+    assert find_first_change(Request(messages=whole), Request(messages=whole, tools=other)) == ("tools", 3)
+    assert find_first_change(Request(messages=sent), Request(messages=grown)) == ("", 0)
+
+
+def test_a_report_counts_each_request_after_the_first() -> None:
+    comparer = PrefixComparer()
+    one, other = ModelInfo("one"), ModelInfo("other")
+    assert comparer.compare_request(of(user("a")), one, 1) == ""
+    assert comparer.compare_request(of(user("a"), user("b")), one, 2) == ""
+    assert comparer.compare_request(of(user("x"), user("b")), one, 3) == "messages[0]"
+    assert comparer.compare_request(of(user("x"), user("b")), other, 4) == "model"
+    report = comparer.build_report(Usage(100, 5, cache_read_tokens=40, cache_write_tokens=7))
+    assert report == CacheReport(
+        requests=3,
+        changes=(PrefixChange(3, "messages[0]", 2), PrefixChange(4, "model", 2)),
+        input_tokens=report.input_tokens,
+        read_tokens=40,
+        written_tokens=7,
+    )

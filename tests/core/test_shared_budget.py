@@ -296,3 +296,22 @@ def test_what_a_run_used_before_the_budget_knew_it_counts_once():
     budget.count_past("r1", 60, 0.5)
     budget.count_past("r2", 1, 0.0)
     assert (budget.spent_tokens, budget.spent_usd) == (41, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "cost_usd", "is_last"),
+    [(50, 0.0, False), (51, 0.0, True), (10, 1.0, False), (10, 1.1, True), (100, 2.0, True)],
+)
+def test_a_request_that_leaves_less_than_it_takes_is_the_last(tokens, cost_usd, is_last):
+    budget = Budget(token_budget=100, max_cost_usd=2.0)
+    made = budget.reserve(tokens, cost_usd)
+    assert made is not None
+    assert (made.tokens, made.cost_usd, made.is_last) == (tokens, cost_usd, is_last)
+    assert budget.remaining() == (100 - tokens, 2.0 - cost_usd)
+
+
+@pytest.mark.parametrize(("tokens", "cost_usd"), [(101, 0.0), (1, 2.1)])
+def test_what_is_not_left_cannot_be_reserved(tokens, cost_usd):
+    budget = Budget(token_budget=100, max_cost_usd=2.0)
+    assert budget.reserve(tokens, cost_usd) is None
+    assert budget.remaining() == (100, 2.0)

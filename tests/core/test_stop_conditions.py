@@ -18,7 +18,9 @@ from perdure.core.stop_conditions import (
     Step,
     all_of,
     any_of,
+    call_guardrails,
     evaluate_condition,
+    evaluate_guardrails,
     max_turns,
     mistakes,
     none_of,
@@ -298,3 +300,34 @@ def test_a_nudge_has_to_come_before_the_halt(make, nudge_at, halt_at):
 def test_the_first_call_is_no_repetition():
     with pytest.raises(ConfigError, match="and at least 2"):
         repeated_calls(nudge_at=1)
+
+
+async def test_each_guardrail_is_called_once_and_those_that_object_are_told():
+    called: list[str] = []
+
+    def content(_step):
+        called.append("content")
+
+    async def patient(_step):
+        called.append("patient")
+
+    def nudging(_step):
+        called.append("nudging")
+        return Nudge("Stop.", 2)
+
+    async def halting(_step):
+        called.append("halting")
+        return Halt(3)
+
+    last = step(("look", "{}"))
+    assert call_guardrails([content, content], last) is None
+    assert await evaluate_guardrails([], last) == []
+    assert await evaluate_guardrails([content], last) == []
+    called.clear()
+    found = await evaluate_guardrails([content, nudging, patient, content, halting], last)
+    assert found == [(nudging, Nudge("Stop.", 2)), (halting, Halt(3))]
+    assert called == ["content", "nudging", "patient", "content", "halting"]
+    wrongs: list[Any] = [lambda _: "stop", lambda _: True]
+    for wrong in wrongs:
+        with pytest.raises(ConfigError, match=r"it has to return Nudge\(…\), Halt\(…\) or None"):
+            await evaluate_guardrails([content, wrong], last)

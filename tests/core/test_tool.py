@@ -752,3 +752,16 @@ async def test_a_function_of_a_module_is_made_a_tool_of_a_worker_process():
     made = tool(isolate=True, effect="read")(isolated_tools.add.function)
     outcome = await asyncio.wait_for(Agent(ScriptedModel(call("add", a=2, b=3), "Done."), tools=[made]).run("Go."), 50)
     assert [each.text for message in outcome.messages for each in message.tool_results] == ["5"]
+
+
+def test_the_labels_of_a_tool_are_checked_and_kept_once():
+    @tool(labels=["untrusted", "private", "untrusted"])
+    async def look() -> str:
+        """Looks."""
+        return ""
+
+    assert look.labels == ("untrusted", "private")
+    for wrong in ("untrusted", [""], ["a\nb"], ["x" * 1_000], [5]):
+        with pytest.raises(ConfigError) as caught:
+            msgspec.structs.replace(look, labels=wrong)
+        assert str(caught.value) == f"labels={wrong!r}: give a list of short words, such as ['untrusted']"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.error import ConfigError
-from perdure.core.url_target import UrlPattern, UrlTarget, build_host_pattern
+from perdure.core.url_target import UrlPattern, UrlTarget, build_host_pattern, normalize_host
 
 
 @pytest.mark.parametrize(
@@ -160,3 +160,24 @@ def test_a_pattern_is_within_another_only_if_that_is_certain(narrow, wide, withi
 def test_the_host_of_an_address_is_offered():
     pattern = build_host_pattern(UrlTarget.of("https://a.example:99/x"))
     assert (pattern.text, str(pattern)) == ("https://a.example:99/**", "url('https://a.example:99/**')")
+
+
+@pytest.mark.parametrize(
+    ("host", "normal"),
+    [
+        ("Example.COM", "example.com"),
+        ("example.com.", "example.com"),
+        ("a_b-c.example", "a_b-c.example"),
+        ("bücher.example", "xn--bcher-kva.example"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("[::1]", "::1"),
+    ],
+)
+def test_a_host_has_one_normal_form(host, normal):
+    assert normalize_host(host) == normal
+
+
+@pytest.mark.parametrize("host", ["", ".", "a..b", "a%41", "a b", "a/b", "a@b", "a,b", "ü..b", "a*b", "a.b.."])
+def test_what_is_no_host_is_refused(host):
+    with pytest.raises(ValueError, match="is not a"):
+        normalize_host(host)

@@ -10,16 +10,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from perdure.core import validation_work_bound
 from perdure.core.error import ConfigError
 from perdure.core.validation_work_bound import (
     MAX_CHECKS_PER_VALUE,
     MAX_REFERENCE_CHAIN,
     MAX_SCHEMA_PARTS,
     MAX_VALUE_DEPTH,
+    ValidationWorkBound,
     count_values,
     estimate_validation_cost,
     is_nested_deeper,
 )
+
+HEAVY = {"allOf": [{"pattern": "(?=a)"}] * 60}
+"""A part that weighs more than a value may: the match of a pattern that backtracks counts as 2,000 checks."""
 
 
 def ref(name: str) -> dict[str, str]:
@@ -133,6 +138,67 @@ def test_patterns_that_backtrack_weigh_more_and_patterns_share_memory():
 
 def test_long_enums_weigh_more():
     assert cost({"enum": list(range(6_400))}).checks_per_value == 101
+    assert cost({"enum": list(range(63))}).checks_per_value == 1
+    assert cost({"enum": list(range(64))}).checks_per_value == 2
+
+
+TWO: dict[str, Any] = {"x": {"allOf": [{}, {}]}}
+"""A definition which is three parts for the value that it is applied to, and four with the reference."""
+
+
+@pytest.mark.parametrize(
+    ("schema", "checks", "errors", "depth"),
+    [
+        ({}, 1, 1, 100),
+        ({"properties": {"a": {"pattern": "^a$"}}}, 2, 2, 100),
+        ({"properties": {"a": {"pattern": "(?=a)"}}, "patternProperties": {"(?!x)": {}}}, 2_002, 2, 100),
+        ({**ref("x"), "$defs": {"x": {"allOf": [{"properties": {"a": ref("x")}}] * 2}}}, 8_192, 8_192, 11),
+        ({**ref("a"), "type": "object", "$defs": {"a": ref("b"), "b": ref("a")}}, 3, 3, 100),
+        ({"properties": {"a": ref("x")}, "$defs": TWO}, 4, 4, 100),
+        ({"properties": {"a": ref("x")}, "additionalProperties": ref("x"), "$defs": TWO}, 4, 4, 100),
+        ({"properties": {"a": ref("x")}, "unevaluatedProperties": ref("x"), "$defs": TWO}, 8, 8, 100),
+        ({"properties": {"a": ref("x")}, "patternProperties": {"b": ref("x"), "c": {}}, "$defs": TWO}, 9, 9, 100),
+        ({"prefixItems": [ref("x")], "items": ref("x"), "$defs": TWO}, 4, 4, 100),
+        ({"items": [ref("x")], "additionalItems": ref("x"), "contains": {}, "$defs": TWO}, 5, 5, 100),
+        ({"items": ref("x"), "contains": ref("x"), "unevaluatedItems": ref("x"), "$defs": TWO}, 12, 12, 100),
+        ({"if": ref("x"), "then": {}, "else": {}, "not": {}, "propertyNames": {}, "$defs": TWO}, 9, 9, 100),
+        ({"dependentSchemas": {"a": ref("x")}, "dependencies": {"b": ["c"], "d": {}}, "$defs": TWO}, 6, 6, 100),
+        ({"properties": {"a": ref("x")}, "items": {"$ref": "#/$defs/y"}, "$defs": {**TWO, "y": {}}}, 4, 4, 100),
+    ],
+)
+def test_the_checks_of_a_value_are_counted_exactly(schema, checks, errors, depth):
+    assert cost(schema) == ValidationWorkBound(checks, errors, depth, has_unions=False, pattern_bytes=10 * 2**20)
+    assert cost({**schema, "oneOf": []}).has_unions
+
+
+def test_a_schema_with_many_parts_and_no_references_is_looked_at_more_closely():
+    assert cost({"properties": {f"p{i}": {} for i in range(499)}}).checks_per_value == 500
+    assert cost({"properties": {f"p{i}": {} for i in range(500)}}).checks_per_value == 1
+
+
+def test_the_refusals_say_what_to_do():
+    told = "this JSON Schema could take too long to check: {}; write it with fewer references"
+    deep = {"properties": {"a": {"properties": {"b": {"properties": {"c": {"properties": {"d": HEAVY}}}}}}}}
+    assert reason(deep) == told.format("each value nested 4 deep would take more than 10000 checks")
+    assert cost({"properties": {"z": deep}}).max_depth == 4
+    assert reason({"properties": {f"p{i}": {} for i in range(20_000)}}) == told.format("it has more than 20000 parts")
+    assert "parts" not in reason({"properties": {f"p{i}": {} for i in range(19_999)}})
+
+
+@pytest.mark.parametrize(
+    ("schema", "steps"),
+    [
+        ({**ref("x"), "$defs": {"x": {}}}, 13),
+        ({**ref("a"), "$defs": {"a": ref("b"), "b": ref("a")}}, 18),
+        ({"properties": {"a": ref("x"), "b": {}}, "patternProperties": {"c": ref("x")}, "$defs": TWO}, 97),
+        ({"items": ref("x"), "$defs": {"x": {"properties": {"a": {}}, "items": ref("x")}}}, 68),
+    ],
+)
+def test_the_estimate_takes_no_more_steps_than_it_may(monkeypatch, schema, steps):
+    monkeypatch.setattr(validation_work_bound, "MAX_ESTIMATE_STEPS", steps)
+    assert cost(schema).max_depth == MAX_VALUE_DEPTH
+    monkeypatch.setattr(validation_work_bound, "MAX_ESTIMATE_STEPS", steps - 1)
+    assert reason(schema).endswith("its references are too entangled to tell; write it with fewer references")
 
 
 @pytest.mark.parametrize(
@@ -151,6 +217,44 @@ def test_references_of_every_form_are_followed(schema):
     found = cost(schema)
     assert not found.unresolved
     assert found.errors_per_value > 1
+
+
+TWICE: dict[str, Any] = {"allOf": [{}, {}]}
+"""Three parts for one value; with a reference to it they are four."""
+ANCHORS = [("$anchor", "listed"), ("$anchor", "twice"), ("$dynamicAnchor", "twice")]
+
+
+@pytest.mark.parametrize(
+    ("reference", "errors"),
+    [
+        ("https://x.test/one", 4),
+        ("https://x.test/one#", 4),
+        ("one", 4),
+        ("https://x.test/two", 2),
+        ("https://x.test/one#/$defs/inner", 3),
+        ("https://x.test/two#/$defs/inner", 2),
+        ("#/$defs/inner", 4),  # either of the two, so both are counted
+        ("#/$defs/list/1", 4),
+        ("#/$defs/a~1b%20~0", 4),
+        ("#listed", 4),
+        ("#twice", 7),
+    ],
+)
+def test_a_reference_counts_as_what_it_may_mean(reference, errors):
+    definitions = {
+        "one": {"$id": "https://x.test/one", **TWICE, "$defs": {"inner": {"not": {}}}},
+        "two": {"id": "https://x.test/two#", "$defs": {"inner": {}}},
+        "list": [{}, TWICE],
+        "a/b ~": TWICE,
+        "anchors": [{word: name, **TWICE} for word, name in ANCHORS],
+    }
+    found = cost({"$id": "https://x.test/", "properties": {"a": {"$ref": reference}}, "$defs": definitions})
+    assert (found.errors_per_value, found.unresolved) == (errors, ())
+
+
+def test_parts_that_are_true_or_false_count_as_one():
+    found = cost({"allOf": [True, False, ref("x")], "$defs": {"x": True}})
+    assert (found.checks_per_value, found.errors_per_value) == (5, 5)
 
 
 @pytest.mark.parametrize("reference", ["#/$defs/none", "#/$defs/list/7", "#nowhere", "other.json#/a", "#/type/x"])

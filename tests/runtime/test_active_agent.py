@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Limits, Role, tool
+from perdure.context.compaction import Compaction
+from perdure.context.compaction_strategies import keep_recent
 from perdure.core.event import SessionConfigured
+from perdure.runtime.active_agent import choose_compaction, encode_compaction
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call
 from tests.doubles import log_of, of
@@ -171,3 +174,49 @@ async def test_tools_that_are_allowed_to_a_run_are_those_of_whoever_speaks():
     assert (await session.run("x", limits=back)).text == "Billing.|hand_over_to_desk"
     with pytest.raises(ConfigError, match="there is no tool 'lok'"):
         await session.run("x", limits=Limits(allowed_tools=("lok",)))
+
+
+async def test_it_is_stored_who_had_the_conversation_before_it_was_given_to_another():
+    repairs, billing = Agent("demo", name="repairs"), Agent("demo", name="billing")
+    session = Agent("demo", name="desk", handoffs=[repairs, billing]).session("s")
+    for name in ("billing", "billing", "repairs", "desk", "repairs", ""):
+        await session.configure(agent=name)
+    changes = [dict(each.changes) for each in of(await log_of(session.store, "s"), SessionConfigured)]
+    assert changes == [
+        {"agent": "billing", "handed_by": "", "handed_in": ""},
+        {"agent": "billing", "handed_by": "", "handed_in": ""},
+        {"agent": "repairs", "handed_by": "billing", "handed_in": ""},
+        {"agent": "", "handed_by": "repairs", "handed_in": ""},
+        {"agent": "repairs", "handed_by": "", "handed_in": ""},
+        {"agent": "", "handed_by": "repairs", "handed_in": ""},
+    ]
+
+
+def test_the_compaction_of_a_session_changes_that_of_its_agent_where_this_version_knows_the_setting():
+    agent = Agent("demo", compaction=Compaction(at_tokens=5_000, instructions="Keep names."))
+    found = choose_compaction(agent, {"compaction": {"at_tokens": 9_000, "of_a_later_version": 1}})
+    assert found is not None
+    assert (found.at_tokens, found.instructions, found.at_turns) == (9_000, "Keep names.", None)
+    assert choose_compaction(agent, {"compaction": {}}) is agent.compaction
+    alone = choose_compaction(Agent("demo"), {"compaction": {"at_turns": 3}})
+    assert alone is not None
+    assert (alone.at_tokens, alone.at_turns) == (None, 3)
+
+
+def test_the_compaction_of_a_session_is_stored_without_what_is_code():
+    assert encode_compaction(Compaction(at_tokens=5_000, instructions="Keep names.")) == {
+        "at_fraction": 0.8,
+        "before_tools_fraction": Compaction().before_tools_fraction,
+        "at_tokens": 5_000,
+        "at_messages": None,
+        "at_turns": None,
+        "keep_recent_tokens": None,
+        "keep_recent_messages": None,
+        "reserve_tokens": None,
+        "instructions": "Keep names.",
+    }
+    for code in ({"model": ScriptedModel("x")}, {"strategy": keep_recent}):
+        with pytest.raises(ConfigError, match=r"a model and a strategy cannot be stored: .*Agent\(compaction=…\)"):
+            encode_compaction(Compaction(**code))
+    with pytest.raises(ConfigError, match="give a Compaction"):
+        encode_compaction({"at_tokens": 5_000})

@@ -68,6 +68,7 @@ async def test_other_models_get_a_tool_that_takes_the_answer() -> None:
     assert outcome.value == Plan("Oslo", ["pack"])
     assert [each.name for each in asked.requests[0].tools] == [ANSWER_TOOL]
     assert asked.requests[0].output is None
+    assert [each.text for each in outcome.messages[-1].tool_results] == ["taken"]
 
 
 async def test_models_without_tools_are_asked_in_words() -> None:
@@ -381,6 +382,8 @@ async def test_a_run_with_a_schema_is_resumed_without_it():
 
 def test_properties_are_those_of_an_object():
     assert Output.from_schema({"properties": {"a": {}}}).spec.schema["type"] == "object"
+    assert Output.from_schema({"properties": {"a": {}}, "type": "object"}).record.boxed is False
+    assert Output.from_schema({"enum": [1, 2]}).record.boxed is True
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Budget, ConfigError, Image, Limits, Message, Settings, Text, UsageError, assistant, user
+from perdure import Agent, Budget, ConfigError, Image, Limits, Message, Settings, Text, UsageError, assistant, user
 from perdure.core.loop import react
 from perdure.runtime.overrides import (
     check_cancel_mode,
@@ -14,6 +14,7 @@ from perdure.runtime.overrides import (
     restore_overrides,
     to_user_message,
 )
+from perdure.testing import ScriptedModel
 
 NAMES = "model, role, instructions, tools, limits, settings, permission, engine, deps, budget, watchers"
 
@@ -122,3 +123,28 @@ def test_a_prompt_that_says_nothing_is_refused(prompt: Any, message: str) -> Non
     with pytest.raises(ConfigError) as error:
         to_user_message(prompt)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize("way", ["run", "stream", "resume", "resume_stream", "wake"])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"limit": 3}, f"a run has no override 'limit': did you mean 'limits'? use one of {NAMES}"),
+        ({"role": 5}, "role=5 cannot be used for a run: give a str"),
+    ],
+)
+async def test_an_override_that_cannot_be_used_is_refused_by_whatever_begins_a_run(
+    way: str, given: Any, message: str
+) -> None:
+    session = Agent(ScriptedModel("Never said.")).session("s")
+    await session.follow_up("Are you there?")
+    begin: Any = getattr(session, way)
+
+    async def begin_run() -> None:
+        begun = begin(*(["Go"] if way in {"run", "stream"} else []), **given)
+        await (begun.outcome() if "stream" in way else begun)
+
+    with pytest.raises(ConfigError) as error:
+        await begin_run()
+    assert str(error.value) == message
+    assert await session.store.read("s") == []

@@ -110,6 +110,13 @@ async def test_the_arguments_are_those_that_would_run():
     assert (explanation.verdict, explanation.why) == ("deny", "not today")
 
 
+async def test_grants_that_are_bound_to_nothing_are_listed_in_every_session():
+    everywhere = Grant("forever", allow=True, tool="pay", covers="tool")
+    other = Grant("session", allow=True, tool="look", session_id="other", covers="tool")
+    session = session_of(permission=Permissions(grants=Grants([everywhere, other])))
+    assert await session.grants() == [everywhere]
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "told"),
     [

@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from perdure import Agent
+from perdure.core.event import InboxAdded, QuestionAsked, RunStarted
+from perdure.core.fold import State, fold_events
+from perdure.core.inbox import INBOX_POST
+from perdure.core.run_mailbox import ANSWER_POST, CANCEL_POST, Mailbox
 from perdure.core.store import Post
 from perdure.runtime import post_delivery
-from perdure.runtime.post_delivery import PostPoller
+from perdure.runtime.post_delivery import PostPoller, fill_mailbox
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call
 from tests.doubles import SECONDS, Held, until
@@ -161,3 +165,29 @@ async def test_a_store_that_no_other_process_can_reach_is_not_polled(monkeypatch
         assert polled == before
         held.released.set()
         assert (await going).text == "Done."
+
+
+def test_posts_for_an_earlier_run_are_told_from_those_for_this_one() -> None:
+    def post(name: str, kind: str, **body: Any) -> Post:
+        return Post(name, kind, body, 0.0)
+
+    asked = QuestionAsked("a1", "permission", "May I?", run_id="r1")
+    state = fold_events([RunStarted(run_id="r1"), InboxAdded("i1", "mail", "Any?", run_id="r1"), asked])
+    posts = [
+        post("cancel-this", CANCEL_POST, run_id="r1"),
+        post("cancel-other", CANCEL_POST, run_id="r0"),
+        post("answer-open", ANSWER_POST, ask_id="a1", answer=True),
+        post("answer-other", ANSWER_POST, ask_id="a0", answer=True),
+        post("result-awaited", INBOX_POST, item_id="i1", response="yes"),
+        post("result-other", INBOX_POST, item_id="i0", response="yes"),
+    ]
+
+    def late(state: State, *, is_resumed: bool) -> list[str]:
+        return [each.id for each in fill_mailbox(Mailbox(), posts, state, "r1", is_resumed=is_resumed)]
+
+    assert late(state, is_resumed=True) == ["cancel-other", "answer-other", "result-other"]
+    assert late(state, is_resumed=False) == ["cancel-other", "answer-open", "answer-other", "result-other"]
+    assert late(State(), is_resumed=True) == [
+        "cancel-other", "answer-open", "answer-other", "result-awaited", "result-other",
+    ]  # fmt: skip
+    assert fill_mailbox(Mailbox(), [], state, "r1", is_resumed=True) == []

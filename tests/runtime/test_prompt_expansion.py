@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure import UsageError, tool
+from perdure import ConfigError, ToolContext, UsageError, tool
 from perdure.context.compaction import Compaction
 from perdure.context.directives import Command, CommandContext, CommandFailed, MentionSettings, Rewrite, ShortCircuit
 from perdure.context.skills import Skill, Skills
@@ -193,3 +193,31 @@ async def test_a_handler_that_fails_sends_nothing():
     outcome = await session.run("Go.")
     assert outcome.tool_calls[0].result is not None
     assert "no rope" in outcome.tool_calls[0].result.text
+
+
+@pytest.mark.parametrize("skills", [None, Skills([BRIEF])], ids=["no skills", "another skill"])
+@pytest.mark.parametrize("typed", ["/etc/hosts is empty", "/other now"])
+async def test_a_name_that_is_neither_a_command_nor_a_skill_is_sent_as_it_was_typed(skills, typed):
+    model = ScriptedModel("Aye.")
+    agent = Agent(model, skills=skills, commands=[Command("ping", lambda _: ShortCircuit("pong"))])
+    outcome = await agent.session("s").run(typed)
+    assert (outcome.text, [each.text for each in model.requests[0].messages]) == ("Aye.", [typed])
+    assert outcome.new_messages[0].original_text == ""
+
+
+async def test_a_command_that_answers_needs_no_deps_of_tools():
+    @tool
+    async def look(context: ToolContext[Shop]) -> str:
+        """Looks."""
+        return context.deps.name
+
+    agent = Agent(ScriptedModel(), tools=[look], commands=[Command("ping", lambda _: ShortCircuit("pong"))])
+    assert (await agent.session("s").run("/ping")).text == "pong"
+    with pytest.raises(ConfigError, match=r"tool 'look' needs deps \(Shop\)"):
+        await agent.session("s").run("Go")
+
+
+class Shop:
+    """What a tool needs."""
+
+    name = "corner shop"

@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 
 from perdure import Agent, ConfigError, Permissions, StoreError, ToolContext, UnsupportedByStore, ask, later, tool, user
+from perdure.core.error import Fenced, SessionBusy
 from perdure.core.event import Event, MessageAdded, ModelRequested, RunEnded, RunResumed, RunStarted
 from perdure.core.outcome import Outcome
+from perdure.core.run_mailbox import build_message_post
 from perdure.core.store import InterruptedSession
+from perdure.runtime import session_resumer
 from perdure.runtime.resume_worker import ResumeWorker
+from perdure.runtime.session import Session
+from perdure.runtime.session_resumer import SessionResumer
 from perdure.runtime.subagents.delegation_tools import delegation
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, ScriptedModel, call
@@ -297,6 +302,31 @@ async def test_a_session_that_is_cancelled_from_elsewhere_is_told():
     await worker.aclose()
 
 
+@pytest.mark.parametrize("error", [None, SessionBusy("another process"), Fenced("taken over")], ids=repr)
+async def test_a_session_with_nothing_to_do_is_looked_at_less_and_less_until_something_comes(error, caplog):
+    clock, store = FakeClock(auto=True), MemoryStore()
+    tried: list[float] = []
+
+    async def attend(session_id: str) -> Outcome[Any] | None:
+        tried.append(clock.monotonic())
+        if len(tried) == 4:
+            await store.post(session_id, build_message_post("follow_up", user("And?"), "p1", 0.0))
+        if len(tried) == 7:
+            return Outcome(status="done", session_id=session_id)
+        if error is not None:
+            raise error
+        return None
+
+    await crashed(store, "s", *begun())
+    worker = ResumeWorker(store, attend, clock, seconds=1.0, jitter=lambda: 0.0)
+    async with asyncio.timeout(SECONDS):
+        outcome = await anext(worker.run())
+    assert (outcome.status, outcome.session_id) == ("done", "s")
+    # The next look is a second later; what has come makes it forget how long it had waited.
+    assert [after - before for before, after in itertools.pairwise(tried)] == [2, 3, 5, 1, 2, 3]
+    assert caplog.messages == []
+
+
 async def test_the_tasks_of_background_agents_are_taken_up_by_the_session_that_gave_them():
     done: list[str] = []
     store = MemoryStore()
@@ -411,3 +441,21 @@ async def test_code_that_a_run_was_begun_with_is_asked_for_in_words_that_fit_eve
     await crashed(store, "s", started, MessageAdded(user("Hi"), run_id="r"))
     (failed,) = await outcomes_of(greeter(store)[0], 1)
     assert "pass deps=… again to the call that continues it" in str(failed.error)
+
+
+async def test_a_worker_remembers_a_number_of_sessions_and_forgets_those_it_has_not_seen_for_longest(monkeypatch):
+    monkeypatch.setattr(session_resumer, "_MAX_SESSIONS", 2)
+    store, looked_at = MemoryStore(), list[str]()
+    agent = worker_agent(store=store)
+    for name in "abc":
+        await agent.session(name).steer("Faster!")
+
+    def noted(given: Any, session_id: str, *rest: Any) -> Any:
+        looked_at.append(session_id)
+        return Session(given, session_id, *rest)
+
+    monkeypatch.setattr(session_resumer, "Session", noted)
+    resumer = SessionResumer(agent, store, {})
+    for name in "abacab":
+        await resumer.attend(name)
+    assert looked_at == ["a", "b", "c", "b"]

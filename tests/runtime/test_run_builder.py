@@ -4,7 +4,20 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, Budget, Compaction, Extension, Limits, Model, ToolContext, ToolResult, allow, deny, tool
+from perdure import (
+    Agent,
+    Budget,
+    Compaction,
+    Extension,
+    Limits,
+    Model,
+    Permissions,
+    ToolContext,
+    ToolResult,
+    allow,
+    deny,
+    tool,
+)
 from perdure.core.model import Settings
 from perdure.core.stop_conditions import Guardrail, Step
 from perdure.runtime import run_builder
@@ -106,6 +119,41 @@ async def test_each_run_has_guardrails_that_have_seen_nothing() -> None:
     await agent.session("a").run("Go")
     await agent.session("b").run("Go")
     assert [each for each in started if each] == [[1], [1]]
+    started.clear()
+    agent = Agent(ScriptedModel(call("look"), "One.", call("look"), "Two."), tools=[look], guardrails=[start])
+    session = agent.session("s")
+    await session.run("Go")
+    await session.run("Go")
+    assert [each for each in started if each] == [[1], [1]]
+
+
+async def test_the_tools_of_an_agent_are_wrapped_by_those_of_its_extensions_that_do_so() -> None:
+    plain, wrapping = Extension(name="plain"), Extension(name="wrapping", wrap_tool=lambda given: given)
+    assert not Agent("demo", extensions=[plain]).has_tool_wrappers
+    assert Agent("demo", extensions=[plain, wrapping]).has_tool_wrappers
+    assert not Agent("demo").has_tool_wrappers
+
+
+@pytest.mark.parametrize("narrow", [True, False])
+async def test_whoever_is_handed_a_conversation_is_limited_by_the_gate_of_the_first_agent(narrow: bool) -> None:
+    @tool(permission=True)
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    billing = Agent(
+        ScriptedModel(call("pay"), "Done."), name="billing", tools=[pay], permission=Permissions(allow("pay"))
+    )
+    desk = Agent(
+        ScriptedModel(call("hand_over_to_billing")),
+        name="desk",
+        handoffs=[billing],
+        permission=Permissions(deny("pay")),
+        narrow_handoffs=narrow,
+    )
+    outcome = await desk.session("s").run("Go")
+    (result,) = outcome.messages[-2].tool_results
+    assert (result.text == "paid") is not narrow
 
 
 async def test_models_and_rules_of_extensions_are_made_for_each_run(builds: list[str]) -> None:
@@ -134,3 +182,24 @@ async def test_a_budget_counts_what_a_summary_costs_whichever_model_writes_it(ow
         await session.run("words " * 400)
     assert (len(model.requests), len(other.requests)) == ((4, 1) if own else (5, 0))
     assert budget.spent_tokens == 5 * 15
+
+
+@pytest.mark.parametrize("more", [{}, {"instructions": "Be long."}, {"deps": "mine"}])
+async def test_the_limits_of_a_run_are_in_place_of_those_of_the_agent(more: Any) -> None:
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    def agent(**options: Any) -> Agent[Any]:
+        model = ScriptedModel(call("look"), call("look"), call("look"), "Done.", repeat_last=True)
+        return Agent(model, tools=[look], **options)
+
+    outcome = await agent().run("Go", limits=Limits(max_turns=2), **more)
+    assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "max_turns", 2)
+    outcome = await agent(limits=Limits(max_turns=1)).run("Go", limits=Limits(max_turns=2), **more)
+    assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "max_turns", 2)
+    outcome = await agent(limits=Limits(max_turns=1)).run("Go", **more)
+    assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "max_turns", 1)
+    outcome = await agent(limits=Limits(max_turns=1)).run("Go", limits=Limits(), **more)
+    assert (outcome.status, outcome.turns) == ("done", 4)

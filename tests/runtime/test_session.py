@@ -974,6 +974,14 @@ async def test_a_session_whose_id_would_garble_lists_is_not_begun_and_one_that_e
         await session.fork("c\nd")
 
 
+async def test_an_input_id_that_cannot_be_encoded_is_refused():
+    session = Agent(ScriptedModel("Never said.")).session("s")
+    with pytest.raises(ConfigError) as caught:
+        await session.run("Hi", input_id="a\ud800")
+    assert str(caught.value) == ("session.run(input_id='a\\ud800'): give text that can be encoded as UTF-8")
+    assert await session.info() is None
+
+
 async def test_a_run_that_is_cancelled_twice_was_there_both_times():
     held = Held()
     session = Agent(ScriptedModel(call("held")), tools=[held.tool]).session()

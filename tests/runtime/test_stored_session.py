@@ -41,6 +41,7 @@ from perdure.core.event import (
 )
 from perdure.core.event_erasure import NO_SUMMARY
 from perdure.core.log_codec import encode_event
+from perdure.runtime import stored_session
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, ScriptedModel, call, calls
 from perdure.testing.store_contract_setup import store_session
@@ -279,6 +280,22 @@ async def test_a_fork_has_a_name_of_its_own():
     with pytest.raises(SessionExists):
         await session.fork("s")
     assert (await session.fork()).session_id != "s"
+    with pytest.raises(ConfigError) as caught:
+        await session.fork(5)
+    assert str(caught.value) == "session.fork(session_id=5): give text"
+    assert len(await session.store.list()) == 2
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5])
+async def test_every_session_of_a_store_is_listed_once_however_many_fit_on_a_page(monkeypatch, count):
+    monkeypatch.setattr(stored_session, "_PAGE_SIZE", 2)
+    store = MemoryStore()
+    for number in range(count):
+        await crashed(store, f"a{number}", RunStarted(run_id="r1"))
+    await crashed(store, "b", RunStarted(run_id="r1"))
+    found = [each.session_id async for each in stored_session.iterate_sessions(store, prefix="a")]
+    assert sorted(found) == [f"a{number}" for number in range(count)]
+    assert len([each async for each in stored_session.iterate_sessions(store)]) == count + 1
 
 
 # -- titles, redaction, deletion ---------------------------------------------------------------------------------------

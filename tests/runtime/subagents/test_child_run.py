@@ -735,3 +735,17 @@ async def test_the_question_of_a_permission_names_its_path():
     await asking_family(store).run("Go")
     (question,) = of(await log_of(store, "s"), QuestionAsked)
     assert question.run_id.count("/") == 2
+
+
+async def test_the_calls_of_a_child_are_counted_by_its_own_limit():
+    def child_of(**limits: Any) -> Agent[Any]:
+        steps = (call("act", what="x"), call("act", what="y"), "Done.")
+        return Agent(following(*steps), name="child", tools=[act_tool([])], limits=Limits(**limits))
+
+    def parent(child: Agent[Any], **limits: Any) -> Agent[Any]:
+        return Agent(ScriptedModel(call("child", task="Go."), "Top."), tools=[child.as_tool()], limits=Limits(**limits))
+
+    outcome = await parent(child_of(), max_tool_calls=1).run("Go")
+    assert outcome.messages[2].tool_results[0].text == "Done."
+    outcome = await parent(child_of(max_tool_calls=1)).run("Go")
+    assert outcome.messages[2].tool_results[0].text != "Done."

@@ -24,6 +24,7 @@ from perdure.core.event import (
     ValueKept,
 )
 from perdure.core.fold import fold_events
+from perdure.core.last_run_progress import GIVEN_BY_SETTING
 from perdure.core.message import Status
 from perdure.core.model import Price
 from perdure.core.shared_budget import Budget
@@ -33,6 +34,7 @@ from perdure.interaction.display_content import PlainText
 from perdure.runtime.extension import Extension
 from perdure.runtime.session_resumer import SessionResumer
 from perdure.runtime.subagents.background_agents import RESUME_PROMPT, BackgroundAgents
+from perdure.runtime.subagents.child_run import DEPTH_SETTING
 from perdure.runtime.subagents.delegation_tools import delegation, orchestrator
 from perdure.stores import open_store
 from perdure.stores.memory import MemoryStore
@@ -1317,3 +1319,72 @@ async def test_a_background_agent_that_waits_for_an_answer_does_not_hold_up_the_
     (child,) = [info.session_id for info in await store.list(prefix="s/")]
     assert len(await scout.session(child, store=store).questions()) == 1
     assert not held.started.is_set()
+
+
+async def test_a_program_waits_only_for_the_agents_of_its_own_session():
+    held = Held()
+    scout = Agent(following(call("held"), "It is x."), name="scout", tools=[held.tool])
+    agent = chief(in_background(), "Given.", agents=[scout])
+    async with asyncio.timeout(SECONDS):
+        await agent.session("s").run("Go")
+        await held.started.wait()
+        assert await agent.session("t").wait_for_agents() is True
+        held.released.set()
+        assert await agent.session("s").wait_for_agents() is True
+
+
+async def test_a_task_whose_log_could_not_begin_gets_one_while_it_waits_for_its_turn(caplog):
+    store = UnreachableStore()
+    scout = Agent(ScriptedModel("Never said."), name="scout")
+    async with asyncio.timeout(SECONDS), team_of(in_background("One."), "Given.", scout=scout, store=store) as agent:
+        store.failures = 1
+        async with occupied(agent):
+            await agent.session("s").run("Go")
+            assert "has no log yet: it cannot be reached" in caplog.text
+            while not await store.list(prefix="s/"):
+                await rounds()
+    (row,) = await store.list_interrupted()
+    assert await log_of(store, row.session_id) == [
+        SessionConfigured({DEPTH_SETTING: 1, GIVEN_BY_SETTING: "s"}),
+    ]
+
+
+async def test_a_task_that_had_no_log_begins_it_with_who_gave_the_task():
+    store, clock = UnreachableStore(), FakeClock(auto=True)
+    scout = Agent(ScriptedModel("It is x."), name="scout")
+    agent = chief(in_background(), "Given.", agents=[scout], store=store, clock=clock)
+    store.failures = 1
+    await agent.session("s").run("Go")
+    await agent.session("s").wait_for_agents()
+    (row,) = await store.list(prefix="s/")
+    first = (await log_of(store, row.session_id))[0]
+    assert first == SessionConfigured({DEPTH_SETTING: 1, GIVEN_BY_SETTING: "s"})
+
+
+async def test_a_task_whose_store_stays_out_of_reach_is_left_after_five_errors_with_longer_and_longer_waits(caplog):
+    store, clock = UnreachableStore(), FakeClock(auto=True)
+    scout = Agent(ScriptedModel("It is x."), name="scout")
+    agent = chief(in_background(), "Given.", agents=[scout], store=store, clock=clock)
+    store.failures = 100
+    async with asyncio.timeout(SECONDS):
+        await agent.session("s").run("Go")
+        await agent.session("s").wait_for_agents()
+    assert clock.slept == [2.0, 4.0, 8.0, 16.0]
+    assert store.failures == 100 - 6  # the first was that of the run which gave the task
+    assert "of session s cannot be driven: it cannot be reached" in caplog.text
+    assert [item.status for item in await agent.session("s").inbox()] == ["pending"]
+
+
+async def test_a_slow_watcher_has_heard_how_the_background_ends_when_the_block_of_the_agent_is_left():
+    heard, held = list[str](), Held()
+    scout = Agent(ScriptedModel(call("held"), "Never said."), name="scout", tools=[held.tool])
+
+    async def watch(entry: Entry) -> None:
+        await rounds(20)
+        heard.append(type(entry.event).__name__ if entry.event.path else "")
+
+    async with asyncio.timeout(SECONDS):
+        async with chief(in_background(), "Given.", agents=[scout], watchers=[watch]) as agent:
+            await agent.session("s").run("Go")
+            await held.started.wait()
+        assert heard[-1] == "RunWaiting"

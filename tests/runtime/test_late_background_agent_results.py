@@ -1,0 +1,28 @@
+"""Inbox results that arrive when the background task that waited for them is over."""
+
+from typing import Any
+
+from perdure.core.event import InboxAdded, InboxResolved, RunStarted
+from perdure.core.fold import fold_events
+from perdure.core.inbox import INBOX_POST
+from perdure.core.store import Post
+from perdure.runtime.late_background_agent_results import _find_results
+
+
+def test_results_that_are_waited_for_are_found_and_those_that_cannot_be_read_stay_in_the_store() -> None:
+    def post(name: str, kind: str = INBOX_POST, **body: Any) -> Post:
+        return Post(name, kind, body, 5.0)
+
+    waits = [InboxAdded(name, "mail", "Any?", run_id="r1") for name in ("i1", "i2", "i3")]
+    state = fold_events([RunStarted(run_id="r1"), *waits])
+    posts = [
+        post("unreadable", item_id="i1", response="a", labels="untrusted"),
+        post("other kind", "steer", item_id="i1", response="a"),
+        post("unknown", item_id="i0", response="a"),
+        post("plain", item_id="i2", response="b"),
+        post("labelled", item_id="i3", response=None, labels=["untrusted"]),
+    ]
+    assert _find_results(state, posts) == {
+        "plain": InboxResolved("i2", "b", 5.0, ()),
+        "labelled": InboxResolved("i3", None, 5.0, ("untrusted",)),
+    }
