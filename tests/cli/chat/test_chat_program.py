@@ -320,7 +320,7 @@ async def test_ctrl_o_shows_the_last_result_in_full():
         assert (await chat.type("\x0f", "there is no", "ready"))[2:-2] == ["- there is no tool call to show yet"]
         await chat.type("Go.\r", "Done.", "ready |")
         assert "\n".join(chat.draw()).count("line 5") == 0
-        seen = await chat.type("\x0f", "line 5")
+        seen = await chat.type("\x0f", "line 5", "ready |")
         assert seen[-13:-2] == ["* count", *[f"    line {number}" for number in range(10)]]
         shown = "\n".join(seen)
         assert "there is no tool call to show yet" in shown
