@@ -248,10 +248,8 @@ def test_of_more_goals_than_are_listed_the_number_is_told(goals):
     shown = goals("goal", "show", "goal-")
     assert shown.exit_code == 2
     names = ", ".join(reversed(ids))
-    assert (
-        shown.stderr
-        == f"error: 'goal-' fits several goals: {names}; write more of the id; see 'perdure goal show --help'\n"
-    )
+    told = f"'goal-' fits several goals: {names}; write more of the id; see 'perdure goal show --help'"
+    assert shown.stderr == f"error: {told}\n"
     assert goals("goal", "show", "goa").exit_code == 66
 
 
@@ -306,10 +304,10 @@ def test_what_is_risky_about_approvals_is_said_or_refused(goals, monkeypatch):
     monkeypatch.setattr("perdure.hosts.bubblewrap.find_bubblewrap", lambda: ((), "no bwrap"))
     goals.script(checker=[verdict("1", "2")])
     refused = start(goals, "--yolo", "--coding")
-    assert (refused.exit_code, refused.stderr) == (
-        2,
+    assert refused.exit_code == 2
+    assert refused.stderr == (
         "error: --yolo is for commands that run in a sandbox, and here is none: no bwrap; "
-        "use --allow for single tools\n",
+        "use --allow for single tools\n"
     )
     told = start(goals, "--yes", "--coding")
     assert told.stderr.splitlines()[0] == (

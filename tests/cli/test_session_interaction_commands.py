@@ -208,7 +208,11 @@ def test_a_question_can_be_declined_with_a_reason(perdure, asked, tmp_path):
     assert not (tmp_path / "hello.txt").exists()
 
 
-def leave_open(tmp_path, *tools, names=()) -> None:
+NORTH = '{"value":"north","label":"north","description":""}'
+SOUTH = NORTH.replace("north", "south")
+
+
+def leave_open(tmp_path, *tools) -> None:
     """Leave a session called `t`, in which a program has called these tools and nobody has answered them."""
 
     async def run() -> None:
@@ -248,8 +252,7 @@ async def name(context: ToolContext[Any]) -> str:
             berth,
             [
                 'choice: "Which berth?"',
-                '> choice: {"question":"Which berth?","options":[{"value":"north","label":"north","description":""},'
-                '{"value":"south","label":"south","description":""}],"other":false}',
+                f'> choice: {{"question":"Which berth?","options":[{NORTH},{SOUTH}],"other":false}}',
                 '| answer: {"type":"string","enum":["north","south"]}',
             ],
         ),

@@ -326,7 +326,8 @@ async def test_ctrl_o_shows_the_last_result_in_full():
         assert "there is no tool call to show yet" in shown
         assert shown.count("there is no") == 1
         await chat.type("/show 1\r", "> /show 1")
-        await chat.type("/show 2\r", "- error: there is no such tool result; /show shows the last one, /show N")
+        seen = await chat.type("/show 2\r", "- error: there is no such tool result; /show shows the last one, /show N")
+        assert "\n".join(seen).count("- error: ") == 1
 
 
 async def test_commands_use_the_program(folder):
@@ -387,6 +388,19 @@ async def test_permission_is_asked_in_the_chat():
         ]
         seen = await chat.type("y\r", "    put a", "Allow this call?")
         await chat.type("n\r", "* put b (denied)", "Done.", "ready |")
+
+
+async def test_the_agent_that_wants_to_make_a_call_is_named():
+    @tool(permission=True)
+    def put(text: str) -> str:
+        """Put a text."""
+        return f"put {text}"
+
+    clerk = Agent(ScriptedModel(call("put", text="a"), "Put."), name="clerk", tools=[put])
+    async with opened(call("clerk", task="Put it."), "Done.", tools=[clerk.as_tool()]) as chat:
+        seen = await chat.type("Go.\r", CHOICES, "waiting for your answer")
+        assert seen[5:7] == ["Allow this call? (1 of 1, 5 rows)", '| agent: "clerk-call_1"']
+        await chat.type("y\r", "Done.", "ready |")
 
 
 async def test_a_tool_asks_in_the_chat_and_a_long_answer_is_wrapped():
