@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import io
+import re
 from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager, redirect_stdout
 from pathlib import Path
@@ -77,7 +78,9 @@ class Chat:
     def draw(self) -> list[str]:
         """Return the rows on the screen; they are drawn anew if something was written since."""
         if self._drawn[0] != self.terminal.tell():
-            self._drawn = (self.terminal.tell(), draw_rows(self.terminal.getvalue(), 80))
+            rows = draw_rows(self.terminal.getvalue(), 80)
+            rows = [re.sub(r"^(\* .*) \(\d+ s\)$", r"\1", row) for row in rows]  # how long a call took
+            self._drawn = (self.terminal.tell(), rows)
         return self._drawn[1]
 
     async def type(self, keys: str, *texts: str, gone: str = "") -> list[str]:
