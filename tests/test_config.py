@@ -438,3 +438,43 @@ def test_what_cannot_be_made_has_its_line(write, text, line, told):
     with pytest.raises(BadConfig, match=told) as caught:
         config.agent()
     assert caught.value.faults[0].line == line
+
+
+@pytest.mark.parametrize(
+    ("store", "built"),
+    [
+        ("sqlite:kept/x.db", "sqlite:{folder}/kept/x.db"),
+        ("file:kept", "file:{folder}/kept"),
+        ("sqlite:/var/x.db", "sqlite:/var/x.db"),
+        ("sqlite:", "sqlite:"),
+        ("file:", "file:"),
+        ("file://x", "file://x"),
+        ("sqlite", "sqlite"),
+        ("memory:", "memory:"),
+        ("postgres:host=db", "postgres:host=db"),
+        ("postgres://db/x", "postgres://db/x"),
+    ],
+)
+def test_only_the_path_of_a_store_is_taken_from_the_folder_of_the_file(write, folder, store, built):
+    config = load_config(write(f'store = "{store}"'), trusted=True)
+    assert config.build_options(["store"]) == {"store": built.format(folder=folder)}
+
+
+def test_without_a_store_sessions_are_kept_in_memory(write):
+    assert load_config(write('name = "mate"'), trusted=True).build_options(["store"]) == {"store": "memory:"}
+
+
+@pytest.mark.packages("mcp")
+def test_the_servers_of_the_file_are_an_extension_between_imports_and_search(write):
+    text = 'model = "demo"\n[extensions]\ntool_search = true\nimports = ["perdure.extensions:history"]\n'
+    servers = '[mcp.servers.charts]\ncommand = "charts"\n'
+    agent = load_config(write(f"{text}{servers}"), trusted=True).agent()
+    assert [each.name for each in agent.extensions] == ["history", "mcp", "tool_search"]
+    agent = load_config(write(text), trusted=True).agent()
+    assert [each.name for each in agent.extensions] == ["history", "tool_search"]
+
+
+def test_memory_comes_before_what_is_imported(write):
+    text = '[memory]\nfile = "m.db"\n[extensions]\nnotebook = true\nimports = ["perdure.extensions:history"]'
+    agent = load_config(write(f'model = "demo"\n{text}'), trusted=True).agent()
+    assert [each.name for each in agent.extensions] == ["notebook", "memory", "history"]
