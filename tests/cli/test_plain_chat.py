@@ -1,13 +1,21 @@
 """The chat in plain lines, with typed lines in place of a terminal."""
 
 import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
+from perdure import Agent, ToolContext, tool
 from perdure.cli import chat_command
-from perdure.core.event import MessageAdded, RunStarted, ToolFinished
+from perdure.cli.chat.chat_conversation import CUT_OFF
+from perdure.core.event import MessageAdded, ReplyFinished, RunStarted, TextDelta, ToolFinished
 from perdure.core.message import user
+from perdure.models import register
 from perdure.stores import open_store
+from perdure.testing import ScriptedModel, call
 from tests.doubles import crashed
 
 
@@ -197,3 +205,47 @@ def test_a_session_in_memory_is_not_named_at_the_end(chat):
     result = chat("--store", "memory:", typed=["Calculate 6 * 7"])
     assert "42" in result.stdout
     assert "go on with" not in result.stderr
+
+
+@pytest.mark.parametrize("commands", [[], ["/session other"]])
+def test_a_tool_asks_in_the_session_that_is_open(chat, monkeypatch, commands):
+    @tool
+    async def remark(context: ToolContext[Any]) -> str:
+        """Ask for a remark."""
+        return f"{await context.ask('Anything else?')}!"
+
+    monkeypatch.setattr("perdure.models._factories", {})
+    register("odd", lambda _: ScriptedModel(call("remark"), "Done."))
+    monkeypatch.setattr("perdure.cli.agent_assembly.basic_tools", lambda _: [remark])
+    result = chat("--model", "odd:x", "--no-coding", "--session", "s", typed=[*commands, "Go.", "nothing", "/show"])
+    assert result.left == []
+    assert result.stdout == "Done.\n"
+    assert "tool remark ok:\n    nothing!\n" in result.stderr
+    assert result.stderr.endswith(f"go on with: perdure --session {'other' if commands else 's'}\n")
+
+
+class Interrupted:
+    """A model during whose reply somebody presses Ctrl-C."""
+
+    async def stream(self, request: Any) -> AsyncIterator[Any]:
+        yield TextDelta("Once upon")
+        if len(request.messages) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.Event().wait()
+        yield ReplyFinished()
+
+
+def test_ctrl_c_cancels_the_run_keeps_what_was_written_and_the_chat_goes_on(chat, monkeypatch, tmp_path):
+    monkeypatch.setattr("perdure.models._factories", {})
+    register("odd", lambda _: Interrupted())
+    result = chat("--model", "odd:x", "--session", "s", typed=["Tell me.", "Again."])
+    assert (result.exit_code, result.left) == (0, [])
+    assert result.stderr.count("cancelling the run; interrupt once more to quit at once") == 1
+
+    async def read() -> list[str]:
+        store = open_store(f"sqlite:{tmp_path}/home/sessions.db")
+        messages = await Agent("demo", store=store).session("s").messages()
+        await store.aclose()
+        return [each.text for each in messages]
+
+    assert asyncio.run(read()) == ["Tell me.", f"Once upon\n\n{CUT_OFF}", "Again.", "Once upon"]
