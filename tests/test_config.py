@@ -10,6 +10,7 @@ from perdure.config import BadConfig, TrustedFiles, load_config
 from perdure.context.agent_role import Role
 from perdure.core.error import ConfigError
 from perdure.core.run_function_types import get_engine_name
+from perdure.memory.long_term_memory import LongTermMemory
 from perdure.testing import ScriptedModel
 from perdure.toolkits.post_to_inbox_tool import post_to_inbox
 
@@ -478,3 +479,40 @@ def test_memory_comes_before_what_is_imported(write):
     text = '[memory]\nfile = "m.db"\n[extensions]\nnotebook = true\nimports = ["perdure.extensions:history"]'
     agent = load_config(write(f'model = "demo"\n{text}'), trusted=True).agent()
     assert [each.name for each in agent.extensions] == ["notebook", "memory", "history"]
+
+
+def test_two_files_with_a_server_of_one_name_are_refused(write):
+    write('{"mcpServers": {"tides": {"command": "x"}}}', "more.json")
+    with pytest.raises(BadConfig, match=r"perdure\.toml:2: there is a server 'tides' already: rename one of the two"):
+        load_config(write('[mcp]\nfiles = [".mcp.json", "more.json"]\n'), trusted=True)
+
+
+def test_what_needs_trust_is_said_with_how_it_is_given(write, tmp_path):
+    path = write('model = "demo"\ntools = ["os:system"]\n')
+    advice = (
+        f"read the file, then trust it with `perdure config trust {path}`; "
+        "for a file of your own, use load_config(…, trusted=True)"
+    )
+    for trusted in (False, lambda _: False, TrustedFiles(str(tmp_path / "trusted.json"))):
+        with pytest.raises(BadConfig) as caught:
+            load_config(path, trusted=trusted)
+        (fault,) = caught.value.faults
+        assert fault.line == 2
+        assert fault.message.startswith("'tools' imports code")
+        assert fault.message.endswith(f", and the file is not trusted: {advice}")
+
+
+async def test_the_memory_is_closed_with_the_agent(write, monkeypatch):
+    closed: list[LongTermMemory] = []
+    close = LongTermMemory.aclose
+
+    async def note_and_close(self: LongTermMemory) -> None:
+        closed.append(self)
+        await close(self)
+
+    monkeypatch.setattr(LongTermMemory, "aclose", note_and_close)
+    agent = load_config(write('model = "demo"\n[memory]\nfile = "m.db"'), trusted=True).agent()
+    async with agent:
+        await agent.run("hello")
+        assert closed == []
+    assert len(closed) == 1

@@ -20,6 +20,7 @@ from perdure.cli.perdure_home import (
 )
 from perdure.core.error import ConfigError, SessionNotFound
 from perdure.core.event import QuestionAsked
+from perdure.runtime.session import Session
 
 
 @pytest.fixture(autouse=True)
@@ -144,3 +145,12 @@ def test_of_a_long_question_the_beginning_is_shown():
 def test_arguments_about_a_session_are_quoted():
     assert format_session_arguments("a b", None) == "'a b'"
     assert format_session_arguments("s", "file:x", "--unpark") == "s --unpark --store file:x"
+
+
+def test_a_session_that_is_there_is_worked_with(perdure):
+    perdure("run", "-q", "--session", "s", "Calculate 6 * 7")
+
+    async def work(session: Session) -> tuple[str, int]:
+        return session.session_id, len(await session.messages())
+
+    assert run_with_session(None, "s", work) == ("s", 4)

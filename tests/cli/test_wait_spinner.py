@@ -87,6 +87,9 @@ async def test_what_is_waited_for_is_learned_from_events(screen, events, shown):
             spinner.follow(event)
         await until(lambda: len(screen.written) >= 5)
     frames = [f"\r\x1b[K{each} waiting for {shown}" for each in "\\|/-\\"]
+    count = len(screen.written)
+    await until_ticked(8)
+    assert len(screen.written) == count  # it has ended
     assert screen.written[:5] == frames
     assert screen.written[-1] == "\r\x1b[K"
     assert "\r\x1b[K" not in screen.written[:-1]
