@@ -488,7 +488,7 @@ def test_two_files_with_a_server_of_one_name_are_refused(write):
 
 
 def test_what_needs_trust_is_said_with_how_it_is_given(write, tmp_path):
-    path = write('model = "demo"\ntools = ["os:system"]\n')
+    path = write('name = "mate"\ntools = ["os:system"]\n')
     advice = (
         f"read the file, then trust it with `perdure config trust {path}`; "
         "for a file of your own, use load_config(…, trusted=True)"
