@@ -62,7 +62,11 @@ def started(monkeypatch):
     found: list[tuple[str, RunCommandOptions]] = []
 
     def run_with(name: str, code: int):
-        return lambda order: found.append((name, order)) or code
+        def run(order: RunCommandOptions) -> int:
+            found.append((name, order))
+            return code
+
+        return run
 
     monkeypatch.setattr("perdure.cli.plain_chat.run_plain_chat", run_with("plain", 3))
     monkeypatch.setattr("perdure.cli.chat.chat_program.run_chat", run_with("window", 4))

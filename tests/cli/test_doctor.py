@@ -1,8 +1,8 @@
 """`perdure doctor`: is everything here that is needed?"""
 
-import io
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -147,24 +147,13 @@ def test_the_chat_can_be_used_with_its_packages(monkeypatch):
 
 
 def test_on_another_system_agents_run_no_commands(monkeypatch):
-    monkeypatch.setattr(doctor.os, "name", "nt")
+    monkeypatch.setattr("perdure.cli.doctor.os.name", "nt")
     assert doctor._check_commands() == ("commands", "ok", "agents run none on this system", "")
 
 
-class Stream(io.StringIO):
+def stream(encoding: str = "UTF-8", *, is_terminal: bool = True) -> SimpleNamespace:
     """A stream with an encoding, which may be a terminal."""
-
-    def __init__(self, encoding: str = "UTF-8", *, is_terminal: bool = True) -> None:
-        super().__init__()
-        self._encoding = encoding
-        self._is_terminal = is_terminal
-
-    @property
-    def encoding(self) -> str:
-        return self._encoding
-
-    def isatty(self) -> bool:
-        return self._is_terminal
+    return SimpleNamespace(encoding=encoding, isatty=lambda: is_terminal)
 
 
 @pytest.mark.parametrize(
@@ -174,8 +163,8 @@ class Stream(io.StringIO):
 def test_streams_at_a_terminal_are_named(monkeypatch, encoding, status, advice):
     monkeypatch.setenv("COLUMNS", "70")
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stdin", Stream())
-    monkeypatch.setattr(sys, "stdout", Stream(encoding, is_terminal=False))
-    monkeypatch.setattr(sys, "stderr", Stream())
+    monkeypatch.setattr(sys, "stdin", stream())
+    monkeypatch.setattr(sys, "stdout", stream(encoding, is_terminal=False))
+    monkeypatch.setattr(sys, "stderr", stream())
     finding = f"input, errors at a terminal, TERM=xterm, 70 columns, {encoding.lower()}"
     assert doctor._check_terminal() == ("terminal", status, finding, advice)

@@ -381,7 +381,7 @@ def test_how_to_go_on_after_an_interruption_names_what_was_given(capsys, done, t
     progress = _ProgressLine(TerminalOutput())
     if total:
         progress.done, progress.total = done, total
-    evaluation = SimpleNamespace(evaluation_id="eval-1")
+    evaluation: Any = SimpleNamespace(evaluation_id="eval-1")
     options = {"given": ["--agent", "a b.py:agent"]}
     _note_resume(TerminalOutput(), "cases.toml", evaluation, progress, options)
     assert capsys.readouterr().err == (
@@ -409,7 +409,7 @@ def progress_of(done: int, cost_usd: float) -> Any:
 def test_progress_is_a_line_that_is_drawn_anew_and_removed(monkeypatch):
     monkeypatch.setattr("perdure.cli.eval.uses_cursor", lambda: True)
     screen = Screen()
-    line = _ProgressLine(screen)
+    line = _ProgressLine(screen)  # type: ignore[arg-type]
     line.clear()
     assert screen.written == []
     line.show(progress_of(1, 0.0))
@@ -429,7 +429,7 @@ def test_progress_is_a_line_that_is_drawn_anew_and_removed(monkeypatch):
 def test_without_a_terminal_and_in_quiet_progress_is_only_counted(monkeypatch, is_quiet, has_cursor):
     monkeypatch.setattr("perdure.cli.eval.uses_cursor", lambda: has_cursor)
     screen = Screen(is_quiet=is_quiet)
-    line = _ProgressLine(screen)
+    line = _ProgressLine(screen)  # type: ignore[arg-type]
     line.show(progress_of(1, 0.0))
     line.clear()
     assert (screen.written, line.done, line.total) == ([], 1, 3)

@@ -18,14 +18,16 @@ from perdure.cli.run_session import (
 )
 from perdure.cli.terminal_output import OutputFailed
 from perdure.core.error import ShuttingDown
-from perdure.core.event import Event, QuestionAsked, RunEnded, RunResumed, RunStarted, TextDelta
+from perdure.core.event import Event, QuestionAsked, ReplyFinished, RunEnded, RunResumed, RunStarted, TextDelta
 from perdure.core.message import Usage
 from perdure.core.outcome import Outcome
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, pause
-from tests.doubles import log_of, of
+from tests.doubles import SECONDS, log_of, of
 
 GENERATED = "0123456789abcdef0123456789abcdef"
+MANY = 5000
+"""Pieces of a reply: more than are kept for somebody who does not look."""
 UNPARK = "perdure resume s --unpark --store x:y"
 
 
@@ -195,15 +197,27 @@ async def test_output_that_fails_cancels_the_run_and_is_raised_after_its_end():
 
 async def test_a_terminal_that_was_closed_shows_nothing_more_and_the_run_ends_as_it_does():
     shown = Shown(TextDelta)
-    session = Agent(ScriptedModel("Hello."), store=MemoryStore()).session("s")
-    outcome = await show_run(session, lambda: session.run("Hi"), shown, SIGTERM)
+    reply = [*[TextDelta("x")] * MANY, ReplyFinished()]
+    session = Agent(ScriptedModel(reply), store=MemoryStore()).session("s")
+    async with asyncio.timeout(SECONDS):
+        outcome = await show_run(session, lambda: session.run("Hi"), shown, SIGTERM)
     assert outcome is not None
     assert outcome.status == "done"
-    assert isinstance(shown.events[-1], TextDelta)
+    assert len(of(shown.events, TextDelta)) == 1
+
+
+async def test_all_of_a_long_reply_is_shown():
+    shown = Shown()
+    reply = [*[TextDelta("x")] * MANY, ReplyFinished()]
+    session = Agent(ScriptedModel(reply), store=MemoryStore()).session("s")
+    async with asyncio.timeout(SECONDS):
+        await show_run(session, lambda: session.run("Hi"), shown, NONE)
+    assert len(of(shown.events, TextDelta)) == MANY
 
 
 async def test_ctrl_c_cancels_the_run_in_progress():
-    held, stops = pause(), []
+    held = pause()
+    stops: list[Any] = []
     signals = interrupts()
     signals.on_interrupt = stops.append
     session = Agent(ScriptedModel([TextDelta("One"), held]), store=MemoryStore()).session("s")

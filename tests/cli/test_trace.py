@@ -4,6 +4,7 @@ import json
 import stat
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -186,7 +187,7 @@ class SlowWriter:
 )
 async def test_what_a_trace_lacks_is_warned_about(tmp_path, monkeypatch, capsys, facts, warnings):
     monkeypatch.chdir(tmp_path)
-    trace = RunTrace("t.jsonl")
+    trace: Any = RunTrace("t.jsonl")
     async with trace:
         trace._tracer.close()
         trace._tracer = SlowWriter(**facts)

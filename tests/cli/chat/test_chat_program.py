@@ -4,7 +4,7 @@ import asyncio
 import base64
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import asynccontextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,7 @@ class Chat:
 async def opened(
     *replies: Any, tools: Sequence[Any] = (), store: str = "memory:", reason: str = "you said so",
     notes: tuple[str, ...] = (), extensions: Sequence[Extension] = (), session_id: str | None = "plan",
-    more: dict[str, Any] | None = None, before: Callable[[Any], None] = lambda _: None, **order: Any,
+    more: dict[str, Any] | None = None, **order: Any,
 ):  # fmt: skip
     from prompt_toolkit.application import create_app_session
     from prompt_toolkit.input import create_pipe_input
@@ -135,7 +135,6 @@ async def opened(
         program = ChatProgram(options, parts, interrupts)
         gate = parts.build_gate(program.permission, yes=options.yes or options.yolo)
         agent = interrupts.wrap_agent(parts.build_agent(permission=gate, answer_timeout_seconds=float("inf")))
-        before(program)
         async with agent:
             chat = Chat(program, agent, keyboard, terminal, interrupts)
             try:
@@ -172,9 +171,9 @@ async def test_that_nothing_is_asked_is_said_at_the_start(monkeypatch, option, n
         return "ran"
 
     monkeypatch.setattr("perdure.hosts.bubblewrap.find_bubblewrap", lambda: ("", "no bwrap"))
-    async with opened(
-        call(name), "Done.", extensions=[Extension(name="shell", tools=[run_command])], **{option: True}
-    ) as chat:
+    order: dict[str, Any] = {option: True}
+    shell = Extension(name="shell", tools=[run_command])
+    async with opened(call(name), "Done.", extensions=[shell], **order) as chat:
         seen = await chat.type("", "ready")
         assert "\n".join(seen[1:-3]) == f"- every tool call is made without asking{danger}"
         seen = await chat.type("Go.\r", "Done.", "ready")
