@@ -93,6 +93,7 @@ def test_the_chat_is_in_a_window_unless_the_terminal_cannot_show_one(started, re
     assert started == [(begun[0], order)]
 
 
+@pytest.mark.packages("prompt_toolkit", "rich")
 def test_without_its_packages_the_plain_chat_that_was_asked_for_says_nothing(perdure, started, monkeypatch):
     monkeypatch.setattr(chat_command, "list_missing_packages", lambda: ["rich"])
     assert perdure("chat", "--plain").stderr == ""

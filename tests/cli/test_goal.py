@@ -300,6 +300,7 @@ def test_another_grade_command_replaces_that_of_the_start(goals):
     assert "true: passed" in result.stderr
 
 
+@pytest.mark.packages("tree_sitter_bash")
 def test_what_is_risky_about_approvals_is_said_or_refused(goals, monkeypatch):
     monkeypatch.setattr("perdure.hosts.bubblewrap.find_bubblewrap", lambda: ((), "no bwrap"))
     goals.script(checker=[verdict("1", "2")])

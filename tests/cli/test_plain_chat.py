@@ -178,6 +178,7 @@ def test_how_a_run_ended_early_is_noted(chat):
     ]
 
 
+@pytest.mark.packages("tree_sitter_bash")
 def test_the_chat_refuses_yolo_without_a_sandbox(chat, monkeypatch):
     monkeypatch.setattr("perdure.hosts.bubblewrap.find_bubblewrap", lambda: ((), "no bwrap"))
     result = chat("--yolo", "--coding", typed=["Calculate 6 * 7"])

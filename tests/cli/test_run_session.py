@@ -197,7 +197,7 @@ async def test_output_that_fails_cancels_the_run_and_is_raised_after_its_end():
 
 async def test_a_terminal_that_was_closed_shows_nothing_more_and_the_run_ends_as_it_does():
     shown = Shown(TextDelta)
-    reply = [*[TextDelta("x")] * MANY, ReplyFinished()]
+    reply: list[Any] = [*[TextDelta("x")] * MANY, ReplyFinished()]
     session = Agent(ScriptedModel(reply), store=MemoryStore()).session("s")
     async with asyncio.timeout(SECONDS):
         outcome = await show_run(session, lambda: session.run("Hi"), shown, SIGTERM)
@@ -208,7 +208,7 @@ async def test_a_terminal_that_was_closed_shows_nothing_more_and_the_run_ends_as
 
 async def test_all_of_a_long_reply_is_shown():
     shown = Shown()
-    reply = [*[TextDelta("x")] * MANY, ReplyFinished()]
+    reply: list[Any] = [*[TextDelta("x")] * MANY, ReplyFinished()]
     session = Agent(ScriptedModel(reply), store=MemoryStore()).session("s")
     async with asyncio.timeout(SECONDS):
         await show_run(session, lambda: session.run("Hi"), shown, NONE)

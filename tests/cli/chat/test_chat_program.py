@@ -547,6 +547,7 @@ def test_the_chat_of_a_session_has_the_options_with_which_it_was_begun(perdure, 
     assert "search_history" not in shown
 
 
+@pytest.mark.packages("tree_sitter_bash")
 def test_with_yolo_the_chat_does_not_begin_without_a_sandbox(monkeypatch):
     monkeypatch.setattr("perdure.hosts.bubblewrap.find_bubblewrap", lambda: ("", "no bwrap"))
     with pytest.raises(ConfigError, match="--yolo is for commands that run in a sandbox, and here is none: no bwrap"):
