@@ -10,6 +10,7 @@ from perdure.config import BadConfig, TrustedFiles, load_config
 from perdure.context.agent_role import Role
 from perdure.core.error import ConfigError
 from perdure.core.run_function_types import get_engine_name
+from perdure.memory.long_term_memory import LongTermMemory
 from perdure.testing import ScriptedModel
 from perdure.toolkits.post_to_inbox_tool import post_to_inbox
 
@@ -438,3 +439,80 @@ def test_what_cannot_be_made_has_its_line(write, text, line, told):
     with pytest.raises(BadConfig, match=told) as caught:
         config.agent()
     assert caught.value.faults[0].line == line
+
+
+@pytest.mark.parametrize(
+    ("store", "built"),
+    [
+        ("sqlite:kept/x.db", "sqlite:{folder}/kept/x.db"),
+        ("file:kept", "file:{folder}/kept"),
+        ("sqlite:/var/x.db", "sqlite:/var/x.db"),
+        ("sqlite:", "sqlite:"),
+        ("file:", "file:"),
+        ("file://x", "file://x"),
+        ("sqlite", "sqlite"),
+        ("memory:", "memory:"),
+        ("postgres:host=db", "postgres:host=db"),
+        ("postgres://db/x", "postgres://db/x"),
+    ],
+)
+def test_only_the_path_of_a_store_is_taken_from_the_folder_of_the_file(write, folder, store, built):
+    config = load_config(write(f'store = "{store}"'), trusted=True)
+    assert config.build_options(["store"]) == {"store": built.format(folder=folder)}
+
+
+def test_without_a_store_sessions_are_kept_in_memory(write):
+    assert load_config(write('name = "mate"'), trusted=True).build_options(["store"]) == {"store": "memory:"}
+
+
+@pytest.mark.packages("mcp")
+def test_the_servers_of_the_file_are_an_extension_between_imports_and_search(write):
+    text = 'model = "demo"\n[extensions]\ntool_search = true\nimports = ["perdure.extensions:history"]\n'
+    servers = '[mcp.servers.charts]\ncommand = "charts"\n'
+    agent = load_config(write(f"{text}{servers}"), trusted=True).agent()
+    assert [each.name for each in agent.extensions] == ["history", "mcp", "tool_search"]
+    agent = load_config(write(text), trusted=True).agent()
+    assert [each.name for each in agent.extensions] == ["history", "tool_search"]
+
+
+def test_memory_comes_before_what_is_imported(write):
+    text = '[memory]\nfile = "m.db"\n[extensions]\nnotebook = true\nimports = ["perdure.extensions:history"]'
+    agent = load_config(write(f'model = "demo"\n{text}'), trusted=True).agent()
+    assert [each.name for each in agent.extensions] == ["notebook", "memory", "history"]
+
+
+def test_two_files_with_a_server_of_one_name_are_refused(write):
+    write('{"mcpServers": {"tides": {"command": "x"}}}', "more.json")
+    with pytest.raises(BadConfig, match=r"perdure\.toml:2: there is a server 'tides' already: rename one of the two"):
+        load_config(write('[mcp]\nfiles = [".mcp.json", "more.json"]\n'), trusted=True)
+
+
+def test_what_needs_trust_is_said_with_how_it_is_given(write, tmp_path):
+    path = write('name = "mate"\ntools = ["os:system"]\n')
+    advice = (
+        f"read the file, then trust it with `perdure config trust {path}`; "
+        "for a file of your own, use load_config(…, trusted=True)"
+    )
+    for trusted in (False, lambda _: False, TrustedFiles(str(tmp_path / "trusted.json"))):
+        with pytest.raises(BadConfig) as caught:
+            load_config(path, trusted=trusted)
+        (fault,) = caught.value.faults
+        assert fault.line == 2
+        assert fault.message.startswith("'tools' imports code")
+        assert fault.message.endswith(f", and the file is not trusted: {advice}")
+
+
+async def test_the_memory_is_closed_with_the_agent(write, monkeypatch):
+    closed: list[LongTermMemory] = []
+    close = LongTermMemory.aclose
+
+    async def note_and_close(self: LongTermMemory) -> None:
+        closed.append(self)
+        await close(self)
+
+    monkeypatch.setattr(LongTermMemory, "aclose", note_and_close)
+    agent = load_config(write('model = "demo"\n[memory]\nfile = "m.db"'), trusted=True).agent()
+    async with agent:
+        await agent.run("hello")
+        assert closed == []
+    assert len(closed) == 1

@@ -85,3 +85,35 @@ def test_a_target_of_up_to_200_characters_is_shown_beside_the_argument_that_it_i
     target = "x" * length
     rows = show({"tool": "x", "target": target, "arguments": {"a": target}}, width=1000)
     assert ("| target: the argument a" not in rows) == is_shown
+
+
+def test_where_labelled_text_came_from_is_shown_before_the_note_and_the_target():
+    call = {
+        "tool": "send",
+        "action": "post",
+        "labels": ["private", "untrusted"],
+        "sources": ["inbox", "web"],
+        "typed_target": {"note": "It leaves this machine."},
+        "target": "x",
+        "arguments": {"to": "x"},
+    }
+    assert show(call) == [
+        "| agent: the agent of the session",
+        '| tool: "send"',
+        '| action: "post"',
+        '| it follows text that is labelled: "private, untrusted (inbox, web)"',
+        '| note: "It leaves this machine."',
+        '| target: "x"',
+        '| argument to: "x"',
+    ]
+    assert show({"labels": ["private"]}) == [
+        "| agent: the agent of the session",
+        '| tool: ""',
+        '| it follows text that is labelled: "private ()"',
+        "| arguments: none",
+    ]
+
+
+def test_arguments_that_are_no_object_are_numbered():
+    assert show({"tool": "x", "arguments": ["a", ["b"]]})[2:] == ['| arguments[1]: "a"', '| arguments[2][1]: "b"']
+    assert show({"tool": "x", "arguments": 3})[2:] == ['| arguments (JSON): "3"']

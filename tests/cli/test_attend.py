@@ -4,7 +4,12 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
+
+from perdure import ProviderDown
+from perdure.cli.attend import _OutcomePrinter
 from perdure.core import fault_injection as faults
+from perdure.core.outcome import Outcome
 from scripts.json_outputs import list_problems
 
 KILLED = {faults.FAULTS_VARIABLE: "loop.intent_stored=kill"}
@@ -60,3 +65,34 @@ def wait_until_it_handles_signals(pid: int) -> None:
             caught = next(int(line.split()[1], 16) for line in file if line.startswith("SigCgt"))
         if caught >> (signal.SIGTERM - 1) & 1:
             return
+
+
+@pytest.mark.parametrize(
+    ("outcome", "line", "row"),
+    [
+        (
+            Outcome(session_id="s", run_id="r", status="done", turns=2),
+            "session s: done",
+            {"status": "done", "reason": "", "turns": 2, "error": None},
+        ),
+        (
+            Outcome(session_id="s", run_id="r", status="limit", reason="max_turns", turns=1),
+            "session s: limit (max_turns)",
+            {"status": "limit", "reason": "max_turns", "turns": 1, "error": None},
+        ),
+        (
+            Outcome(session_id="s", run_id="r", status="failed", error=ProviderDown("no\nroute")),
+            "error: session s: failed: no␊route",
+            {"status": "failed", "reason": "", "turns": 0, "error": "ProviderDown: no\nroute"},
+        ),
+    ],
+)
+def test_how_a_run_ended_is_a_line_for_people_or_for_programs(capsys, outcome, line, row):
+    _OutcomePrinter(quiet=False, as_json=False).print_outcome(outcome)
+    assert capsys.readouterr() == ("", f"{line}\n")
+    _OutcomePrinter(quiet=True, as_json=False).print_outcome(outcome)
+    assert capsys.readouterr() == ("", f"{line}\n" if outcome.error else "")
+    _OutcomePrinter(quiet=False, as_json=True).print_outcome(outcome)
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert json.loads(printed.out) == {"session_id": "s", "run_id": "r", "cost_usd": outcome.cost_usd, **row}

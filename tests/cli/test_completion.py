@@ -44,3 +44,23 @@ def test_another_shell_has_to_be_named(perdure, monkeypatch):
     assert (result.exit_code, result.stderr) == (
         2, "error: the variable SHELL names 'tcsh'; name one of bash, zsh, fish\n",
     )  # fmt: skip
+
+
+def test_a_place_that_cannot_be_written_is_an_error_that_says_what_to_do(perdure, tmp_path):
+    (tmp_path / "person").write_text("a file")
+    result = perdure("completion", "install", "bash")
+    path = str(tmp_path / PLACES["bash"])
+    assert (result.exit_code, result.stdout, result.stderr) == (
+        2, "", f"error: {path!r} cannot be written: Not a directory; see perdure completion show\n",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("shell", PLACES)
+def test_what_is_left_to_do_after_the_installation_is_said(perdure, tmp_path, shell):
+    result = perdure("completion", "install", shell)
+    folder = tmp_path / "person" / ".zfunc"
+    advice = f"if it is not there yet, add to .zshrc: fpath+=({folder}); autoload -Uz compinit && compinit\n"
+    assert result.stdout == f"{tmp_path / PLACES[shell]}\n"
+    assert result.stderr == f"{advice if shell == 'zsh' else ''}it works in the next shell\n"
+    again = perdure("completion", "install", shell, "--json")
+    assert again.stderr == ""

@@ -159,3 +159,10 @@ def test_a_model_that_needs_a_key_is_valid_without_it(perdure, model, monkeypatc
     Path("perdure.toml").write_text(f'model = "{model}"\nstore = "sqlite:ours.db"\n')
     result = perdure("config", "check")
     assert (result.exit_code, result.stdout) == (0, "perdure.toml is valid\n"), result.stderr
+
+
+def test_a_limit_that_is_raised_is_shown_to_whoever_trusts_the_file(perdure, file):
+    file.write_text("[limits]\nmax_turns = 1000\ntool_timeout_seconds = 1.0\n", encoding="utf-8")
+    result = perdure("config", "trust", "--yes")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0] == '| 1 of 1, "limits.max_turns": "raises a limit: 1000"'

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -128,3 +129,42 @@ def test_it_says_whether_commands_have_a_sandbox(found, monkeypatch):
 def test_an_encoding_without_most_letters_is_warned_about(shell):
     result = shell.run("doctor", environment={"PYTHONIOENCODING": "latin-1"})
     assert "WARN  terminal: nothing at a terminal, TERM=xterm, 120 columns, iso8859-1; set LANG" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("missing", "finding"),
+    [({"rich"}, "rich are not installed"), ({"rich", "prompt_toolkit"}, "prompt_toolkit and rich are not installed")],
+)
+def test_packages_of_the_chat_that_are_missing_are_named(monkeypatch, missing, finding):
+    monkeypatch.setattr(doctor, "_installed_version", lambda name: None if name in missing else "1")
+    advice = "pip install 'perdure[chat]'; until then, perdure chat --plain"
+    assert doctor._check_chat() == ("chat", "warn", finding, advice)
+
+
+def test_the_chat_can_be_used_with_its_packages(monkeypatch):
+    monkeypatch.setattr(doctor, "_installed_version", lambda _: "1")
+    assert doctor._check_chat() == ("chat", "ok", "can be used: perdure", "")
+
+
+def test_on_another_system_agents_run_no_commands(monkeypatch):
+    monkeypatch.setattr("perdure.cli.doctor.os.name", "nt")
+    assert doctor._check_commands() == ("commands", "ok", "agents run none on this system", "")
+
+
+def stream(encoding: str = "UTF-8", *, is_terminal: bool = True) -> SimpleNamespace:
+    """A stream with an encoding, which may be a terminal."""
+    return SimpleNamespace(encoding=encoding, isatty=lambda: is_terminal)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "status", "advice"),
+    [("UTF-8", "ok", ""), ("ASCII", "warn", "set LANG to a UTF-8 locale, or letters are shown as numbers")],
+)
+def test_streams_at_a_terminal_are_named(monkeypatch, encoding, status, advice):
+    monkeypatch.setenv("COLUMNS", "70")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stdin", stream())
+    monkeypatch.setattr(sys, "stdout", stream(encoding, is_terminal=False))
+    monkeypatch.setattr(sys, "stderr", stream())
+    finding = f"input, errors at a terminal, TERM=xterm, 70 columns, {encoding.lower()}"
+    assert doctor._check_terminal() == ("terminal", status, finding, advice)

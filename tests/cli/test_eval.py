@@ -4,12 +4,16 @@ import json
 import shlex
 import signal
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
 from click.shell_completion import ShellComplete
 
+from perdure.cli.eval import _note_resume, _ProgressLine
 from perdure.cli.main import root_command
+from perdure.cli.terminal_output import TerminalOutput
 from tests.architecture.source import ROOT
 from tests.cli.process import PATIENCE, await_text
 
@@ -354,3 +358,78 @@ def test_the_quiz_of_the_examples_ends_in_a_report_with_plots(perdure, tmp_path,
         ("hasty", 13, 1),
     ]
     assert (tmp_path / "report.html").read_text().count("<figure") == 5
+
+
+def test_errors_of_a_finished_evaluation_are_tried_again(perdure, folder):
+    (folder / "block").write_text("quietly")
+    first = evaluate(perdure, "--case", "stop", "--limit-seconds", "0.05", "--json")
+    report = json.loads(first.stdout.splitlines()[-1])
+    assert [each["verdict"] for each in report["results"]] == ["error"]
+    (folder / "block").unlink()
+    again = evaluate(perdure, "--case", "stop", "--resume", "--retry-errors")
+    assert again.exit_code == 0, again.stderr
+    assert again.stdout.splitlines()[1].startswith("noting     1/1")
+    assert again.stderr.startswith(f"evaluation {report['evaluation_id']}; see a run with: ")
+    fresh = evaluate(perdure, "--case", "stop", "--resume")
+    note, last = fresh.stderr.splitlines()
+    assert note == "there is no unfinished evaluation of cases; a new one begins"
+    assert report["evaluation_id"] not in last
+
+
+@pytest.mark.parametrize(("done", "total", "told"), [(0, 0, "none"), (1, 3, "1 of 3"), (0, 3, "0 of 3")])
+def test_how_to_go_on_after_an_interruption_names_what_was_given(capsys, done, total, told):
+    progress = _ProgressLine(TerminalOutput())
+    if total:
+        progress.done, progress.total = done, total
+    evaluation: Any = SimpleNamespace(evaluation_id="eval-1")
+    options = {"given": ["--agent", "a b.py:agent"]}
+    _note_resume(TerminalOutput(), "cases.toml", evaluation, progress, options)
+    assert capsys.readouterr().err == (
+        f"interrupted; {told} finished; go on with: "
+        "perdure eval cases.toml --agent 'a b.py:agent' --resume --id eval-1\n"
+    )
+
+
+class Screen:
+    """A terminal that notes what is written to it."""
+
+    def __init__(self, *, is_quiet: bool = False) -> None:
+        self.is_quiet = is_quiet
+        self.written: list[str] = []
+
+    def write_question(self, text: str) -> None:
+        self.written.append(text)
+
+
+def progress_of(done: int, cost_usd: float) -> Any:
+    result = SimpleNamespace(case_id="al\npha", agent="noting")
+    return SimpleNamespace(done=done, total=3, passed=1, cost_usd=cost_usd, result=result)
+
+
+def test_progress_is_a_line_that_is_drawn_anew_and_removed(monkeypatch):
+    monkeypatch.setattr("perdure.cli.eval.uses_cursor", lambda: True)
+    screen = Screen()
+    line = _ProgressLine(screen)  # type: ignore[arg-type]
+    line.clear()
+    assert screen.written == []
+    line.show(progress_of(1, 0.0))
+    line.show(progress_of(2, 0.5))
+    line.clear()
+    line.clear()
+    assert (line.done, line.total) == (2, 3)
+    clear = "\r\x1b[K"
+    assert screen.written == [
+        f"{clear}1/3, 1 passed: al␊pha (noting)",
+        f"{clear}2/3, 1 passed, $0.50: al␊pha (noting)",
+        clear,
+    ]
+
+
+@pytest.mark.parametrize(("is_quiet", "has_cursor"), [(True, True), (False, False)])
+def test_without_a_terminal_and_in_quiet_progress_is_only_counted(monkeypatch, is_quiet, has_cursor):
+    monkeypatch.setattr("perdure.cli.eval.uses_cursor", lambda: has_cursor)
+    screen = Screen(is_quiet=is_quiet)
+    line = _ProgressLine(screen)  # type: ignore[arg-type]
+    line.show(progress_of(1, 0.0))
+    line.clear()
+    assert (screen.written, line.done, line.total) == ([], 1, 3)

@@ -235,3 +235,91 @@ def test_the_commands_of_goals_are_completed(shell):
         **shell.environment, "_PERDURE_COMPLETE": "bash_complete", "COMP_WORDS": "perdure goal st", "COMP_CWORD": "2",
     }  # fmt: skip
     assert shell.run(environment=environment).stdout == "plain,start\nplain,stop\n"
+
+
+def test_of_more_goals_than_are_listed_the_number_is_told(goals):
+    goals.script(checker=[verdict("1", "2")])
+    ids = [read_goal_id(start(goals)) for _ in range(3)]
+    listed = goals("goal", "list", "--limit", "2")
+    assert [row.split()[0] for row in listed.stdout.splitlines()] == [ids[2], ids[1]]
+    assert listed.stderr == "there are 1 more; --limit 3 shows them\n"
+    assert goals("goal", "list", "--limit", "2", "--json").stderr == ""
+    assert goals("goal", "list", "--limit", "3").stderr == ""
+    shown = goals("goal", "show", "goal-")
+    assert shown.exit_code == 2
+    names = ", ".join(reversed(ids))
+    told = f"'goal-' fits several goals: {names}; write more of the id; see 'perdure goal show --help'"
+    assert shown.stderr == f"error: {told}\n"
+    assert goals("goal", "show", "goa").exit_code == 66
+
+
+def test_where_the_plot_of_a_goal_is_is_said_to_people_only(goals, tmp_path):
+    goals.script(checker=[verdict("1", "2")])
+    goal_id, path = read_goal_id(start(goals)), str(tmp_path / "scores.svg")
+    assert goals("goal", "show", goal_id, "--svg", path).stderr == f"the plot is in {path}\n"
+    assert goals("goal", "show", goal_id, "--svg", path, "--json").stderr == ""
+    assert goals("goal", "show", goal_id).stderr == ""
+
+
+def test_a_goal_that_nobody_pursues_is_not_stopped(goals):
+    goals.script(checker=[verdict("1", "2")])
+    goal_id = read_goal_id(start(goals))
+    assert goals("goal", "stop", goal_id).stderr == f"goal {goal_id} is not being pursued\n"
+
+
+def test_replies_of_the_maker_in_an_iteration_are_limited(goals):
+    look = call("now")
+    roles = goals.script(maker=[look, look, look, "Worked."], checker=[verdict("1", "2")])
+    result = start(goals, "--max-turns", "2", "--max-iterations", "1", "--no-coding")
+    assert len(roles.requests["maker"]) == 2, result.output
+    roles = goals.script(maker=[look, look, look, "Worked."], checker=[verdict("1", "2")])
+    start(goals, "--max-iterations", "1", "--no-coding")
+    assert len(roles.requests["maker"]) == 4
+
+
+def test_a_goal_whose_folder_is_gone_is_not_resumed(goals, tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    goals.script(checker=[verdict("1")])
+    goal_id = read_goal_id(start(goals, "--max-iterations", "1"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "work").rmdir()
+    result = goals("goal", "resume", goal_id)
+    assert (result.exit_code, result.stdout) == (2, "")
+    folder = str(tmp_path / "work")
+    assert result.stderr == (
+        f"error: the folder of goal {goal_id} is gone: {folder!r}; make it again, or start a new goal\n"
+    )
+
+
+def test_another_grade_command_replaces_that_of_the_start(goals):
+    goals.script(checker=[verdict("1", "2")])
+    assert start(goals, "--max-iterations", "1", "--grade-command", "false").exit_code == 3
+    result = goals("goal", "resume", "--grade-command", "true")
+    assert result.exit_code == 0, result.output
+    assert "true: passed" in result.stderr
+
+
+@pytest.mark.packages("tree_sitter_bash")
+def test_what_is_risky_about_approvals_is_said_or_refused(goals, monkeypatch):
+    monkeypatch.setattr("perdure.hosts.bubblewrap.find_bubblewrap", lambda: ((), "no bwrap"))
+    goals.script(checker=[verdict("1", "2")])
+    refused = start(goals, "--yolo", "--coding")
+    assert refused.exit_code == 2
+    assert refused.stderr == (
+        "error: --yolo is for commands that run in a sandbox, and here is none: no bwrap; "
+        "use --allow for single tools\n"
+    )
+    told = start(goals, "--yes", "--coding")
+    assert told.stderr.splitlines()[0] == (
+        "warning: --yes: every tool call is made without asking, commands too, and they run without a sandbox: no bwrap"
+    )
+    told = start(goals, "--yes", "--no-coding")
+    assert told.stderr.splitlines()[0] == "warning: --yes: every tool call is made without asking"
+
+
+def test_notes_about_the_configuration_are_printed_before_the_goal_begins(goals, tmp_path):
+    (tmp_path / "perdure.toml").write_text('name = "maker"\n')
+    goals.script(checker=[verdict("1", "2")])
+    result = start(goals)
+    assert result.stderr.splitlines()[0] == f"{tmp_path}/perdure.toml is used; it is not trusted, and needs no trust"

@@ -34,3 +34,10 @@ def test_a_place_that_cannot_be_used_is_an_error(perdure, tmp_path):
     result = perdure("init", "taken")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: 'taken/AGENTS.md' cannot be created: ")
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_that_says_what_to_do(perdure, tmp_path):
+    (tmp_path / "file").write_text("x")
+    result = perdure("init", "file/below")
+    assert result.exit_code == 2
+    assert result.stderr.endswith(" cannot be created: Not a directory; choose a folder of your own\n")

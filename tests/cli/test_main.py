@@ -150,3 +150,18 @@ def test_it_starts_in_little_more_time_than_asyncio(option):
     bare, asyncio, started = (min(times) for times in zip(*rounds, strict=True))
     ratio = (started - bare) / (asyncio - bare)
     assert ratio <= ASYNCIO_SHARE, f"{started - bare:.0f} ms over bare Python, {ratio:.2f} times asyncio's"
+
+
+def test_with_debug_an_error_is_raised_as_it_is(monkeypatch):
+    monkeypatch.setenv("PERDURE_DEBUG", "1")
+
+    def work() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        main.run_and_report_error(work)
+
+
+@pytest.mark.parametrize(("returned", "code"), [(3, 3), (0, 0), (None, 0), ("x", 0)])
+def test_what_a_command_returns_is_its_exit_code_if_it_is_a_number(returned, code):
+    assert main.run_and_report_error(lambda: returned) == code

@@ -7,6 +7,7 @@ import stat
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -244,3 +245,62 @@ def test_a_damaged_file_is_reported_and_left_alone(perdure, project, tmp_path):
 
 def test_without_a_subcommand_the_help_is_printed(perdure):
     assert "perdure mcp add time" in perdure("mcp").stdout
+
+
+@pytest.fixture
+def changed(perdure, project, tmp_path):
+    """A server `one` whose tool `echo` is another than the one that was approved."""
+    add(perdure, "one")
+    perdure("mcp", "tools", "one")
+    pins = json.loads((tmp_path / "home/mcp_pins.json").read_text())
+    pins["one"]["tools"]["echo"] = {"digest": "x", "texts": {"description": "what was agreed to"}}
+    (tmp_path / "home/mcp_pins.json").write_text(json.dumps(pins))
+
+
+@pytest.mark.usefixtures("changed")
+def test_a_change_is_a_line_of_json_for_programs(perdure):
+    listed = [json.loads(line) for line in perdure("mcp", "tools", "one", "--json").stdout.splitlines()]
+    off = listed[-1]
+    assert {"name": off["name"], "off": off["off"]} == {"name": "echo", "off": "changed"}
+    assert "what was agreed to" in off["difference"]
+    shown = perdure("mcp", "approve", "one", "--yes", "--json")
+    assert [json.loads(line) for line in shown.stdout.splitlines()] == [off]
+    assert shown.stderr == "the changes of 'one' are approved\n"
+    assert perdure("mcp", "approve", "one").stderr == "nothing of server 'one' waits for approval\n"
+
+
+@pytest.mark.usefixtures("changed")
+def test_changes_of_other_tools_are_not_approved_with_a_named_one(perdure):
+    assert perdure("mcp", "approve", "one", "other", "--yes").stderr == "nothing of server 'one' waits for approval\n"
+    assert "one__echo" not in perdure("mcp", "tools", "one").stdout
+
+
+@pytest.mark.usefixtures("changed")
+@pytest.mark.parametrize(("answer", "code", "is_approved"), [("n\n", 1, False), ("y\n", 0, True)])
+def test_at_a_terminal_a_change_is_approved_by_a_person(perdure, monkeypatch, answer, code, is_approved):
+    monkeypatch.setattr(
+        "perdure.cli.mcp.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True), stdout=sys.stdout)
+    )
+    asked = perdure("mcp", "approve", "one", stdin=answer)
+    assert asked.exit_code == code
+    assert "echo: changed\n" in asked.stdout
+    assert asked.stderr.startswith("Approve what is shown above? [y/N]: ")
+    assert ("one__echo" in perdure("mcp", "tools", "one").stdout) == is_approved
+
+
+def test_a_configuration_that_cannot_be_used_is_noted_and_the_servers_of_the_user_are_listed(perdure, project):
+    add(perdure, "one")
+    (project / "perdure.toml").write_text("modle = 1\n")
+    listed = perdure("mcp", "list")
+    assert listed.exit_code == 0
+    assert "perdure.toml:1: " in listed.stderr
+    assert listed.stdout.split()[:3] == ["used", "user", "one"]
+
+
+def test_servers_that_are_no_object_are_left_as_they_are(perdure, project):
+    Path(".mcp.json").write_text('{"mcpServers": []}')
+    result = perdure("mcp", "add", "--project", "x", "--", "y")
+    assert (result.exit_code, result.stderr) == (
+        2, "error: '.mcp.json' has no object of servers by name: repair it first\n",
+    )  # fmt: skip
+    assert Path(".mcp.json").read_text() == '{"mcpServers": []}'

@@ -12,7 +12,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from perdure import ConfigError
-from perdure.cli.mcp_serve import read_tokens
+from perdure.cli.mcp_serve import _find_tokens, read_tokens
+from perdure.cli.terminal_output import TerminalOutput
 from tests.mcp_server.served_tools import WAIT_SECONDS, connected
 
 ROOT = Path(__file__).parents[2]
@@ -85,3 +86,36 @@ def test_a_server_that_would_not_be_safe_does_not_start(perdure):
     result = perdure("mcp", "serve", "--http", "--host", "0.0.0.0")
     assert result.exit_code == 2
     assert "allow_remote" in result.stderr
+
+
+def test_without_a_file_a_token_is_made_for_this_process_and_printed(tmp_path, capsys):
+    (tmp_path / "tokens").write_text("ann aaa\n")
+    (tmp_path / "tokens").chmod(0o600)
+    assert _find_tokens(str(tmp_path / "tokens"), TerminalOutput()) == {"ann": "aaa"}
+    assert capsys.readouterr().err == ""
+    made = _find_tokens(None, TerminalOutput())
+    assert list(made) == ["local"]
+    assert len(made["local"]) == 43
+    assert capsys.readouterr().err == f"token of this process: {made['local']}\n"
+    assert _find_tokens(None, TerminalOutput()) != made
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("ann\n", 1), ("ann aaa\n\nbob bbb ccc\n", 3), ("# x\n ann aaa\nann bbb\n", 3)]
+)
+def test_a_line_of_tokens_is_a_name_and_a_token(tmp_path, text, line):
+    path = tmp_path / "tokens"
+    path.write_text(text)
+    path.chmod(0o600)
+    with pytest.raises(ConfigError) as raised:
+        read_tokens(str(path))
+    assert str(raised.value) == f"{path}:{line}: write a name of its own and a token, separated by a space"
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o620, 0o610, 0o604, 0o602, 0o601])
+def test_a_file_of_tokens_that_others_can_use_is_not_used(tmp_path, mode):
+    path = tmp_path / "tokens"
+    path.write_text("ann aaa\n")
+    path.chmod(mode)
+    with pytest.raises(ConfigError, match=r"others can use .*, so it is not used: chmod 600 it, and make new tokens"):
+        read_tokens(str(path))

@@ -210,3 +210,19 @@ def test_a_hostile_target_cannot_imitate_another_grant(perdure, tmp_path):
     rows = draw_rows(shown.replace("\n", "\r\n"), 80)
     assert len([row for row in rows if row.startswith("| grant_")]) == 1
     assert all(row.startswith(("| ", ": ", "|+")) for row in rows)
+
+
+def test_the_rule_and_the_grant_that_decide_are_shown(perdure, granted, tmp_path):
+    (grant,) = [each for each in granted("--session", "one") if each["scope"] == "session"]
+    result = perdure("permissions", "explain", "--session", "one", "write_text", ARGUMENTS, "--json")
+    why = f"allowed before, for {grant['scope']}"
+    assert json.loads(result.stdout) == {"verdict": "allow", "why": why, "rule": "", "grant_id": grant["grant_id"]}
+    rows = perdure("permissions", "explain", "--session", "one", "write_text", ARGUMENTS).stdout.splitlines()
+    assert rows[:2] == ["| allowed", f'| because: "{why}"']
+    assert rows[2].startswith(f"| {grant['grant_id']} (session one, for tool): ")
+    (tmp_path / "perdure.toml").write_text(CONFIG, encoding="utf-8")
+    assert perdure("permissions", "explain", "calculate", '{"expression": "1"}').stdout.splitlines() == [
+        "| denied",
+        "| because: \"denied by the rule deny('calculate')\"",
+        "| rule: \"deny('calculate')\"",
+    ]

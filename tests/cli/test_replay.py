@@ -1,9 +1,13 @@
 """`perdure replay`: the same again, or the first difference."""
 
+import asyncio
 import json
 
 import pytest
 
+from perdure import Agent
+from perdure.core.error import ConfigError, SessionNotFound
+from perdure.core.outcome import Outcome
 from perdure.toolkits.basic_tools import basic_tools
 from tests.cli.process import STAND_INS
 
@@ -122,10 +126,6 @@ def test_between_two_runs_a_prompt_is_needed(perdure):
 
 
 def test_a_session_that_never_asked_a_model_is_told(perdure, tmp_path):
-    import asyncio
-
-    from perdure import Agent
-
     async def call_only():
         async with Agent("demo", tools=basic_tools(), store=f"sqlite:{tmp_path / 'calls.db'}") as agent:
             await agent.session("s").call("calculate", {"expression": "1 + 1"})
@@ -137,9 +137,6 @@ def test_a_session_that_never_asked_a_model_is_told(perdure, tmp_path):
 
 
 def test_a_session_that_was_summed_up_and_told_otherwise_does_the_same_again(perdure, tmp_path):
-    import asyncio
-
-    from perdure import Agent
     from perdure.context.compaction import Compaction
     from perdure.testing import ScriptedModel
 
@@ -180,3 +177,57 @@ def test_a_line_of_a_difference_has_its_colour(monkeypatch):
     assert replay._colour_line(" same") == " same"
     monkeypatch.setenv("NO_COLOR", "1")
     assert replay._colour_line("-old") == "-old"
+
+
+def test_calls_without_a_model_are_counted_as_left_out(perdure, tmp_path):
+    async def talk(calls: int) -> None:
+        async with Agent("demo", tools=basic_tools(), store=f"sqlite:{tmp_path / f'{calls}.db'}") as agent:
+            session = agent.session("s")
+            await session.run("Calculate 6 * 7")
+            for number in range(calls):
+                await session.call("calculate", {"expression": f"{number} + 1"})
+
+    for count, told in ((1, "1 call"), (2, "2 calls")):
+        asyncio.run(talk(count))
+        result = perdure("replay", "s", "--store", f"sqlite:{tmp_path / f'{count}.db'}")
+        assert (result.exit_code, result.stdout, result.stderr) == (
+            0,
+            "session s does the same as recorded: 2 turns in 1 run\n",
+            f"{told} without a model could not be replayed\n",
+        )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (Outcome(status="done"), 0),
+        (Outcome(status="stopped"), 0),
+        (Outcome(status="limit"), 3),
+        (Outcome(status="waiting"), 3),
+        (Outcome(status="failed", error=ConfigError("wrong")), 2),
+        (Outcome(status="done", error=SessionNotFound("gone")), 66),
+        (Outcome(status="failed", error=ValueError("odd")), 1),
+    ],
+)
+def test_the_exit_code_of_the_live_part_is_that_of_its_run(outcome, code):
+    from perdure.cli.replay import _outcome_exit_code
+
+    assert _outcome_exit_code(outcome) == code
+
+
+@pytest.mark.parametrize(
+    ("line", "is_terminal", "term", "shown"),
+    [
+        ("@@ -1 +1 @@", True, "xterm", "\x1b[36m@@ -1 +1 @@\x1b[0m"),
+        ("", True, "xterm", ""),
+        ("-old", False, "xterm", "-old"),
+        ("-old", True, "dumb", "-old"),
+    ],
+)
+def test_only_a_terminal_that_has_colours_gets_them(monkeypatch, line, is_terminal, term, shown):
+    from perdure.cli import replay
+
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal, raising=False)
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert replay._colour_line(line) == shown

@@ -18,6 +18,7 @@ from perdure.core.event import (
 )
 from perdure.stores import open_store
 from perdure.testing import ScriptedModel, call
+from perdure.toolkits.basic_tools import basic_tools
 from tests.doubles import crashed
 
 paid: list[str] = []
@@ -216,3 +217,16 @@ def test_the_hint_after_an_answer_names_the_store_that_was_named(shop, tmp_path)
     assert shop("answer", "s", "yes").stderr.endswith(f"if no process runs it, {command}")
     assert shop("sessions", "show", "s").stderr == f"the last run can continue; {command}"
     assert shop("resume", "s").exit_code == 0
+
+
+def test_a_run_whose_approved_call_is_of_a_tool_that_is_gone_is_not_continued(perdure, monkeypatch):
+    perdure("run", "-q", "--later", "-s", "s", 'Write "hello" to the text file hello.txt')
+    monkeypatch.setattr(
+        "perdure.cli.agent_assembly.basic_tools", lambda _: [each for each in basic_tools() if each.name == "now"]
+    )
+    result = perdure("resume", "s")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        "error: session 's': its run calls 'write_text', which this agent does not have; continue it with the options "
+        "and the configuration that it was begun with\n"
+    )

@@ -1,7 +1,9 @@
 """`perdure review`: a branch is reviewed from the command line."""
 
 import json
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from perdure.core.error import ProviderDown
@@ -106,3 +108,60 @@ def test_what_cannot_be_done_is_said_in_one_line(branch, arguments, message):
     assert result.exit_code == 2
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_model_that_returned_no_review_is_named_after_it(branch):
+    branch.script("one", answer({}))
+    branch.script("two", ProviderDown("it is down"))
+    result = branch("review", "-m", "reviewer:one", "-m", "reviewer:two", "--agree", "1")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.splitlines() == ["reviewer:two returned no review: it is down"]
+
+
+def test_without_a_model_it_is_the_one_of_perdure_run_and_the_reason_is_said(branch, monkeypatch):
+    branch.script("one", answer({}))
+    monkeypatch.setenv("PERDURE_MODEL", "reviewer:one")
+    result = branch("review")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == "model reviewer:one: PERDURE_MODEL is set\n"
+    branch.script("one", answer({}))
+    assert branch("review", "--json").stderr == ""
+
+
+@pytest.mark.parametrize(("names", "verb"), [(["one"], "reads"), (["one", "two"], "read")])
+def test_at_a_terminal_it_says_who_reads_what(branch, monkeypatch, names, verb):
+    notes: list[str] = []
+    monkeypatch.setattr("perdure.cli.review.TerminalOutput.note", lambda _, text: notes.append(text))
+    for name in names:
+        branch.script(name, answer({}))
+    monkeypatch.setattr("perdure.cli.review.sys", SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True)))
+    result = branch("review", *[each for name in names for each in ("-m", f"reviewer:{name}")])
+    assert result.exit_code == 0, result.stderr
+    named = ", ".join([f"reviewer:{name}" for name in names])
+    assert notes == [f"{named} {verb} the changes since main …"]
+
+
+def test_a_guide_has_a_limit(branch, tmp_path, monkeypatch):
+    monkeypatch.setattr("perdure.cli.review.MOST_GUIDE_BYTES", 2000)
+    guide = tmp_path / "rules.md"
+    for size, code in ((2000, 0), (2001, 2)):
+        guide.write_text("x" * size)
+        branch.script("one", answer())
+        result = branch("review", "-m", "reviewer:one", "--guide", str(guide))
+        assert result.exit_code == code, result.stderr
+        told = f"error: --guide {guide}: the file has more than 2,000 bytes; shorten it\n"
+        assert result.stderr == (told if code else "")
+
+
+def test_where_the_review_was_written_is_said(branch, tmp_path):
+    branch.script("one", answer({}))
+    result = branch("review", "-m", "reviewer:one", "-o", str(tmp_path / "review.md"))
+    assert result.stderr == f"the review is in {tmp_path / 'review.md'}\n"
+
+
+def test_a_limit_of_the_cost_is_that_of_every_reviewer(branch):
+    from perdure.cli.review import _build_limits
+    from perdure.reviewing.branch_reviewer import DEFAULT_LIMITS
+
+    assert _build_limits(None) == DEFAULT_LIMITS
+    assert _build_limits(0.5) == msgspec.structs.replace(DEFAULT_LIMITS, max_cost_usd=0.5)

@@ -1,6 +1,7 @@
 """`perdure schedule`: schedules are added, listed, served, run now, cancelled and removed; firings can be listed."""
 
 import json
+import re
 import signal
 import time
 
@@ -159,3 +160,27 @@ def test_a_killed_process_leaves_its_firing_to_the_next_and_sigterm_ends_it_clea
         assert kinds == ["resumed", "finished"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
+
+
+def test_that_nothing_was_fired_yet_is_said_to_people_only(perdure):
+    perdure(*ADD)
+    told = perdure("schedule", "history")
+    assert (told.exit_code, told.stdout, told.stderr) == (0, "", "no schedule has been fired yet\n")
+    assert perdure("schedule", "history", "calc").stderr == "no schedule has been fired yet\n"
+    told = perdure("schedule", "history", "--json")
+    assert (told.exit_code, told.stdout, told.stderr) == (0, "", "")
+
+
+def test_what_is_served_is_printed_with_its_time_unless_it_is_quiet(perdure):
+    perdure(*ADD)
+    perdure("schedule", "run-now", "calc", "--no-wait")
+    served = perdure("schedule", "serve", "--once")
+    assert (served.exit_code, served.stderr) == (0, "")
+    (fired, finished) = served.stdout.splitlines()
+    moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    assert re.fullmatch(rf"{moment} calc trigger-\w+ fired", fired), fired
+    assert re.fullmatch(rf"{moment} calc trigger-\w+ finished.*", finished), finished
+    perdure("schedule", "run-now", "calc", "--no-wait")
+    served = perdure("schedule", "serve", "--once", "--quiet")
+    assert (served.exit_code, served.stdout, served.stderr) == (0, "", "")
+    assert len(rows(perdure("schedule", "history", "--json"))) == 2

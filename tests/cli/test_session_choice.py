@@ -4,10 +4,12 @@ import asyncio
 import json
 from pathlib import Path
 
+import click
 import pytest
 
-from perdure import Agent
-from perdure.cli.session_choice import find_session
+from perdure import Agent, user
+from perdure.cli.run_options import AgentOptions
+from perdure.cli.session_choice import find_last_session, find_session, get_project_path, shorten_id
 from perdure.stores import open_store
 from perdure.testing import ScriptedModel
 
@@ -164,3 +166,37 @@ def test_a_session_that_is_not_there_is_told_with_the_store_that_was_searched(pe
         "error: there is no session 'nobody' in sqlite:my shop.db; "
         f"`perdure sessions list --all --store 'sqlite:my shop.db'` {there}"
     )
+
+
+async def test_the_last_session_is_looked_for_among_so_many(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    prompt = user("Hello", metadata=AgentOptions().build_prompt_metadata(get_project_path()))
+    async with Agent(ScriptedModel(*["Aye."] * 3), store=open_store("memory:")) as agent:
+        await agent.session("ours").run(prompt)
+        await agent.session("theirs").run("Hello")
+        await agent.session("theirs-too").run("Hello")
+        monkeypatch.setattr("perdure.cli.session_choice.MOST_SEARCHED", 3)
+        assert await find_last_session(agent.store) == "ours"
+        monkeypatch.setattr("perdure.cli.session_choice.MOST_SEARCHED", 2)
+        with pytest.raises(click.UsageError, match="there is no session of this project yet"):
+            await find_last_session(agent.store)
+
+
+def test_a_folder_that_is_gone_is_no_project(monkeypatch, tmp_path):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert get_project_path() == ""
+
+
+@pytest.mark.parametrize(
+    ("session_id", "shown"),
+    [
+        ("0123456789abcdef0123456789abcdef", "0123456789ab"),
+        ("0123456789abcdef0123456789abcdef0", "0123456789abcdef0123456789abcdef0"),
+        ("0123456789ABCDEF0123456789ABCDEF", "0123456789ABCDEF0123456789ABCDEF"),
+        ("a-name-that-somebody-has-given-it", "a-name-that-somebody-has-given-it"),
+    ],
+)
+def test_only_a_generated_id_is_shortened(session_id, shown):
+    assert shorten_id(session_id) == shown

@@ -1,9 +1,14 @@
 """`perdure answer`, `inbox`, `resolve`, `steer` and `cancel`: what reaches a session wherever it is driven."""
 
+import asyncio
 import json
+from typing import Any
 
 import pytest
 
+from perdure import Agent, Permissions, ToolContext, later, tool
+from perdure.interaction import Choice, Confirm
+from perdure.testing import ScriptedModel, call, calls
 from tests.cli.process import PATIENCE, STAND_INS, await_text
 
 WRITE = 'Write "hello" to the text file hello.txt'
@@ -201,3 +206,74 @@ def test_a_question_can_be_declined_with_a_reason(perdure, asked, tmp_path):
     assert perdure("questions", "s").stderr == "session s has no open question\n"
     assert "tool write_text denied: not today" in perdure("resume", "s").stderr
     assert not (tmp_path / "hello.txt").exists()
+
+
+NORTH = '{"value":"north","label":"north","description":""}'
+SOUTH = NORTH.replace("north", "south")
+
+
+def leave_open(tmp_path, *tools) -> None:
+    """Leave a session called `t`, in which a program has called these tools and nobody has answered them."""
+
+    async def run() -> None:
+        model = ScriptedModel(calls(*[call(each.name) for each in tools]), "Done.")
+        store = f"sqlite:{tmp_path}/home/sessions.db"
+        gate = Permissions(handler=later)
+        async with Agent(model, tools=tools, store=store, permission=gate, answer_timeout_seconds=0.0) as agent:
+            await agent.session("t").run("Go.")
+
+    asyncio.run(run())
+
+
+@tool(asks_first=True)
+async def berth(context: ToolContext[Any]) -> str:
+    """Ask which berth."""
+    return str(await context.ask(Choice("Which berth?", ["north", "south"])))
+
+
+@tool(asks_first=True)
+async def really(context: ToolContext[Any]) -> str:
+    """Ask whether it is meant."""
+    return str(await context.ask(Confirm("Really?")))
+
+
+@tool(asks_first=True)
+async def name(context: ToolContext[Any]) -> str:
+    """Ask for a name."""
+    return await context.ask("Your name?")
+
+
+@pytest.mark.parametrize(
+    ("asking", "rows"),
+    [
+        (name, ['line: "Your name?"', '| answer: {"type":"string"}']),
+        (really, ['confirm: "Really?"', '| answer: {"type":"boolean"}']),
+        (
+            berth,
+            [
+                'choice: "Which berth?"',
+                f'> choice: {{"question":"Which berth?","options":[{NORTH},{SOUTH}],"other":false}}',
+                '| answer: {"type":"string","enum":["north","south"]}',
+            ],
+        ),
+    ],
+)
+def test_a_question_of_a_tool_is_shown_with_what_can_be_answered(perdure, tmp_path, asking, rows):
+    leave_open(tmp_path, asking)
+    shown = perdure("questions", "t")
+    assert shown.exit_code == 0
+    assert shown.stdout.partition("  ")[2].splitlines() == rows
+
+
+def test_of_several_questions_one_has_to_be_named(perdure, tmp_path):
+    leave_open(tmp_path, name, really)
+    ids = [json.loads(line)["slot_id"] for line in perdure("questions", "t", "--json").stdout.splitlines()]
+    assert len(ids) == 2
+    result = perdure("answer", "t", "yes")
+    assert (result.exit_code, result.stderr) == (
+        2, f"error: session 't' has several open questions: name one of {', '.join(ids)}\n",
+    )  # fmt: skip
+    wrong = perdure("answer", "t", ids[1], "maybe")
+    assert wrong.exit_code == 2
+    assert wrong.stderr.startswith("error: 'maybe' does not answer 'Really?': ")
+    assert perdure("answer", "t", ids[1], "yes").exit_code == 0

@@ -2,10 +2,13 @@
 
 import json
 import stat
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from perdure.cli.sessions_transfer import write_file_atomically
+from perdure import session_transfer
+from perdure.cli.sessions_transfer import _get_user_name, write_file_atomically
 from perdure.core.error import ConfigError
 
 pytestmark = pytest.mark.usefixtures("kept")
@@ -111,3 +114,32 @@ def test_a_disk_that_fails_leaves_nothing(tmp_path, monkeypatch):
         write_file_atomically(str(tmp_path / "b"), b"ours", replace=True)
     assert (tmp_path / "b").read_text(encoding="utf-8") == "before"
     assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["b"]
+
+
+def test_who_imports_a_session_is_not_known_on_every_system(monkeypatch):
+    def fail() -> str:
+        raise KeyError("uid not found")
+
+    monkeypatch.setattr("getpass.getuser", fail)
+    assert _get_user_name() == ""
+    monkeypatch.setattr("getpass.getuser", lambda: "ann")
+    assert _get_user_name() == "ann"
+
+
+def test_what_an_import_dropped_and_noted_is_printed_in_order(perdure, monkeypatch):
+    document = perdure("sessions", "export", "beta").stdout
+    do_import = session_transfer.import_session
+
+    async def import_session(*given: Any, **options: Any) -> Any:
+        report = await do_import(*given, **options)
+        return replace(report, dropped={"b": 2, "a": 1}, notes=("one\ntwo",))
+
+    monkeypatch.setattr(session_transfer, "import_session", import_session)
+    result = perdure("sessions", "import", "-", "--as", "copy", stdin=document)
+    assert (result.exit_code, result.stdout) == (0, "copy\n")
+    assert result.stderr.splitlines() == [
+        "dropped 1 a",
+        "dropped 2 b",
+        "one␊two",
+        "session copy is imported; show it with: perdure sessions show copy",
+    ]

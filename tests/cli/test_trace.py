@@ -2,9 +2,13 @@
 
 import json
 import stat
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from perdure.cli.run_trace import RunTrace
 from tests.cli.model_server import address_model, serve_model
 from tests.tracing.sample_traces import coding_session
 
@@ -147,3 +151,44 @@ def test_the_trace_of_a_run_has_raw_requests_and_lines_of_responses_and_no_key(p
     assert "'authorization: Bearer '\"${API_KEY}\"" in curl
     assert server.received[0].headers["authorization"] == "Bearer key-of-the-test"
     assert "key-of-the-test" not in (tmp_path / "run.jsonl").read_text() + (tmp_path / "run.html").read_text() + curl
+
+
+def test_a_file_of_a_trace_has_a_limit(perdure, sampled, monkeypatch):
+    size = Path(sampled).stat().st_size
+    monkeypatch.setattr("perdure.cli.trace._MOST_BYTES", size)
+    assert perdure("trace", sampled).exit_code == 0
+    monkeypatch.setattr("perdure.cli.trace._MOST_BYTES", size - 1)
+    result = perdure("trace", sampled)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: {sampled!r} has more than {size - 1:,} bytes; trace fewer runs into one")
+
+
+class SlowWriter:
+    """A tracer whose file could not take everything."""
+
+    def __init__(self, *, is_complete: bool, dropped: int, failed: int) -> None:
+        self.writer = SimpleNamespace(stats=SimpleNamespace(dropped=dropped, failed=failed))
+        self._is_complete = is_complete
+
+    def close(self) -> bool:
+        return self._is_complete
+
+
+@pytest.mark.parametrize(
+    ("facts", "warnings"),
+    [
+        ({"is_complete": True, "dropped": 0, "failed": 0}, []),
+        ({"is_complete": False, "dropped": 0, "failed": 0}, ["in 't.jsonl' is not complete: the disk is too slow"]),
+        (
+            {"is_complete": True, "dropped": 2, "failed": 3},
+            ["in 't.jsonl' lacks 5 entries, which could not be written"],
+        ),
+    ],
+)
+async def test_what_a_trace_lacks_is_warned_about(tmp_path, monkeypatch, capsys, facts, warnings):
+    monkeypatch.chdir(tmp_path)
+    trace: Any = RunTrace("t.jsonl")
+    async with trace:
+        trace._tracer.close()
+        trace._tracer = SlowWriter(**facts)
+    assert capsys.readouterr().err.splitlines() == [f"warning: the trace {each}" for each in warnings]

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.config import BadConfig, load_config, load_mcp_servers
-from perdure.configuring.read_config_file import MAX_BYTES
+from perdure.configuring.config_error import ConfigFault
+from perdure.configuring.read_config_file import MAX_BYTES, read_json, read_toml
 from perdure.core.error import ConfigError
 
 BROKEN = {
@@ -300,3 +301,46 @@ def test_a_rule_may_have_sets_of_characters(tmp_path, pattern):
     path = tmp_path / "perdure.toml"
     path.write_text(f"model = 'demo'\n[permissions]\ndeny = [{{ target = '{pattern}' }}]\n")
     load_config(path, trusted=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("too many digits"), "a value cannot be read: too many digits"),
+        (RecursionError("too deep"), "a value cannot be read: too deep"),
+    ],
+)
+@pytest.mark.parametrize("name", ["perdure.toml", ".mcp.json"])
+def test_what_the_parser_itself_cannot_read_is_a_fault_without_a_line(tmp_path, monkeypatch, name, error, message):
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    path = tmp_path / name
+    path.write_text('model = "demo"' if name == "perdure.toml" else "{}")
+    monkeypatch.setattr("tomllib.loads", fail)
+    monkeypatch.setattr("json.loads", fail)
+    with pytest.raises(BadConfig) as caught:
+        (read_toml if name == "perdure.toml" else read_json)(path)
+    assert caught.value.faults == (ConfigFault(0, message),)
+
+
+@pytest.mark.parametrize("read", [read_toml, read_json])
+def test_a_file_that_is_too_deep_for_the_stack_is_a_fault(tmp_path, monkeypatch, read):
+    def fail(_: str) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr("perdure.configuring.read_config_file.find_toml_line_numbers", fail)
+    monkeypatch.setattr("perdure.configuring.read_config_file.find_json_line_numbers", fail)
+    path = tmp_path / "x"
+    path.write_text("{}")
+    with pytest.raises(BadConfig) as caught:
+        read(path)
+    told = "values are nested too deep to be read here: make it flatter"
+    assert caught.value.faults == (ConfigFault(0, told),)
+
+
+@pytest.mark.parametrize("path", ["", 3, None])
+def test_a_path_has_to_be_one(path):
+    with pytest.raises(ConfigError) as raised:
+        read_toml(path)
+    assert str(raised.value) == f"{path!r} is no path of a file: name the file to be read"

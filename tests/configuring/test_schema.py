@@ -51,3 +51,23 @@ def test_with_and_without_descriptions_it_is_the_same():
 def test_descriptions_come_from_the_source():
     assert read_field_descriptions(ConfigFile)["base_url"] == "URL of the provider, if not its usual one."
     assert read_field_descriptions(int) == {}
+
+
+class Described:
+    """Fields with and without a text of their own."""
+
+    first: int = 1
+    """The first,
+    in two lines.
+    """
+    second: int = 2
+    len("no text")
+    third: int = 3
+    7  # noqa: B018 - no text either
+    fourth: int = 4
+    fifth = 5
+    """It has no type."""
+
+
+def test_a_field_is_described_by_the_text_right_below_it_only():
+    assert read_field_descriptions(Described) == {"first": "The first,\nin two lines."}

@@ -15,6 +15,7 @@ from perdure.context.compaction import Compaction
 from perdure.core.error import ConfigError, UsageError
 from perdure.core.event import ReplyFinished, TextDelta
 from perdure.core.message import Usage, user
+from perdure.file_history import RestoredFile
 from perdure.runtime.overrides import Overrides
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call
@@ -359,3 +360,37 @@ async def test_the_last_answer_is_copied_as_far_as_terminals_take_it(chat):
     chat.last_answer = "x" * 100_001
     assert await chat.type("/copy") == ["- 100,000 characters were sent to the clipboard of the terminal (OSC 52)"]
     assert chat.copied == "x" * 100_000
+
+
+@pytest.mark.parametrize(("command", "restored"), [("/undo", True), ("/redo", False)])
+async def test_what_was_restored_and_what_was_not_is_noted(chat, monkeypatch, command, restored):
+    done = [
+        RestoredFile(path="a.txt", status="restored", digest=""),
+        RestoredFile(path="b\n.txt", status="conflict", digest="", reason="others changed it"),
+    ]
+
+    class History:
+        async def undo(self):
+            return done
+
+        async def redo(self):
+            return done
+
+    async def list_commands(history, files):
+        assert isinstance(history, History)
+        assert files == done
+        return [SimpleNamespace(line="make\nall"), SimpleNamespace(line="rm x")]
+
+    monkeypatch.setattr(chat_commands, "open_file_history", lambda *_: History())
+    monkeypatch.setattr(chat_commands, "list_commands_since", list_commands)
+    left = ["make␊all", "rm x"] if restored else []
+    assert await chat.type(command) == [
+        "- restored  a.txt",
+        "- conflict  b␊.txt: others changed it",
+        *[f"- not undone, a command that may have changed files: {line}" for line in left],
+    ]
+    done = []
+    assert await chat.type(command) == [
+        f"- there is nothing to {command[1:]}",
+        *[f"- not undone, a command that may have changed files: {line}" for line in left],
+    ]

@@ -1,6 +1,7 @@
 """The input of a chat: what each key does, and the rows that are printed above it."""
 
 import asyncio
+import contextlib
 import io
 from contextlib import asynccontextmanager, redirect_stdout
 
@@ -10,6 +11,9 @@ from tests.doubles import SECONDS, until
 from tests.security.emulator import draw_rows
 
 pytestmark = pytest.mark.packages("prompt_toolkit")
+
+PATIENCE = 20
+"""Seconds after which a test that waits for the screen gives up."""
 
 
 class Terminal(io.StringIO):
@@ -166,3 +170,67 @@ async def test_the_screen_has_live_rows_the_input_wrapped_under_its_mark_and_the
             "  second line",
             "the status line",
         ]
+
+
+async def await_rows(terminal: Terminal, rows: list[str]) -> None:
+    """Wait until these are the rows on the screen."""
+    seen: list[str] = []
+
+    def is_shown() -> bool:
+        seen[:] = draw_rows(terminal.getvalue(), 80)
+        return seen == rows
+
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE):
+            await until(is_shown, pause=0.01)
+    assert seen == rows
+
+
+async def test_of_many_completions_those_around_the_chosen_one_are_shown_with_what_they_do(terminal):
+    from prompt_toolkit.completion import WordCompleter
+
+    async with opened(terminal) as shown:
+        words = [f"w{number}" for number in range(9)]
+        shown.area._input.completer = WordCompleter(words, meta_dict={"w1": "the second,\nwhich is long" + "g" * 40})
+        shown.keyboard.send_text("w")
+        await until(lambda: "the second" in terminal.getvalue())
+        first = ["  w0", f"  w1  the second,␊which is long{'g' * 5}…", "  w2", "  w3", "  w4", "  w5"]
+        await await_rows(terminal, ["> w", *first, "the status line"])
+        shown.keyboard.send_text("\t")
+        first[0] = "* w0"
+        await await_rows(terminal, ["> w0", *first, "the status line"])
+        shown.keyboard.send_text("\t" * 6)
+        rows = [first[1], "  w2", "  w3", "  w4", "  w5", "* w6"]
+        await await_rows(terminal, ["> w6", *rows, "the status line"])
+        shown.keyboard.send_text("\t" * 2)
+        rows = ["  w3", "  w4", "  w5", "  w6", "  w7", "* w8"]
+        await await_rows(terminal, ["> w8", *rows, "the status line"])
+
+
+async def test_tab_completes_at_once_what_was_not_offered_yet(terminal):
+    async with opened(terminal) as shown:
+        shown.area.set_input("/he")
+        shown.keyboard.send_text("\t")
+        await until(lambda: "* /help" in terminal.getvalue())
+        shown.keyboard.send_text("\r")
+        assert await shown.press("\r") == ["/help"]
+
+
+async def test_of_live_rows_the_last_ones_are_shown(terminal, monkeypatch):
+    async with opened(terminal) as shown:
+        shown.area.show_live([f"row {number}" for number in range(20)])
+        rows = [f"row {number}" for number in range(7, 20)]
+        await await_rows(terminal, [*rows, ">", "the status line"])
+        monkeypatch.setenv("LINES", "5")
+        shown.area.show_live([f"row {number}" for number in range(20)])
+        await await_rows(terminal, ["row 17", "row 18", "row 19", ">", "the status line"])
+        shown.area.show_live([])
+        await await_rows(terminal, [">", "the status line"])
+
+
+async def test_a_redrawn_status_is_the_present_one(terminal):
+    async with opened(terminal) as shown:
+        statuses = ["another status line which is longer than the terminal"]
+        shown.area._get_status = lambda: statuses[-1]
+        shown.area.redraw()
+        await await_rows(terminal, [">", "another status line which is longer t…"])

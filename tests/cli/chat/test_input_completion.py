@@ -1,5 +1,7 @@
 """Completion of commands, skills, arguments and files."""
 
+from pathlib import Path
+
 import pytest
 
 pytestmark = pytest.mark.packages("prompt_toolkit")
@@ -46,3 +48,39 @@ def test_a_folder_that_is_gone_has_no_files():
     from perdure.cli.chat.input_completion import list_mentionable_files
 
     assert list_mentionable_files("/no/such/folder") == []
+
+
+def test_files_are_listed_anew_when_a_mention_begins(complete, tmp_path):
+    assert complete("@new") == []
+    (tmp_path / "new.txt").write_text("x")
+    assert complete("@new") == []  # while one is typed, the list stays
+    assert "new.txt" in complete("@")
+    assert complete("@new") == ["new.txt"]
+
+
+def test_the_best_path_comes_first_and_of_equal_ones_the_shortest():
+    from perdure.cli.chat.input_completion import rank_paths
+
+    paths = ["x/omega.py", "src/me.py", "me/long.py", "ME.md", "mx/e.py", "other.txt", "a/same.py"]
+    assert rank_paths(paths, "me") == ["ME.md", "me/long.py", "src/me.py", "a/same.py", "x/omega.py", "mx/e.py"]
+    assert rank_paths(paths, "zz") == []
+    assert rank_paths(["b", "a"], "") == ["a", "b"]
+
+
+def test_listing_files_leaves_nothing_open(tmp_path):
+    from perdure.cli.chat.input_completion import list_mentionable_files
+
+    (tmp_path / "a.txt").write_text("x")
+    assert list_mentionable_files(str(tmp_path)) == ["a.txt"]
+    before = len([*Path("/proc/self/fd").iterdir()])
+    for _ in range(3):
+        list_mentionable_files(str(tmp_path))
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+def test_only_so_many_files_are_offered(complete, tmp_path):
+    from perdure.cli.chat.input_completion import MAX_OFFERED
+
+    for number in range(MAX_OFFERED + 1):
+        (tmp_path / f"many{number:03}").write_text("x")
+    assert complete("@many") == [f"many{number:03}" for number in range(MAX_OFFERED)]
