@@ -167,9 +167,9 @@ def test_a_command_has_less_time_to_end_when_its_host_is_gone():
     ("grace", "living", "done"),
     [
         (2.0, 0, [signal.SIGTERM]),
-        (2.0, 3, [signal.SIGTERM, "sleep", "sleep", signal.SIGKILL, "sleep"]),
+        (2.0, 3, [signal.SIGTERM, 0.01, 0.01, signal.SIGKILL, 0.01]),
         (0.0, 0, [signal.SIGKILL]),
-        (0.0, 1, [signal.SIGKILL, signal.SIGKILL, "sleep"]),
+        (0.0, 1, [signal.SIGKILL, signal.SIGKILL, 0.01]),
     ],
 )
 def test_descendants_are_killed_once_the_time_to_end_is_over(monkeypatch, grace, living, done):
@@ -184,7 +184,7 @@ def test_descendants_are_killed_once_the_time_to_end_is_over(monkeypatch, grace,
     monkeypatch.setattr(process_supervisor, "signal_descendants", note_signal)
     monkeypatch.setattr(process_supervisor, "has_children", lambda: next(children))
     monkeypatch.setattr(process_supervisor.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(process_supervisor.time, "sleep", lambda _: seen.append("sleep"))
+    monkeypatch.setattr(process_supervisor.time, "sleep", seen.append)
     process_supervisor.end_descendants(7, grace)
     assert seen == done
 
