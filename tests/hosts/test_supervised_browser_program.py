@@ -32,7 +32,7 @@ def start(folder: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         program = [sys.executable, "-I", "-S", supervised_browser_program.__file__]
         process = subprocess.Popen(
             [*program, str(folder / "control"), str(folder), "/bin/sh", "-c", script],
-            env={"PATH": "/usr/bin:/bin", **variables},
+            env={**variables, "PATH": "/usr/bin:/bin"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -91,6 +91,14 @@ def test_a_browser_ends_when_the_group_of_its_starter_is_killed_and_its_pipe_clo
     assert folder.exists()  # what does the work is in another group
     os.close(control)
     assert browser.stdout.read() == b"tidied\n"
+
+
+def test_the_folder_of_a_browser_may_be_gone_at_its_end(folder, start):
+    control = os.open(folder / "control", os.O_RDWR)
+    browser = start('rm -r "$FOLDER"; exit 9', FOLDER=str(folder))
+    assert browser.communicate(timeout=10) == (b"", b"")
+    assert browser.returncode == 9
+    os.close(control)
 
 
 def test_the_supervisor_is_loaded_from_the_file_beside_it():
