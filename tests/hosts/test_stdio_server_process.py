@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from perdure.core.error import ConfigError
 from perdure.hosts import stdio_server_process
 from perdure.hosts.stdio_server_process import StdioServerProcess
 from tests.doubles import until
@@ -140,10 +142,25 @@ async def test_a_program_in_a_folder_that_does_not_exist_leaves_nothing_open(tmp
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see what is open")
-async def test_a_program_that_was_closed_leaves_nothing_open(start):
+async def test_a_program_that_was_closed_leaves_nothing_open_though_another_process_has_its_pipes(start):
     before = list_open_files()
-    process = await start("cat")
-    assert list_open_files() > before
-    await process.close()
-    assert process._process._transport.is_closing()
-    await until(lambda: list_open_files() == before)
+    process = await start("setsid sleep 60 & echo $!; cat")
+    async with asyncio.timeout(20):
+        outside = int(await process.read_line())
+        assert os.getsid(process.pid) == process.pid
+        os.kill(process.pid, signal.SIGKILL)  # so that it cannot end what the program has started
+        await process.close()
+    try:
+        assert process._process._transport.is_closing()
+        await until(lambda: list_open_files() == before)
+        await until(lambda: len(asyncio.all_tasks()) == 1)
+    finally:
+        os.kill(outside, signal.SIGKILL)
+
+
+async def test_a_system_without_supervised_programs_says_how_to_reach_a_server(monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "name", "nt")
+        with pytest.raises(ConfigError) as raised:
+            await StdioServerProcess.start(["cat"], folder="", env={}, max_line_bytes=100)
+    assert str(raised.value) == "server programs are started on Linux and macOS only: reach the server by its URL"
