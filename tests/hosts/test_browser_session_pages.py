@@ -644,11 +644,12 @@ async def test_the_oldest_of_too_many_tabs_is_closed_and_the_newest_is_the_curre
 async def test_a_page_that_has_crashed_is_closed_and_the_one_before_is_shown(opened):
     await visit(opened)
     crashed = await opened.context.new_page()
+    crashed.frames[0].url = "https://crashed.org/"
     await opened.pages.take_snapshot()
     crashed.handlers["crash"](crashed)
+    assert await opened.pages.take_snapshot() == shown(3, "the page before has crashed")
     await asyncio.gather(*opened.pages._ending)
     assert crashed.done == ["close"]
-    assert await opened.pages.take_snapshot() == shown(3, "the page before has crashed")
 
 
 async def test_a_session_without_a_page_says_what_to_do(opened):
