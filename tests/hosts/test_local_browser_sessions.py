@@ -235,3 +235,7 @@ def test_another_event_loop_may_use_a_browser_once_the_first_has_ended(program):
 def test_options_that_cannot_be_are_refused(program, options):
     with pytest.raises(ConfigError, match=f"LocalBrowser.*{next(iter(options))}"):
         LocalBrowser(executable=program, **options)
+
+
+def test_the_smallest_options_are_accepted(program):
+    LocalBrowser(executable=program, max_sessions=1, max_download_bytes=1, viewport=(1, 1), step_seconds=0.1)
