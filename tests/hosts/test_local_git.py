@@ -367,3 +367,17 @@ async def test_a_driver_whose_name_cannot_be_switched_off_is_an_error_and_does_n
     assert result.is_error
     assert "names a driver with '='" in result.text
     assert not trap.exists()
+
+
+@pytest.mark.parametrize("content", [b"gitdir: ../none\n", b"gitdir: \xff\xfe\n", b""])
+async def test_a_file_that_leads_to_no_repository_is_not_used(tmp_path, content):
+    (tmp_path / ".git").write_bytes(content)
+    result = await open_session(tmp_path).call("git_status", {})
+    assert result.text == "the file .git leads to another repository, and is not used"
+
+
+async def test_a_configuration_that_is_too_large_is_not_used(repository):
+    with (repository / ".git" / "config").open("a") as file:
+        file.write("".join([f"[section{number}]\n\tname{'x' * 60} = 1\n" for number in range(18_000)]))
+    result = await open_session(repository).call("git_status", {})
+    assert result.text == "the configuration of the repository is too large"
