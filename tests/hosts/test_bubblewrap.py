@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -353,7 +354,7 @@ def test_a_program_that_does_not_work_here_is_no_sandbox(monkeypatch, tmp_path):
 def plain_system(tmp_path, monkeypatch):
     """A system whose bubblewrap is a word, with a home folder and a folder for temporary files of its own."""
     monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda: (("bwrap", "--start"), ""))
-    monkeypatch.setattr(bubblewrap.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)
     (home / ".config" / "gh").mkdir(parents=True)
@@ -412,7 +413,7 @@ def words_before(words, path):
 
 
 def test_the_folder_for_shared_files_is_private_and_belongs_to_its_user(tmp_path, monkeypatch):
-    monkeypatch.setattr(bubblewrap.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     folder = bubblewrap.make_user_temp_folder()
     assert folder == str(tmp_path / f"perdure-locks-{os.getuid()}")
     assert Path(folder).stat().st_mode & 0o777 == 0o700
@@ -425,7 +426,7 @@ def test_the_folder_for_shared_files_is_private_and_belongs_to_its_user(tmp_path
 
 
 def test_covers_are_made_once_with_modes_that_nobody_can_write(tmp_path, monkeypatch):
-    monkeypatch.setattr(bubblewrap.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     covers = bubblewrap.make_covers()
     ignored = Path(covers.folder, ".gitignore")
     assert ignored.read_text().endswith("\n*\n")

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from perdure.core.error import ConfigError, ToolError
-from perdure.hosts import chromium_process, supervised_browser_program
+from perdure.hosts import supervised_browser_program
 from perdure.hosts.chromium_process import ChromiumProcess, build_environment, require_playwright
 
 pytestmark = pytest.mark.packages("playwright")
@@ -47,7 +48,7 @@ class FakePlaywright:
 def playwright(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakePlaywright:
     fake = FakePlaywright()
     monkeypatch.setattr("playwright.async_api.async_playwright", lambda: fake)
-    monkeypatch.setattr(chromium_process.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return fake
 
 
@@ -77,7 +78,8 @@ async def test_chromium_is_started_below_a_supervisor_with_a_folder_of_its_own(p
         "timeout": 60_000,
     }
     assert "SECRET_TOKEN" not in options["env"]
-    assert process.browser is playwright
+    browser: Any = process.browser
+    assert browser is playwright
     await process.close()
     assert playwright.done == ["close", "stop"]
     assert not list(tmp_path.iterdir())
@@ -98,7 +100,7 @@ async def test_the_supervisor_is_told_to_end_and_its_end_is_awaited(playwright, 
         if len(looked) == 2:
             (folder / "profile").rmdir()
 
-    monkeypatch.setattr(chromium_process.asyncio, "sleep", look)
+    monkeypatch.setattr(asyncio, "sleep", look)
     await process.close()
     os.close(pipe)
     assert looked == [b"x", b""]

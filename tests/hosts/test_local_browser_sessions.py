@@ -1,9 +1,10 @@
 """`LocalBrowser` over a double of Chromium: its sessions, when it starts, and when it ends."""
 
 import asyncio
+import os
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -69,6 +70,11 @@ class FakePages:
         self.is_closed = True
 
 
+def pages_of(browser: LocalBrowser) -> dict[str, Any]:
+    """The doubles of the pages of each session."""
+    return cast("dict[str, Any]", browser._sessions)
+
+
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a file that stands for Chromium, which is never run."""
@@ -93,7 +99,7 @@ async def test_a_browser_starts_at_its_first_step_with_its_options(program):
         assert chromium.given == (str(program), {"viewport": (30, 20), "sandbox": True})
         size = {"width": 30, "height": 20}
         assert chromium.contexts == [{"viewport": size, "accept_downloads": True, "service_workers": "block"}]
-        options = browser._sessions["s"].options
+        options = pages_of(browser)["s"].options
         assert (options["seconds"], options["max_download_bytes"]) == (7, 9)
         assert [options["new_ref"](), options["new_ref"]()] == ["e1", "e2"]
     assert chromium.close_count == 1
@@ -104,7 +110,7 @@ async def test_a_browser_starts_at_its_first_step_with_its_options(program):
     ("user", "sandbox", "is_used"), [(0, None, False), (1, None, True), (0, True, True), (1, False, False)]
 )
 async def test_the_sandbox_of_chromium_is_used_unless_it_runs_as_root(program, monkeypatch, user, sandbox, is_used):
-    monkeypatch.setattr(local_browser.os, "geteuid", lambda: user)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
     async with LocalBrowser(executable=program, sandbox=sandbox) as browser:
         await browser.take_snapshot("s")
     assert FakeChromium.started[0].given[1]["sandbox"] is is_used
@@ -127,7 +133,7 @@ async def test_each_step_is_done_in_the_pages_of_its_session(program):
             await browser.take_screenshot("s", full_page=True),
             await browser.download("s", "e1"),
         ]
-        done = browser._sessions["s"].done
+        done = pages_of(browser)["s"].done
     assert done == [
         ("navigate", url),
         ("click", "e1"),
@@ -147,10 +153,11 @@ async def test_each_step_is_done_in_the_pages_of_its_session(program):
 
 async def test_the_session_that_was_idle_for_longest_is_closed_when_there_are_too_many(program):
     async with LocalBrowser(executable=program, max_sessions=2) as browser:
-        for session in ("a", "b", "a", "c"):
+        for session in ("a", "b"):
             await browser.take_snapshot(session)
-            if session == "b":
-                first = dict(browser._sessions)
+        first = dict(pages_of(browser))
+        for session in ("a", "c"):
+            await browser.take_snapshot(session)
         assert list(browser._sessions) == ["a", "c"]
         assert (first["a"].is_closed, first["b"].is_closed) == (False, True)
         assert await browser.close_session("a") is True
@@ -162,8 +169,9 @@ async def test_an_element_is_found_in_the_pages_of_any_session_until_the_browser
     async with LocalBrowser(executable=program) as browser:
         for session in ("a", "b"):
             await browser.take_snapshot(session)
-            browser._sessions[session].elements = {f"e-{session}": SimpleNamespace(element=session)}
-        assert [browser.find_element(ref) for ref in ("e-a", "e-b", "e-c")] == ["a", "b", None]
+            pages_of(browser)[session].elements = {f"e-{session}": SimpleNamespace(element=session)}
+        found: list[Any] = [browser.find_element(ref) for ref in ("e-a", "e-b", "e-c")]
+        assert found == ["a", "b", None]
         pages = browser._sessions["a"]
     assert browser.find_element("e-a") is None
     assert pages.elements == {}

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -183,8 +184,8 @@ def test_descendants_are_killed_once_the_time_to_end_is_over(monkeypatch, grace,
 
     monkeypatch.setattr(process_supervisor, "signal_descendants", note_signal)
     monkeypatch.setattr(process_supervisor, "has_children", lambda: next(children))
-    monkeypatch.setattr(process_supervisor.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(process_supervisor.time, "sleep", seen.append)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(time, "sleep", seen.append)
     process_supervisor.end_descendants(7, grace)
     assert seen == done
 

@@ -14,7 +14,8 @@ from perdure.hosts.process_tree import list_descendants, signal_processes
 def test_descendants_are_found_with_the_nearest_first_and_get_a_signal():
     script = "sh -c 'sleep 60 & echo $!; wait' & echo $!; wait"
     with subprocess.Popen(["/bin/sh", "-c", script], stdout=subprocess.PIPE, text=True) as process:
-        child, grandchild = sorted(int(process.stdout.readline()) for _ in range(2))
+        assert process.stdout is not None
+        child, grandchild = sorted([int(process.stdout.readline()) for _ in range(2)])
         assert list_descendants(process.pid) == [child, grandchild]
         assert list_descendants(grandchild) == []
         assert list_descendants(os.getpid())[:1] != []

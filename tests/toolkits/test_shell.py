@@ -303,8 +303,8 @@ async def test_commands_that_may_change_files_are_in_the_log_before_they_run(nam
     for line, stored in (("ls", None), ("make", "make")):
         arguments = {"command": line} if name == "bash" else {"argv": [line]}
         assert (await session.call(name, arguments)).status == "ok"
-        kept = await session.kept(COMMAND_NAME)
-        assert (None if kept is None else parse_command_record(kept).line) == stored
+        record = parse_command_record(await session.kept(COMMAND_NAME))
+        assert (None if record is None else record.line) == stored
 
 
 def test_a_timeout_is_above_zero_and_up_to_the_limit():
