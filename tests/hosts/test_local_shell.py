@@ -439,3 +439,16 @@ def test_a_system_without_the_shell_of_unix_is_told_what_to_do(tmp_path, monkeyp
             LocalShell(tmp_path)
     text = "LocalShell runs commands on Linux and macOS: give shell_tools a ShellBackend of your own"
     assert str(raised.value) == text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see what is open")
+async def test_a_command_leaves_nothing_open(shell):
+    def list_open_files():
+        return {each.name for each in Path("/proc/self/fd").iterdir()}
+
+    await run(shell, "true")
+    before = list_open_files()
+    for details in ({}, {"stdin": "given"}):
+        await run(shell, "cat; exit 3", **details)
+        await until(lambda: list_open_files() == before)
+    assert len(asyncio.all_tasks()) == 1

@@ -122,4 +122,4 @@ def test_a_store_needs_both_methods(methods: tuple[str, ...]) -> None:
     store: Any = SimpleNamespace(**dict.fromkeys(methods, print))
     with pytest.raises(ConfigError, match="give 'session', or an object with load and save"):
         replace_value_store([], store)
-    assert replace_value_store([], SimpleNamespace(load=print, save=print)) == []  # type: ignore[arg-type]
+    assert replace_value_store([], SimpleNamespace(load=print, save=print)) == []

@@ -198,18 +198,19 @@ def test_the_result_of_a_tool_that_is_not_there_any_more_is_read_by_its_looks(te
     assert to_program_value(make_tool(), result) == value
 
 
-def nest(kind: str, count: int) -> dict[str, Any]:
+def nest_in(kind: str, count: int) -> dict[str, Any]:
     """Return the schema of a text inside so many others."""
     given: dict[str, Any] = {"type": "string"}
     for number in range(count, 0, -1):
-        given = {
+        schemas: dict[str, dict[str, Any]] = {
             "array": {"type": "array", "items": given},
             "choice": {"anyOf": [given]},
             "one choice": {"oneOf": [given]},
             "map": {"type": "object", "additionalProperties": given},
             "types": {"type": ["array"], "items": given},
             "object": {"type": "object", "title": f"C{number}", "properties": {"x": given}, "required": ["x"]},
-        }[kind]
+        }
+        given = schemas[kind]
     return given
 
 
@@ -224,15 +225,15 @@ def nest(kind: str, count: int) -> dict[str, Any]:
     ],
 )
 def test_types_are_written_up_to_six_levels_deep(kind: str, fits: int, written: str, cut: str) -> None:
-    assert write_type(nest(kind, fits)) == (written, [])
-    assert write_type(nest(kind, fits + 1)) == (cut, [])
+    assert write_type(nest_in(kind, fits)) == (written, [])
+    assert write_type(nest_in(kind, fits + 1)) == (cut, [])
 
 
 @pytest.mark.parametrize(("count", "last"), [(6, "str"), (7, "Any")])
 def test_classes_are_written_up_to_six_levels_deep_the_innermost_first(count: int, last: str) -> None:
     kinds = [*[f"C{number}" for number in range(2, count + 1)], last]
     classes = [f"class C{number}(TypedDict):\n    x: {kind}" for number, kind in enumerate(kinds, 1)]
-    assert write_type(nest("object", count)) == ("C1", [*reversed(classes)])
+    assert write_type(nest_in("object", count)) == ("C1", [*reversed(classes)])
 
 
 @pytest.mark.parametrize(("count", "written"), [(6, "str"), (7, "Any")])
