@@ -131,3 +131,21 @@ async def test_a_pattern_that_cannot_be_is_refused_before_the_search(arguments: 
     files = NotedSearch()
     assert (await open_session(files).call("grep", arguments)).status == "error"
     assert files.asked == []
+
+
+@pytest.mark.parametrize("name", ["glob", "grep"])
+async def test_a_folder_that_may_contain_secrets_is_not_searched(name: str) -> None:
+    files = NotedSearch()
+    result = await open_session(files).call(name, {"pattern": "x", "path": ".ssh"})
+    assert result.text.startswith("'.ssh' cannot be searched: files like '.ssh/' may contain secrets")
+    assert files.asked == []
+
+
+async def test_a_pattern_for_paths_that_cannot_be_is_refused_before_the_search() -> None:
+    files = NotedSearch()
+    assert (await open_session(files).call("glob", {"pattern": "x" * 2_000})).status == "error"
+    assert files.asked == []
+
+
+def test_a_result_is_complete_unless_it_says_otherwise() -> None:
+    assert (GlobResult(()).is_truncated, SearchResult(()).is_truncated) == (False, False)
