@@ -452,3 +452,15 @@ async def test_a_command_leaves_nothing_open(shell):
         await run(shell, "cat; exit 3", **details)
         await until(lambda: list_open_files() == before)
     assert len(asyncio.all_tasks()) == 1
+
+
+@pytest.mark.parametrize(("sandbox", "hidden"), [pytest.param("require", [".env"], marks=CONFINED.marks), ("off", [])])
+async def test_secrets_are_hidden_by_a_sandbox_alone(tmp_path, sandbox, hidden):
+    (tmp_path / ".env").write_text("KEY=x")
+    async with LocalShell(tmp_path, sandbox=sandbox) as shell:
+        assert [*shell.list_hidden_paths()] == [str(tmp_path / name) for name in hidden]
+        await run(shell, "true")
+        (spool,) = shell.confinement.readable
+        assert Path(spool).is_dir()
+    assert not Path(spool).is_dir()
+    assert shell.confinement.readable == ()
