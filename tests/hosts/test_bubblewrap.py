@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -347,3 +348,168 @@ def test_a_program_that_does_not_work_here_is_no_sandbox(monkeypatch, tmp_path):
     monkeypatch.setattr(bubblewrap, "find_bubblewrap", bubblewrap.find_bubblewrap.__wrapped__)
     with pytest.raises(ConfigError, match="no namespaces"):
         bubblewrap.build_sandbox(str(tmp_path), network=False)
+
+
+@pytest.fixture
+def plain_system(tmp_path, monkeypatch):
+    """A system whose bubblewrap is a word, with a home folder and a folder for temporary files of its own."""
+    monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda: (("bwrap", "--start"), ""))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".config" / "gh").mkdir(parents=True)
+    (home / ".perdure").mkdir()
+    (home / ".netrc").write_text("x")
+    monkeypatch.delenv("PERDURE_HOME", raising=False)
+    monkeypatch.setattr(bubblewrap, "find_own_home_folders", lambda: [str(home)])
+    for name in ("run", "tmp", "resolve"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to("tmp")
+    hidden = tuple([str(tmp_path / name) for name in ("run", "tmp", "link", "none")])
+    monkeypatch.setattr(bubblewrap, "_HIDDEN_FOLDERS", hidden)
+    return tmp_path
+
+
+@pytest.mark.parametrize("network", [True, False])
+def test_a_sandbox_is_built_of_these_words(plain_system, monkeypatch, network):
+    root, data, cache = plain_system / "root", plain_system / "data", plain_system / "cache"
+    for folder in (root, data, cache):
+        folder.mkdir()
+    (root / "perdure.toml").write_text("x")
+    is_folder = os.path.isdir
+    monkeypatch.setattr(os.path, "isdir", lambda path: path == "/run/systemd/resolve" or is_folder(path))
+    words = bubblewrap.build_sandbox(str(root), network=network, readable=[str(data)], writable=[str(cache)])
+    covers = bubblewrap.make_covers()
+    home, resolve = plain_system / "home", "/run/systemd/resolve"
+    pairs = [tuple(words[at : at + 2]) for at in range(len(words))]
+    assert ("--tmpfs", str(home / ".ssh")) in pairs
+    assert ("--tmpfs", str(home / ".perdure")) in pairs
+    assert (covers.file, str(home / ".netrc")) in pairs
+    assert words[:2] == ["bwrap", "--start"]
+    assert ("--share-net" in words) == network
+    assert (["--ro-bind", resolve, resolve] in [words[at : at + 3] for at in range(len(words))]) == network
+    triples = [tuple(words[at : at + 3]) for at in range(len(words))]
+    for name in ("run", "tmp"):
+        assert ("--size", str(512 * 1024 * 1024), "--tmpfs") == words_before(words, str(plain_system / name))
+    assert str(plain_system / "link") not in words
+    assert str(plain_system / "none") not in words
+    order = [
+        ("--ro-bind", "/", "/"),
+        ("--ro-bind", str(data), str(data)),
+        ("--bind", str(root), str(root)),
+        ("--bind", str(cache), str(cache)),
+        ("--ro-bind", str(root / "perdure.toml"), str(root / "perdure.toml")),
+        ("--ro-bind", covers.folder, str(root / ".mcp.json")),
+        ("--ro-bind", covers.folder, str(root / ".perdure")),
+    ]
+    places = [triples.index(each) for each in order]
+    assert places == sorted(places)
+    assert words[-1] == "--"
+
+
+def words_before(words, path):
+    at = words.index(path)
+    return tuple(words[at - 3 : at])
+
+
+def test_the_folder_for_shared_files_is_private_and_belongs_to_its_user(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = bubblewrap.make_user_temp_folder()
+    assert folder == str(tmp_path / f"perdure-locks-{os.getuid()}")
+    assert Path(folder).stat().st_mode & 0o777 == 0o700
+    assert bubblewrap.make_user_temp_folder() == folder
+    uid = os.getuid()
+    (tmp_path / f"perdure-locks-{uid + 1}").mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        bubblewrap.make_user_temp_folder()
+
+
+def test_covers_are_made_once_with_modes_that_nobody_can_write(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    covers = bubblewrap.make_covers()
+    ignored = Path(covers.folder, ".gitignore")
+    assert ignored.read_text().endswith("\n*\n")
+    modes = [each.stat().st_mode & 0o777 for each in (ignored, Path(covers.file), Path(covers.closed))]
+    assert modes == [0o444, 0o444, 0]
+    before = ignored.stat().st_ino
+    assert bubblewrap.make_covers() == covers
+    assert ignored.stat().st_ino == before
+    assert sorted(each.name for each in Path(covers.file).parent.iterdir()) == ["closed", "file", "folder"]
+    assert [each.name for each in Path(covers.file).parent.parent.iterdir()] == ["covers"]
+
+
+def test_a_start_is_announced_unless_a_shell_would_drop_variables(monkeypatch):
+    monkeypatch.setattr(os.path, "realpath", lambda path: "/usr/bin/dash" if path == "/bin/sh" else path)
+    announced = ["/bin/sh", "-c", bubblewrap._ANNOUNCEMENT, "/dev/null"]
+    assert bubblewrap.build_start_announcement({"PATH": "x"}) == announced
+    assert bubblewrap.build_start_announcement({"PATH": "x", "a-b": "y"}) == []
+    assert bubblewrap.build_start_announcement({"PATH": "x", "ä": "y"}) == []
+    monkeypatch.setattr(os.path, "realpath", lambda path: "/usr/bin/bash" if path == "/bin/sh" else path)
+    env = bubblewrap.find_system_program("env")
+    cleaned = [*announced, env, "-u", "SHLVL", "-u", "OLDPWD", "-u", "_"]
+    assert bubblewrap.build_start_announcement({"PATH": "x"}) == cleaned
+    assert bubblewrap.build_start_announcement({"SHLVL": "1", "OLDPWD": "/", "_": "x"}) == announced
+    assert bubblewrap.build_start_announcement({"_": "x"}) == [*announced, env, "-u", "SHLVL", "-u", "OLDPWD"]
+    replaced = bubblewrap.replace_stdin(["bwrap", *announced, "ls"], 7)
+    assert replaced == ["bwrap", *announced[:3], "/proc/self/fd/7", "ls"]
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert bubblewrap.build_start_announcement({"PATH": "x"}) == []
+
+
+def test_secrets_are_found_in_the_top_levels_up_to_so_many_entries(tmp_path, monkeypatch):
+    for path in ("a/.env", "a/b/.env", ".git/.env", ".ssh/key", "c.txt", "z.pem"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("x")
+    (tmp_path / "link.pem").symlink_to("c.txt")
+
+    def find(**options):
+        return [os.path.relpath(each, tmp_path) for each in bubblewrap.find_secrets(str(tmp_path), **options)]
+
+    assert find() == [".ssh", "z.pem", "a/.env"]
+    assert find(depth=1) == [".ssh", "z.pem"]
+    assert find(depth=3) == [".ssh", "z.pem", "a/.env", "a/b/.env"]
+    monkeypatch.setattr(bubblewrap, "_MOST_ENTRIES", 8)  # 6 at the top: .git, .ssh, a, c.txt, link.pem, z.pem
+    assert find(depth=3) == [".ssh", "z.pem", "a/.env"]
+    monkeypatch.setattr(bubblewrap, "_MOST_ENTRIES", 6)
+    assert find() == [".ssh", "z.pem"]
+    monkeypatch.setattr(bubblewrap, "_MOST_ENTRIES", 5)
+    assert find() == [".ssh"]
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "is_placeholder"),
+    [
+        ("perdure.toml", "folder", True),
+        ("other", "folder", False),
+        ("perdure.toml", "full folder", False),
+        ("config", 0o444, True),
+        ("config", 0o644, False),
+        ("config", "content", False),
+        ("hooks", 0o444, False),
+        ("perdure.toml", 0o444, False),
+    ],
+)
+def test_a_placeholder_is_known_by_its_name_its_mode_and_that_it_is_empty(tmp_path, name, make, is_placeholder):
+    path = tmp_path / name
+    if isinstance(make, str) and "folder" in make:
+        path.mkdir()
+        if make == "full folder":
+            (path / "x").touch()
+    else:
+        path.write_text("x" if make == "content" else "")
+        path.chmod(0o444 if make == "content" else make)
+    assert bubblewrap.is_sandbox_placeholder(str(path)) is is_placeholder
+
+
+def test_only_what_is_empty_is_removed(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    (tmp_path / "config").touch()
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "config").write_text("x")
+    (tmp_path / "other").touch()
+    names = ["missing", "empty", "full", "config", "sub/config", "other"]
+    bubblewrap.remove_placeholders([str(tmp_path / name) for name in names])
+    assert [name for name in names if (tmp_path / name).exists()] == ["full", "sub/config", "other"]

@@ -367,3 +367,47 @@ async def test_a_driver_whose_name_cannot_be_switched_off_is_an_error_and_does_n
     assert result.is_error
     assert "names a driver with '='" in result.text
     assert not trap.exists()
+
+
+@pytest.mark.parametrize("content", [b"gitdir: ../none\n", b"gitdir: \xff\xfe\n", b""])
+async def test_a_file_that_leads_to_no_repository_is_not_used(tmp_path, content):
+    (tmp_path / ".git").write_bytes(content)
+    result = await open_session(tmp_path).call("git_status", {})
+    assert result.text == "the file .git leads to another repository, and is not used"
+
+
+async def test_a_configuration_that_is_too_large_is_not_used(repository):
+    with (repository / ".git" / "config").open("a") as file:
+        file.write("".join([f"[section{number}]\n\tname{'x' * 60} = 1\n" for number in range(18_000)]))
+    result = await open_session(repository).call("git_status", {})
+    assert result.text == "the configuration of the repository is too large"
+
+
+def test_a_branch_is_checked_out_in_a_work_tree_of_its_own(repository, tmp_path):
+    backend = LocalGit(LocalFiles(repository))
+    assert (backend.find_work_tree(), backend.read_branch()) == (str(repository), "topic")
+    backend.add_worktree(str(tmp_path / "new"), "fresh")
+    assert git(tmp_path / "new", "log", "--format=%s").split("\n")[0] == "Second boat"
+    assert git(repository, "branch", "--list", "fresh").strip("+ \n") == "fresh"
+    backend.add_worktree(str(tmp_path / "known"), "main")
+    assert (tmp_path / "known" / "boat.py").read_text() == "one\n"
+    inside = LocalGit(LocalFiles(tmp_path / "new"))
+    assert (inside.find_work_tree(), inside.read_branch()) == (str(tmp_path / "new"), "fresh")
+    with pytest.raises(ToolError, match=r"^the work tree for 'main' cannot be made: "):
+        backend.add_worktree(str(tmp_path / "again"), "main")
+    git(repository, "checkout", "-q", "--detach")
+    assert backend.read_branch() == ""
+
+
+def test_a_folder_in_no_repository_has_no_work_tree(tmp_path):
+    with pytest.raises(ToolError, match=r"^the working folder is in no git repository$"):
+        LocalGit(LocalFiles(tmp_path)).find_work_tree()
+
+
+async def test_a_work_tree_that_its_repository_does_not_know_is_not_used(repository, tmp_path):
+    LocalGit(LocalFiles(repository)).add_worktree(str(tmp_path / "new"), "fresh")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / ".git").write_bytes((tmp_path / "new" / ".git").read_bytes())
+    result = await open_session(copy).call("git_status", {})
+    assert result.text == "the file .git leads to another repository, and is not used"

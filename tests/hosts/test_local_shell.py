@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.error import ConfigError, ToolError
-from perdure.hosts import running_command
+from perdure.hosts import local_shell, running_command
 from perdure.hosts.local_shell import CommandLimits, LocalShell, default_environment
 from perdure.hosts.process_tree import list_descendants
 from perdure.toolkits.shell_backend import ShellCommand
@@ -417,3 +417,50 @@ async def until(condition):
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - processes of others tell nobody that they end
             await asyncio.sleep(0.02)
+
+
+def test_a_command_is_limited_by_prlimit_or_else_by_a_shell(monkeypatch):
+    limits = CommandLimits(cpu_seconds=1, memory_bytes=2, file_bytes=3, open_files=4, processes=5)
+    monkeypatch.setattr(local_shell, "find_system_program", lambda name: f"/usr/bin/{name}")
+    words = ["/usr/bin/prlimit", "--cpu=1", "--data=2", "--fsize=3", "--nofile=4", "--core=0"]
+    assert local_shell._limit_prefix(limits, is_confined=True) == [*words, "--nproc=5", "--"]
+    assert local_shell._limit_prefix(limits, is_confined=False) == [*words, "--"]
+    monkeypatch.setattr(local_shell, "find_system_program", lambda _: None)
+    script = 'ulimit -t 1; ulimit -n 4; ulimit -c 0; exec "$@"'
+    assert local_shell._limit_prefix(limits, is_confined=True) == ["/bin/sh", "-c", script, "sh"]
+    line = ShellCommand(line="ls *")
+    assert local_shell._build_argv(line) == ("/bin/bash", "--noprofile", "--norc", "-c", "ls *")
+
+
+def test_a_system_without_the_shell_of_unix_is_told_what_to_do(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "name", "nt")
+        with pytest.raises(ConfigError) as raised:
+            LocalShell(tmp_path)
+    text = "LocalShell runs commands on Linux and macOS: give shell_tools a ShellBackend of your own"
+    assert str(raised.value) == text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see what is open")
+async def test_a_command_leaves_nothing_open(shell):
+    def list_open_files():
+        return {each.name for each in Path("/proc/self/fd").iterdir()}
+
+    await run(shell, "true")
+    before = list_open_files()
+    for details in ({}, {"stdin": "given"}):
+        await run(shell, "cat; exit 3", **details)
+        await until(lambda: list_open_files() == before)
+    assert len(asyncio.all_tasks()) == 1
+
+
+@pytest.mark.parametrize(("sandbox", "hidden"), [pytest.param("require", [".env"], marks=CONFINED.marks), ("off", [])])
+async def test_secrets_are_hidden_by_a_sandbox_alone(tmp_path, sandbox, hidden):
+    (tmp_path / ".env").write_text("KEY=x")
+    async with LocalShell(tmp_path, sandbox=sandbox) as shell:
+        assert [*shell.list_hidden_paths()] == [str(tmp_path / name) for name in hidden]
+        await run(shell, "true")
+        (spool,) = shell.confinement.readable
+        assert Path(spool).is_dir()
+    assert not Path(spool).is_dir()
+    assert shell.confinement.readable == ()

@@ -1,9 +1,11 @@
 """Search engines, as servers on the loopback that answer like them."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from perdure import ConfigError, ToolError
-from perdure.hosts import BraveSearch, SearxngSearch, WikipediaSearch
+from perdure.hosts import BraveSearch, LocalWeb, SearxngSearch, WikipediaSearch
 from perdure.net.egress_policy import EgressPolicy
 from perdure.net.error import EgressDenied, NetError
 from perdure.toolkits.web_backend import WebSearchQuery, WebSearchResult
@@ -188,3 +190,52 @@ def test_options_that_cannot_work_are_refused(make):
 
 def test_wikipedia_has_languages():
     assert WikipediaSearch("de")._build_url("Ä") == "https://de.wikipedia.org/wiki/%C3%84"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (401, "the key is not valid"),
+        (403, "the key or the request is not accepted"),
+        (404, "it cannot be used now"),
+        (422, "the key or the query is not accepted"),
+        (429, "too many searches: wait, or use another engine"),
+    ],
+)
+async def test_each_status_is_explained(status, reason):
+    with pytest.raises(ToolError) as caught:
+        await search(searxng, json_reply({}, status))
+    assert str(caught.value) == f"SearxngSearch answered with status {status}: {reason}"
+
+
+async def test_a_redirect_at_the_same_origin_is_followed():
+    async with Playback([Reply(b"", 302, {"location": "/elsewhere"}), json_reply(SEARXNG)]) as server:
+        backend = searxng(server)
+        found = await backend.search(QUERY)
+        await backend.close()
+    assert [each.title for each in found] == ["First", "Second"]
+    assert [each.path.partition("?")[0] for each in server.received] == ["/search", "/elsewhere"]
+
+
+@pytest.mark.parametrize("make", [brave, searxng, wikipedia])
+async def test_a_backend_that_is_closed_closes_its_connections(make, monkeypatch):
+    closed: list[object] = []
+
+    async def close(client: object) -> None:
+        closed.append(client)
+
+    monkeypatch.setattr("perdure.net.egress_client.EgressClient.aclose", close)
+    await make(SimpleNamespace(base_url="http://127.0.0.1:1")).close()
+    assert len(closed) == 1
+
+
+async def test_a_fetcher_that_is_closed_closes_its_connections(monkeypatch):
+    closed: list[object] = []
+
+    async def close(client: object) -> None:
+        closed.append(client)
+
+    monkeypatch.setattr("perdure.net.egress_client.EgressClient.aclose", close)
+    async with LocalWeb(HERE):
+        assert closed == []
+    assert len(closed) == 1

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.error import ToolError
-from perdure.toolkits.arithmetic_evaluator import MOST_CHARACTERS, evaluate_arithmetic, format_number
+from perdure.toolkits.arithmetic_evaluator import MOST_BITS, MOST_CHARACTERS, evaluate_arithmetic, format_number
 
 
 @pytest.mark.parametrize(
@@ -82,3 +82,28 @@ def test_no_expression_raises_anything_else_or_takes_long(expression):
 @given(st.integers(-(10**9), 10**9), st.integers(-(10**9), 10**9))
 def test_whole_numbers_are_exact(one, other):
     assert evaluate_arithmetic(f"({one}) * ({other}) + {one}") == one * other + one
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        *((1e15 - 1, "999999999999999"), (1e15, "1e+15"), (-1e15, "-1e+15")),
+        *((1 / 3, "0.333333333333333"), (10**16, "1" + "0" * 16)),
+    ],
+)
+def test_a_whole_number_is_written_out_as_long_as_it_is_exact(number, text):
+    assert format_number(number) == text
+
+
+@pytest.mark.parametrize("base", ["2", "-2", "3", "-3"])
+def test_a_power_that_is_too_large_is_not_computed(base):
+    with pytest.raises(ToolError, match="it becomes too large"):
+        evaluate_arithmetic(f"({base}) ** 100000000000")
+
+
+def test_a_number_may_have_as_many_bits_as_the_limit_says():
+    half, most = MOST_BITS // 2, 2**MOST_BITS - 1
+    assert 2 * half == MOST_BITS
+    assert evaluate_arithmetic(f"(2 ** {half} - 1) * (2 ** {half} + 1)") == most
+    with pytest.raises(ToolError, match="it becomes too large"):
+        evaluate_arithmetic(f"(2 ** {half} - 1) * (2 ** {half} + 1) + 1")

@@ -85,3 +85,18 @@ async def test_a_link_that_changes_after_permission_was_given_leads_nowhere(tmp_
 async def test_what_is_no_path_is_refused_after_it_was_allowed(session):
     result = await session.call("write_text", {"path": "a\0b", "text": "c"})
     assert "it is no path of a file" in result.text
+
+
+@pytest.mark.parametrize(
+    ("zone", "hint"),
+    [
+        ("Europe/Olso", "did you mean 'Europe/Oslo' or "),
+        ("0" * 100, "write it like 'Europe/Oslo'"),
+    ],
+)
+def test_a_zone_that_is_not_there_is_shown_with_a_hint(zone: str, hint: str) -> None:
+    with pytest.raises(ToolError) as raised:
+        format_time_in_zone(zone, 0.0)
+    text = str(raised.value)
+    assert text.startswith(f"there is no time zone {zone[:60]!r}: {hint}")
+    assert text.count(" or ") == (2 if "/" in zone else 0)

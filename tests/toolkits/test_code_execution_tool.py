@@ -62,3 +62,9 @@ async def test_other_languages_and_times_are_refused_and_languages_can_be_given(
     for odd in odd_languages:
         with pytest.raises(ConfigError, match="give the words of an interpreter"):
             code_execution_tool(shell, odd)
+
+
+@pytest.mark.parametrize("network", [True, False])
+def test_code_gets_no_secrets_and_runs_alone(network: bool) -> None:
+    made = code_execution_tool(ScriptedShell(confinement=Confinement(sandbox="x", network=network)))
+    assert (made.parallel, made.credentials, made.sends, made.permission) == (False, False, network, True)

@@ -4,6 +4,8 @@ import os
 import random
 import subprocess
 import tempfile
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 
@@ -237,3 +239,81 @@ def test_a_line_of_exactly_the_limit_is_taken_apart():
 
 def test_the_packages_are_there_if_the_parser_is():
     assert command_line.has_parser() is (command_line.load_bash_parser() is not None)
+
+
+class FakeNode(NamedTuple):
+    """A part of a line as the parser finds it."""
+
+    type: str
+    text: str
+    start_byte: int
+    children: tuple["FakeNode", ...] = ()
+    has_error: bool = False
+
+    @property
+    def end_byte(self) -> int:
+        return self.start_byte + len(self.text)
+
+
+def part(kind: str, line: str, text: str, *children: FakeNode) -> FakeNode:
+    """Return a node for the place at which a text first occurs in a line."""
+    return FakeNode(kind, text, line.index(text), children)
+
+
+def make_command(line: str, text: str) -> FakeNode:
+    words = [part("command_name" if not n else "word", line, word) for n, word in enumerate(text.split(" "))]
+    return part("command", line, text, *words)
+
+
+def split_with(monkeypatch: pytest.MonkeyPatch, line: str, *children: FakeNode) -> list[tuple[str, ...]] | None:
+    """Split a line whose structure another parser has found."""
+    root = part("program", line, line.strip(), *children)
+    parser = SimpleNamespace(parse=lambda _: SimpleNamespace(root_node=root))
+    monkeypatch.setattr(command_line, "load_bash_parser", lambda: parser)
+    return split_command_line(line)
+
+
+def test_a_line_is_split_as_the_structure_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = " ls a; wc 2>&1 "
+    redirected = part(
+        "redirected_statement", line, "wc 2>&1", make_command(line, "wc"), part("file_redirect", line, "2>&1")
+    )
+    children = (make_command(line, "ls a"), part(";", line, ";"), redirected)
+    assert split_with(monkeypatch, line, *children) == [("ls", "a"), ("wc",)]
+
+
+@pytest.mark.parametrize("line", ["x; ls; wc", "ls x; wc", "ls; x wc", "ls; wc; x", "\\ls; wc"])
+def test_what_the_structure_leaves_out_of_a_line_proves_nothing(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    separator = FakeNode(";", ";", line.rindex(";", 0, line.index("wc")))
+    assert split_with(monkeypatch, line, make_command(line, "ls"), separator, make_command(line, "wc")) is None
+
+
+def test_what_the_structure_leaves_out_of_a_part_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "ls; wc x; id"
+    inner = part("list", line, "wc x", make_command(line, "wc"))
+    children = (make_command(line, "ls"), part(";", line, ";"), inner, FakeNode(";", ";", 8), make_command(line, "id"))
+    assert split_with(monkeypatch, line, *children) is None
+
+
+def test_a_redirection_outside_of_its_statement_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "2>&1; ls"
+    children = (part("file_redirect", line, "2>&1"), part(";", line, ";"), make_command(line, "ls"))
+    assert split_with(monkeypatch, line, *children) is None
+
+
+def test_an_unknown_part_of_a_redirected_statement_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "ls 2>&1; ls"
+    redirected = part(
+        "redirected_statement", line, "ls 2>&1", make_command(line, "ls"), part("herestring_redirect", line, "2>&1")
+    )
+    assert split_with(monkeypatch, line, redirected, part(";", line, ";"), make_command(line, "ls")) is None
+
+
+@pytest.mark.parametrize("words", [["command_name ls"], ["command_name l", "word s", "word a b"]])
+def test_words_on_which_the_parsers_do_not_agree_prove_nothing(
+    monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    line = "ls a b; wc"
+    nodes = [part(kind, line, text) for kind, _, text in [each.partition(" ") for each in words]]
+    command = part("command", line, "ls a b", *nodes)
+    assert split_with(monkeypatch, line, command, part(";", line, ";"), make_command(line, "wc")) is None

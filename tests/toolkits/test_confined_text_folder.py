@@ -109,3 +109,22 @@ def test_whatever_the_path_nothing_but_a_refusal_or_a_text_comes_back(tmp_path_f
     folder = ConfinedTextFolder(tmp_path_factory.getbasetemp())
     with contextlib.suppress(ToolError):
         assert isinstance(folder.read_text(path), str)
+
+
+def test_hidden_files_and_the_folder_itself_are_neither_read_nor_written(place):
+    (place / ".hidden").write_text("x")
+    folder = ConfinedTextFolder(place)
+    reason = "it is hidden, or no file at all: use one whose name has no dot in front"
+    for path in (".hidden", "deep/../.hidden", ".", ".new/x"):
+        assert refusal(folder.read_text, path) == f"{path!r} cannot be read: {reason}"
+        assert refusal(folder.write_text, path, "x") == f"{path!r} cannot be written: {reason}"
+
+
+def test_only_the_path_that_was_permitted_is_read_and_written(place):
+    folder = ConfinedTextFolder(place)
+    reason = "a link on the way has changed since permission was given: try it again"
+    assert folder.read_text("deep/note.txt", f"{folder.root}/deep/note.txt") == "héllo\n"
+    assert refusal(folder.read_text, "deep/note.txt", f"{folder.root}/note.txt").endswith(f"cannot be read: {reason}")
+    assert folder.write_text("new.txt", "x", f"{folder.root}/new.txt") == "wrote 1 bytes to 'new.txt'"
+    assert refusal(folder.write_text, "b.txt", "x", f"{folder.root}/c.txt").endswith(f"cannot be written: {reason}")
+    assert not (place / "b.txt").exists()

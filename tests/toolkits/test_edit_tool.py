@@ -5,7 +5,8 @@ import pytest
 from perdure import Agent, allow_all
 from perdure.files.jail import FileChanged
 from perdure.testing import MemoryFiles, ScriptedModel
-from perdure.toolkits.edit_tool import edit_tool
+from perdure.toolkits.edit_ladder import EditResult
+from perdure.toolkits.edit_tool import _show_lines, edit_tool
 from perdure.toolkits.file_reads_and_changes import FileAccessRecord
 from perdure.toolkits.file_tools import read_tool, write_tool
 
@@ -144,3 +145,50 @@ async def test_an_edit_that_a_crash_interrupted_is_made_once(files, made):
     output = await tool.call(arguments, Context())
     assert output.content.startswith("edited code.py")
     assert files.files["code.py"].decode() == new
+
+
+async def test_an_edit_alone_is_refused_without_a_number(session):
+    result = await edit(session, old_string="return", new_string="x")
+    assert not result.text.startswith("edit 1 of 1")
+    assert "Nothing was changed" not in result.text
+
+
+def edited_lines(count: int, first: int, last: int, width: int = 1) -> EditResult:
+    text = "\n".join([chr(97 + number % 26) * width for number in range(count)])
+    return EditResult(text, 1, "exact", first, last)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "shown"),
+    [
+        (1, 1, (1, 3)),
+        (2, 2, (1, 4)),
+        (3, 3, (1, 5)),
+        (4, 4, (2, 6)),
+        (5, 25, (3, 26)),
+        (5, 24, (3, 26)),
+        (40, 40, (38, 40)),
+    ],
+)
+def test_two_lines_around_a_change_are_shown_and_24_at_most(first, last, shown):
+    numbers = [int(line.partition(":")[0]) for line in _show_lines(edited_lines(40, first, last)).split("\n")]
+    assert numbers == [*range(shown[0], shown[1] + 1)]
+
+
+@pytest.mark.parametrize(("width", "is_cut"), [(1_997, False), (1_998, True)])
+def test_the_lines_around_a_change_are_cut_at_two_thousand_characters(width, is_cut):
+    shown = _show_lines(EditResult("x" * width, 1, "exact", 1, 1))
+    assert shown == f"1: {'x' * 1_997}{'…' if is_cut else ''}"
+
+
+def test_carriage_returns_are_not_shown():
+    assert _show_lines(EditResult("a\r\nb\r", 1, "exact", 1, 1)) == "1: a\n2: b"
+
+
+async def test_the_ways_in_which_texts_were_found_are_told_once(session):
+    steps = [
+        {"old_string": "def a():\nreturn 1", "new_string": "def a():\nreturn 7"},
+        {"old_string": "def b():\nreturn 2", "new_string": "def b():\nreturn 8"},
+    ]
+    result = await edit(session, edits=steps)
+    assert result.text.partition("\n")[0] == "edited code.py: 2 places (found by indentation), 38 bytes"

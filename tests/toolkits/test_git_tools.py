@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Permissions, allow, allow_all, ask, deny, path
-from perdure.core.error import ToolError
+from perdure.core.error import ConfigError, ToolError
 from perdure.testing import MemoryFiles, ScriptedModel
 from perdure.toolkits import git_tools
 from perdure.toolkits.git_tools import (
@@ -217,3 +217,28 @@ async def test_what_cannot_be_run_is_refused_before_a_person_is_asked():
     result = await call(git, "git_commit", None, message="m", paths=[".env"])
     assert result.text == "'.env' cannot be used: files like '.env*' may contain secrets; do not try again"
     assert git.asked == []
+
+
+def test_the_model_is_told_the_defaults_of_each_call() -> None:
+    files, git = MemoryFiles({}), NotedGit()
+    tools = [*git_read_tools(files, git), git_commit_tool(files, git)]
+    properties = {each.name: each.parameters.json_schema["properties"] for each in tools}
+    defaults = {
+        name: {key: about["default"] for key, about in given.items() if "default" in about}
+        for name, given in properties.items()
+    }
+    assert defaults == {
+        "git_status": {},
+        "git_diff": {"base": "", "path": ".", "staged": False},
+        "git_log": {"base": "", "path": ".", "limit": 20},
+        "git_show": {"revision": "HEAD", "path": "."},
+        "git_commit": {},
+    }
+
+
+@pytest.mark.parametrize("make", [git_read_tools, git_commit_tool])
+def test_an_object_that_is_no_backend_is_refused(make: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{make.__name__}.* resolve"):
+        make(object(), NotedGit())
+    with pytest.raises(ConfigError, match=f"{make.__name__}.* run_git"):
+        make(MemoryFiles({}), object())

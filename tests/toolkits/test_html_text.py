@@ -113,3 +113,23 @@ def test_a_deeply_nested_page_is_converted():
 def test_each_character_that_is_not_seen_is_left_out_and_its_neighbours_are_not(first, last):
     assert text_of(f"<p>a{chr(first)}{chr(last)}b</p>") == "ab"
     assert text_of(f"<p>a{chr(last + 1)}b</p>") != "ab"
+
+
+def test_exactly_these_characters_are_removed():
+    looked_at = [*range(0x3000), *range(0xFE00, 0x10000), *range(0xDFFF0, 0xE1010)]
+    removed = [code for code in looked_at if not remove_invisible_characters(chr(code))]
+    assert removed == [
+        *[code for code in range(0x20) if code not in {0x09, 0x0A, 0x0D}],
+        *range(0x7F, 0xA0),
+        *(0xAD, 0x061C, 0x180E, 0x200B, 0x200E, 0x200F),
+        *range(0x202A, 0x202F),
+        *range(0x2060, 0x2070),
+        0xFEFF,
+        *range(0xE0000, 0xE1000),
+    ]
+
+
+def test_a_page_of_just_enough_text_is_taken_without_what_is_around_it():
+    around = "<nav>Menu</nav><p>{}</p>"
+    assert text_of(around.format("x" * 200)) == "x" * 200
+    assert text_of(around.format("x" * 199)) == f"Menu\n\n{'x' * 199}"

@@ -1,6 +1,7 @@
 """Tasks, todos and notes in another place: shared with subagents, or in a store of one's own."""
 
 import contextlib
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from perdure import Agent, ConfigError, ToolContext, tool
 from perdure.extensions import notebook
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call
-from perdure.toolkits.list_storage import MemoryValues
+from perdure.toolkits.list_storage import MemoryValues, replace_value_store
 from perdure.toolkits.rewritten_task_list import task_tools
 from perdure.toolkits.scratchpad import scratchpad_tools
 from perdure.toolkits.todo import TodoItem, parse_todos, todo_tools
@@ -114,3 +115,11 @@ def test_a_place_for_values_has_load_and_save(values):
         todo_tools(values)
     with pytest.raises(ConfigError, match=r"MemoryValues\.save\(name=5\)"):
         MemoryValues().save(5, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("methods", [("load",), ("save",), ()])
+def test_a_store_needs_both_methods(methods: tuple[str, ...]) -> None:
+    store: Any = SimpleNamespace(**dict.fromkeys(methods, print))
+    with pytest.raises(ConfigError, match="give 'session', or an object with load and save"):
+        replace_value_store([], store)
+    assert replace_value_store([], SimpleNamespace(load=print, save=print)) == []

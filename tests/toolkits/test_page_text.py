@@ -87,3 +87,17 @@ def test_what_is_no_text_is_refused(body, kind):
 
 def test_a_very_long_page_is_cut_off():
     assert len(read_page_text(b"x" * (MOST_CHARACTERS + 10), "text/plain", URL)) == MOST_CHARACTERS
+
+
+def test_exactly_these_bytes_are_in_no_text():
+    def is_text(code: int) -> bool:
+        try:
+            read_page_text(bytes([97, code]), "text/plain", URL)
+        except ToolError:
+            return False
+        return True
+
+    assert [code for code in range(256) if not is_text(code)] == [*range(9), *range(14, 27), *range(28, 32)]
+    assert read_page_text(b"x" * 1_024 + b"\0", "text/plain", URL) == "x" * 1_024
+    with pytest.raises(ToolError):
+        read_page_text(b"x" * 1_023 + b"\0", "text/plain", URL)

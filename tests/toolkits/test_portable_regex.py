@@ -105,3 +105,55 @@ def test_a_flag_at_the_beginning_ignores_case():
 def test_what_engines_read_differently_is_refused_with_a_hint(pattern, words):
     with pytest.raises(ToolError, match=re.escape(words)):
         PortableRegex(pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "what", "advice"),
+    [
+        ("price$5 x", "$5", "nothing can follow the end of a line: write a backslash before a dollar sign"),
+        ("ab(c$)d e", ")d", "nothing can follow the end of a line: write a backslash before a dollar sign"),
+        ("2^8 = x", "2^", "nothing can precede the beginning of a line: write a backslash before a caret"),
+        ("ab*+cd", "*+", "one quantifier may follow another only in ( )"),
+        ("ab*?+cd", "?+", "one quantifier may follow another only in ( )"),
+        ("a{2}{3}b", "}{", "one quantifier may follow another only in ( )"),
+        ("a(?<=bc)", "(?<=", "use ( ) and (?: ): there is no lookaround, backreference or flag inside a pattern"),
+        ("a[bcdefghijklmnopqrstuvwxyz", "[bcdefghijklmnopqrst", "a set in brackets has no end: add ], or escape ["),
+        ("a[[:alpha:]]", "[:", "use \\d, \\w or ranges such as [a-z] instead of named sets"),
+        (r"ab\pL", r"\p", r"use \d \w \s \b \t, \xHH, \uHHHH, or a backslash before punctuation"),
+        (r"ab\nc", r"\n", "lines are searched one by one: give a pattern for one line"),
+        ("ab\nc", "a line end", "lines are searched one by one: give a pattern for one line"),
+        ("a[b\r]c", "a line end", "lines are searched one by one"),
+    ],
+)
+def test_a_refusal_shows_the_part_of_the_pattern_that_is_not_supported(pattern: str, what: str, advice: str) -> None:
+    with pytest.raises(ToolError) as raised:
+        PortableRegex(pattern)
+    assert str(raised.value) == f"{pattern!r} cannot be searched for: {what!r} is not supported; {advice}"
+
+
+def test_a_pattern_of_the_greatest_length_can_be_searched_for() -> None:
+    assert PortableRegex("a" * 1000).text == "a" * 1000
+    with pytest.raises(ToolError) as raised:
+        PortableRegex("a" * 1001)
+    assert str(raised.value) == "the pattern has 1,001 characters, and 1,000 are the most"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "plain"),
+    [
+        ("[a-c-e]", "[a-c-e]"),
+        ("[a--]", r"[a\-\-]"),
+        ("[^-a]", r"[^\-a]"),
+        ("[+--z]", r"[+\--z]"),
+        ("(a)(b$)", "(a)(b$)"),
+        ("(a)(b)c", "(a)(b)c"),
+        ("(a$|b)|c", "(a$|b)|c"),
+        ("(?:^a)|(^b)", "(?:^a)|(^b)"),
+        ("a{1,2}?b", "a{1,2}?b"),
+        ("a{1000}", r"a\{1000\}"),
+        (r"[\]\d\-]", r"[\]\d\-]"),
+        (r"\ \!\_", " !_"),
+    ],
+)
+def test_a_pattern_of_several_groups_or_ranges_is_written_in_the_plain_form(pattern: str, plain: str) -> None:
+    assert PortableRegex(pattern).text == plain

@@ -196,3 +196,54 @@ def test_the_result_of_a_tool_that_is_not_there_any_more_is_read_by_its_looks(te
     result = ToolResult("c", "gone", (Text(text),))
     assert to_program_value(None, result) == value
     assert to_program_value(make_tool(), result) == value
+
+
+def nest_in(kind: str, count: int) -> dict[str, Any]:
+    """Return the schema of a text inside so many others."""
+    given: dict[str, Any] = {"type": "string"}
+    for number in range(count, 0, -1):
+        schemas: dict[str, dict[str, Any]] = {
+            "array": {"type": "array", "items": given},
+            "choice": {"anyOf": [given]},
+            "one choice": {"oneOf": [given]},
+            "map": {"type": "object", "additionalProperties": given},
+            "types": {"type": ["array"], "items": given},
+            "object": {"type": "object", "title": f"C{number}", "properties": {"x": given}, "required": ["x"]},
+        }
+        given = schemas[kind]
+    return given
+
+
+@pytest.mark.parametrize(
+    ("kind", "fits", "written", "cut"),
+    [
+        ("array", 6, "list[" * 6 + "str" + "]" * 6, "list[" * 7 + "Any" + "]" * 7),
+        ("map", 6, "dict[str, " * 6 + "str" + "]" * 6, "dict[str, " * 7 + "Any" + "]" * 7),
+        ("choice", 6, "str", "Any"),
+        ("one choice", 6, "str", "Any"),
+        ("types", 3, "list[list[list[str]]]", "list[list[list[Any]]]"),
+    ],
+)
+def test_types_are_written_up_to_six_levels_deep(kind: str, fits: int, written: str, cut: str) -> None:
+    assert write_type(nest_in(kind, fits)) == (written, [])
+    assert write_type(nest_in(kind, fits + 1)) == (cut, [])
+
+
+@pytest.mark.parametrize(("count", "last"), [(6, "str"), (7, "Any")])
+def test_classes_are_written_up_to_six_levels_deep_the_innermost_first(count: int, last: str) -> None:
+    kinds = [*[f"C{number}" for number in range(2, count + 1)], last]
+    classes = [f"class C{number}(TypedDict):\n    x: {kind}" for number, kind in enumerate(kinds, 1)]
+    assert write_type(nest_in("object", count)) == ("C1", [*reversed(classes)])
+
+
+@pytest.mark.parametrize(("count", "written"), [(6, "str"), (7, "Any")])
+def test_definitions_that_name_others_are_followed_up_to_six_times(count: int, written: str) -> None:
+    names: dict[str, Any] = {f"d{number}": {"$ref": f"#/$defs/d{number + 1}"} for number in range(1, count)}
+    definitions = {**names, f"d{count}": {"type": "string"}}
+    assert write_type({"$ref": "#/$defs/d1"}, definitions) == (written, [])
+
+
+@pytest.mark.parametrize(("count", "is_listed"), [(20, True), (21, False)])
+def test_the_values_of_an_enumeration_are_listed_up_to_twenty(count: int, is_listed: bool) -> None:
+    values = f"Literal[{', '.join(map(str, range(count)))}]" if is_listed else "Any"
+    assert write_type({"enum": [*range(count)]}) == (values, [])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure import Agent, Permissions, ToolContext, deny, tool
+from perdure import Agent, Permissions, ToolContext, ask, deny, later, tool
 from perdure.core.error import ConfigError
 from perdure.core.event import ToolFinished, ToolStarted, ValueKept
 from perdure.core.message import Status
@@ -22,6 +22,7 @@ from perdure.stores import open_store
 from perdure.testing import FakeClock, ScriptedModel, call
 from perdure.toolkits.program_interpreter import InterpreterPool, ProgramLimits, RunningProgram, StepNeedsThread
 from perdure.toolkits.program_stubs import build_stubs, name_program_functions
+from perdure.toolkits.program_tool import build_program_tool
 from tests.doubles import Held, log_of, of, until
 
 pytestmark = pytest.mark.packages("pydantic_monty")
@@ -472,3 +473,89 @@ async def test_a_session_in_a_file_shows_the_calls_of_a_program(tmp_path):
     agent = Agent(model, tools=[echo], extensions=[code_mode()], store=store)
     await agent.session("s").run("Go")
     assert [each.arguments for each in of(await log_of(store, "s"), ToolStarted)] == ["", '{"text":"hello"}']
+
+
+async def test_a_program_is_not_given_secrets_in_its_text():
+    vault = MemoryVault({"key": "sk-very-secret-1234567890"})
+    assert (await run_code("len('{{key}}')", vault=vault)).text == "7"
+
+
+class CountingPool(InterpreterPool):
+    """Notes which processes are opened and closed."""
+
+    def __init__(self) -> None:
+        super().__init__(ProgramLimits(50, 20_000_000, 10, 100))
+        self.noted: list[str] = []
+
+    def open_session(self, seed: str, *, is_quick: bool) -> Any:
+        self.noted.append(f"opened {'quick' if is_quick else 'slow'}")
+        return super().open_session(seed, is_quick=is_quick)
+
+    def close_session(self, session: Any, *, is_killed: bool) -> None:
+        self.noted.append("killed" if is_killed else "closed")
+        super().close_session(session, is_killed=is_killed)
+
+
+async def run_in(pool: CountingPool, code: str) -> Any:
+    """The result of a program in a pool."""
+    program_tool = build_program_tool(pool, lambda each: each.name == "echo", 1_000)
+    model = ScriptedModel(call("run_program", code=code), "Done.")
+    outcome = await Agent(model, tools=[echo, program_tool], store="memory:").session("s").run("Go")
+    return next(result for message in outcome.messages for result in message.tool_results)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "end"),
+    [
+        ("for i in range(1_000_000): pass\n'end'", "end", "closed"),
+        ("x", "NameError: name 'x' is not defined", "killed"),
+        ("1", "1", "closed"),
+    ],
+)
+async def test_the_processes_of_a_program_are_given_back(code, text, end):
+    pool = CountingPool()
+    result = await run_in(pool, code)
+    pool.close()
+    assert result.text.endswith(text)
+    attempts = [["opened quick", end], ["opened quick", "killed", "opened slow", end]]  # the last of a long step
+    assert pool.noted in attempts[code.startswith("for") :]
+
+
+async def test_the_time_of_a_program_is_the_same_after_a_question():
+    clock = FakeClock(start=1_700_000_000.0)
+    code = "import time\nbefore = time.time()\ntext = await echo('a')\n[before, text]"
+    agent = agent_of(code, clock=clock, permission=Permissions(ask("echo"), handler=later))
+    session = agent.session("s")
+    outcome = await session.run("Go")
+    await clock.advance(3_600.0)
+    assert await session.answer(outcome.questions[0].ask_id, True)
+    outcome = await session.resume()
+    text = next(result.text for message in outcome.messages for result in message.tool_results)
+    assert text == '[1700000000.0,"a"]'
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("await weather('Kiel', 'C', 'x')", "TypeError: weather() takes 2 arguments, and 3 were given"),
+        ("await weather('Kiel', place='Rome')", "TypeError: weather() got two values for 'place'"),
+        (
+            "await echo('x' * 999_990)",
+            "ValueError: echo: 1,000,001 characters of arguments: a call may have 1,000,000",
+        ),
+        ("len(await echo('x' * 999_989))", "999989"),
+        ("None", "The program returned nothing. End it with an expression, or print what you want to see."),
+        ("print('a\\n')", "Printed:\na"),
+        ("print('a')\n1 / 0", "Printed:\na\n\nThe program failed.\nTraceback"),
+    ],
+)
+async def test_what_a_program_is_told_about_its_calls_and_its_end(code, text):
+    shown = (await run_code(code)).text
+    assert text in shown if "Error: " in text or "failed" in text else text == shown
+
+
+@pytest.mark.parametrize(("length", "text"), [(10, "a" * 10), (11, "[1 characters")])
+async def test_a_returned_text_is_cut_in_its_middle(length, text):
+    result = await run_code(f"'{'a' * length}'", extension=code_mode(max_output_characters=10))
+    cut = "aaaaa\n[1 characters are left out: let the program return less]\naaaaa"
+    assert result.text == (text if length == 10 else cut)

@@ -1,10 +1,12 @@
 """What an agent has set out to do, as one list."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.error import ConfigError
+from perdure.core.error import ConfigError, UsageError
 from perdure.core.event import ValueKept
 from perdure.core.message import Status
 from perdure.runtime.agent import Agent
@@ -15,6 +17,8 @@ from perdure.toolkits.rewritten_task_list import (
     StatedTask,
     Task,
     _assign_ids,
+    apply_task_changes,
+    convert_host_tasks,
     parse_tasks,
     task_tools,
 )
@@ -117,3 +121,60 @@ def test_ids_are_never_shared_and_words_that_stay_keep_theirs(lists):
             after = [task.id for task in named if task.content == content]
             assert after[: len(before)] == before[: len(after)]
         known = named
+
+
+KNOWN = [Task(id="task-1", content="Splice"), Task(id="task-7", content="Coil", active_form="Coiling")]
+
+
+def test_tasks_of_a_host_program_keep_their_ids_or_those_of_the_same_words() -> None:
+    own = Task(id="own", content="Paint", status="completed")
+    assert convert_host_tasks(["Coil", own, StatedTask("Sail", "Sailing", "in_progress"), "Splice"], KNOWN) == [
+        Task(id="task-7", content="Coil"),
+        own,
+        Task(id="task-8", content="Sail", active_form="Sailing", status="in_progress"),
+        Task(id="task-1", content="Splice"),
+    ]
+    renamed = Task(id="task-1", content="Splice twice")
+    assert convert_host_tasks([renamed, "Splice"], KNOWN) == [renamed, Task(id="task-8", content="Splice")]
+    assert convert_host_tasks((), KNOWN) == []
+
+
+@pytest.mark.parametrize(
+    ("tasks", "text"),
+    [
+        ("Splice", "'Splice' is no list of tasks: give Task(…), StatedTask(…) or text for each"),
+        (7, "7 is no list of tasks: give Task(…), StatedTask(…) or text for each"),
+        (["Splice", 7], "7 is no task: give Task(…), StatedTask(…) or text"),
+        (["Splice", " "], "these tasks are not accepted: task 2 has no content: say what is to be done"),
+    ],
+)
+def test_what_is_no_list_of_tasks_is_not_taken_from_a_host_program(tasks: object, text: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        convert_host_tasks(tasks, KNOWN)
+    assert str(raised.value) == text
+
+
+def test_a_task_whose_status_is_unknown_is_not_taken_from_a_host_program() -> None:
+    wrong: Any = StatedTask("Splice", "", "finished")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"^these tasks are not accepted: .*finished"):
+        convert_host_tasks([wrong], KNOWN)
+
+
+def test_one_task_is_changed_and_the_others_stay() -> None:
+    changed = Task(id="task-7", content="Coil", active_form="Coiling", status="completed")
+    changes = {"status": "completed", "content": None, "active_form": None}
+    assert apply_task_changes(KNOWN, "task-7", changes) == ([KNOWN[0], changed], changed)
+    with pytest.raises(UsageError, match=r"^there is no task 'task-2': there are 'task-1', 'task-7'$"):
+        apply_task_changes(KNOWN, "task-2", {})
+    with pytest.raises(UsageError, match=r"^there is no task 'task-2': there are none$"):
+        apply_task_changes([], "task-2", {})
+
+
+async def test_one_at_a_time_is_not_remarked_on(session: Any) -> None:
+    result = await session.call("update_tasks", stated("Splice", status="in_progress"))
+    assert result.text == "0 of 1 done:\n[~] Splice"
+
+
+async def test_a_list_may_be_full(session: Any) -> None:
+    full = stated(*[str(number) for number in range(MOST_TASKS)])
+    assert (await session.call("update_tasks", full)).status is Status.OK

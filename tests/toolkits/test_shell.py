@@ -3,12 +3,21 @@
 import pytest
 
 from perdure import Agent, Permissions, allow, command, later
-from perdure.core.error import ConfigError
+from perdure.core.error import ConfigError, ToolError
 from perdure.hosts.local_shell import LocalShell
 from perdure.testing import ScriptedModel, call
 from perdure.testing.scripted_shell import ScriptedShell
-from perdure.toolkits.shell import describe_confinement, exec_tool, shell_tools
-from perdure.toolkits.shell_backend import CapturedStream, Confinement, ShellResult
+from perdure.toolkits.file_changing_command_records import COMMAND_NAME, parse_command_record
+from perdure.toolkits.shell import (
+    check_timeout,
+    describe_confinement,
+    describe_risk,
+    exec_tool,
+    format_job_output,
+    parse_command_target,
+    shell_tools,
+)
+from perdure.toolkits.shell_backend import CapturedStream, Confinement, JobOutput, ShellResult
 
 ALLOWED = Permissions(allow("*"))
 
@@ -210,3 +219,106 @@ async def test_the_target_that_was_decided_is_what_is_run(tmp_path):
             shell_tools(shell), call("bash", command="cat a"), call("bash", command="cat a && echo b")
         )
     assert (first.text, second.text) == ("seen", "seenb")
+
+
+class NotedShell(ScriptedShell):
+    """Notes for how long it is asked to wait."""
+
+    def __init__(self) -> None:
+        super().__init__({"make": "made\n", "ls": "a\n"})
+        self.waited: list[float] = []
+
+    async def poll(self, job_id: str, *, wait_seconds: float = 0.0) -> JobOutput:
+        self.waited.append(wait_seconds)
+        return JobOutput(stdout="x\n")
+
+
+async def test_a_look_at_a_job_waits_from_zero_to_sixty_seconds():
+    shell = NotedShell()
+    asked: list[dict[str, float]] = [{"wait_seconds": each} for each in (-1, 0.5, 60, 61)]
+    await use(shell_tools(shell), *[call("bash_output", job_id="j", **each) for each in [{}, *asked]])
+    assert shell.waited == [0, 0, 0.5, 60, 60]
+
+
+@pytest.mark.parametrize(
+    ("job", "text"),
+    [
+        (JobOutput(), "[it is running]"),
+        (JobOutput(stdout="a\n", stderr="b\n", ending="stopped"), "a\n[stderr]\nb\n[it is running]"),
+        (JobOutput(exit_code=0), "[it has ended with exit code 0]"),
+        (JobOutput(exit_code=143, ending="timeout"), "[it has ended with exit code 143]\n[at its deadline]"),
+        (JobOutput(exit_code=143, ending="stopped"), "[it has ended with exit code 143]\n[it was stopped]"),
+        (JobOutput(exit_code=137, ending="output"), "[it has ended with exit code 137]\n[it wrote too much]"),
+    ],
+)
+def test_a_job_is_shown_with_its_state(job, text):
+    assert format_job_output(job) == text
+
+
+@pytest.mark.parametrize(
+    ("confinement", "description", "risk"),
+    [
+        (
+            Confinement(),
+            "There is no sandbox: every command asks the user.",
+            "There is no sandbox. The command can change and send whatever you can.",
+        ),
+        (
+            Confinement(reason="it is switched off"),
+            "There is no sandbox: every command asks the user.",
+            "There is no sandbox: it is switched off. The command can change and send whatever you can.",
+        ),
+        (
+            Confinement(sandbox="x", network=True),
+            "Commands run in a sandbox with network access and can write only below the working folder and /tmp.",
+            "The sandbox has network access: the command can send what it reads.",
+        ),
+        (
+            Confinement(sandbox="x", network=False),
+            "Commands run in a sandbox without network access and can write only below the working folder and /tmp.",
+            "",
+        ),
+    ],
+)
+def test_what_a_sandbox_keeps_a_command_from_is_told_to_the_model_and_to_people(confinement, description, risk):
+    assert (describe_confinement(confinement), describe_risk(confinement)) == (description, risk)
+    shell = ScriptedShell(confinement=confinement)
+    assert parse_command_target("make", shell).note == risk
+    bash, looking, killing = shell_tools(shell)
+    program = exec_tool(shell, ["make"])
+    assert bash.description == f"Run a command line in bash. {description}"
+    assert program.description == f"Run one program without a shell: make. {description}"
+    for each in (bash, program):
+        assert (each.parallel, each.credentials, each.sends) == (False, False, confinement.network)
+        assert each.timeout_seconds is not None
+        assert each.timeout_seconds > 600
+    assert (looking.effect, killing.effect) == ("read", "idempotent")
+
+
+@pytest.mark.parametrize("name", ["bash", "shell_exec"])
+async def test_commands_that_may_change_files_are_in_the_log_before_they_run(name):
+    shell = ScriptedShell({"make": "", "ls": ""})
+    tools = [*shell_tools(shell), exec_tool(shell, ["make", "ls"])]
+    session = Agent(ScriptedModel(), tools=tools, permission=ALLOWED).session("s")
+    for line, stored in (("ls", None), ("make", "make")):
+        arguments = {"command": line} if name == "bash" else {"argv": [line]}
+        assert (await session.call(name, arguments)).status == "ok"
+        record = parse_command_record(await session.kept(COMMAND_NAME))
+        assert (None if record is None else record.line) == stored
+
+
+def test_a_timeout_is_above_zero_and_up_to_the_limit():
+    assert [check_timeout(each, 10) for each in (0.5, 1, 10)] == [0.5, 1, 10]
+    for seconds in (0, -1, 10.5):
+        with pytest.raises(ToolError) as raised:
+            check_timeout(seconds, 10)
+        assert str(raised.value) == f"timeout_seconds={seconds:g}: give a number above zero, and at most 10"
+
+
+@pytest.mark.parametrize(
+    ("line", "count"), [("cd sub", 1), ("cd sub; make", 0), ("cd sub; ls", 2), ("make; ls", 2), ("cd sub; cd sub", 2)]
+)
+def test_after_a_change_of_the_folder_only_commands_that_read_are_known(tmp_path, line, count):
+    (tmp_path / "sub").mkdir()
+    shell = ScriptedShell(root=str(tmp_path))
+    assert len(parse_command_target(line, shell).parts) == count

@@ -14,6 +14,8 @@ from perdure.core.tool import Tool, tool_from_schema
 from perdure.extensions import code_mode, tool_search
 from perdure.stores import open_store
 from perdure.testing import ScriptedModel, call
+from perdure.toolkits.program_stubs import build_stubs
+from perdure.toolkits.tool_search import build_catalogue, search_tools
 from tests.doubles import log_of, of
 
 
@@ -220,3 +222,87 @@ async def test_five_hundred_tools_cost_no_more_than_their_catalogue():
 def test_options_that_cannot_be_are_refused(options):
     with pytest.raises(ConfigError, match=next(iter(options))):
         tool_search(**options)
+
+
+def named(name: str, description: str = "", *parameters: str) -> Tool[..., Any]:
+    schema = {"type": "object", "properties": {each: {"type": "string"} for each in parameters}}
+    return tool_from_schema(name, description, schema, lambda _: "done", effect="read")
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("issue", ["listOpenIssues", "comment"]),  # a name counts more than a description
+        ("ISSUES", ["listOpenIssues", "comment"]),  # the plural and the singular are one word
+        ("open", ["listOpenIssues"]),  # a word in a name of several humps
+        ("bus", ["find_bus"]),  # a short word keeps its s
+        ("bu", []),
+        ("maps", ["draw"]),  # of four letters, one is a plural
+        ("map", ["draw"]),
+        ("ma", []),
+        ("street", ["draw"]),  # a parameter
+        ("tree", ["trees3", "wood", "park"]),  # what is repeated counts more
+        ("rose", ["rose", "garden"]),  # but not as much as a name
+        ("3", ["trees3"]),  # a number is a word of its own
+        ("nothing like this", []),
+    ],
+)
+def test_a_search_ranks_tools_by_their_names_and_words(query: str, found: list[str]) -> None:
+    tools = [
+        named("comment", "Write a comment on an issue."),
+        named("listOpenIssues", "List what is to be done."),
+        named("find_bus", "Find one."),
+        named("draw", "Draw a map.", "street"),
+        named("park", "Every tree of a city."),
+        named("wood", "Each tree, and every other tree."),
+        named("trees3", "Count them."),
+        named("garden", "A rose, another rose, one more rose."),
+        named("rose", "One flower."),
+    ]
+    assert [each.name for each in search_tools(tools, query, 5)] == found
+
+
+def test_a_search_weighs_rare_words_more_and_returns_no_more_than_asked_for() -> None:
+    tools = [named("a", "city, city"), named("b", "river"), named("c", "city"), named("d", "city"), named("e")]
+    assert [each.name for each in search_tools(tools, "city river", 5)] == ["b", "a", "c", "d"]
+    assert [each.name for each in search_tools(tools, "city river", 2)] == ["b", "a"]
+
+
+def test_words_of_one_tool_add_up_whatever_their_number() -> None:
+    tools = [named("one", "river"), named("two", "river bank"), *[named(f"other_{n}", "bank") for n in range(8)]]
+    assert [each.name for each in search_tools(tools, "river bank", 3)] == ["two", "one", "other_0"]
+
+
+def test_a_word_that_every_tool_has_still_finds_them() -> None:
+    tools = [named("one", "river"), named("two", "river")]
+    assert [each.name for each in search_tools(tools, "rivers", 3)] == ["one", "two"]
+
+
+def test_a_line_of_the_catalogue_has_the_beginning_of_the_first_line() -> None:
+    tools = [named("whole", "x" * 100), named("cut", "y" * 101), named("lines", "\n First.\nSecond."), named("bare")]
+    lines = [f"- whole: {'x' * 100}", f"- cut: {'y' * 99}…", "- lines: First.", "- bare"]
+    assert build_catalogue(tools) == "\n".join(lines)
+
+
+@pytest.mark.parametrize(("more", "is_shown"), [(0, True), (1, False)])
+async def test_signatures_are_shown_up_to_their_greatest_length(more: int, is_shown: bool) -> None:
+    short = len(build_stubs({"long": named("long", "x")}))
+    long = named("long", "x" * (20_001 - short + more))
+    agent = agent_of(call("load_tools", names=["long"]), "Done.", tools=[*many(), long])
+    await agent.session("s").run("Go")
+    shown = f"\n\n{build_stubs({'long': long})}" if is_shown else ""
+    assert results(agent)[0].text == f"Loaded: long.{shown}"
+
+
+async def test_a_tool_that_was_named_and_found_is_loaded_once_and_first() -> None:
+    agent = agent_of(call("load_tools", names=["tool_4", "get_forecast"], query="forecast"), "Done.")
+    await agent.session("s").run("Go")
+    assert offered(agent) == ["load_tools", "tool_4", "get_forecast"]
+    assert results(agent)[0].text.startswith("Loaded: tool_4, get_forecast.\n\n")
+
+
+async def test_a_tool_that_ends_the_run_or_hands_over_is_always_sent() -> None:
+    last = tool_from_schema("finish", "End.", {"type": "object"}, lambda _: "done", terminate=True)
+    agent = agent_of("Done.", tools=[*many(), last, named("hand_over_to_expert")])
+    await agent.session("s").run("Go")
+    assert offered(agent) == ["finish", "hand_over_to_expert", "load_tools"]

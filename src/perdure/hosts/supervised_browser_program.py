@@ -33,6 +33,7 @@ def main(argv: list[str]) -> int:
 def run_supervised(control: str, folder: str, command: list[str]) -> int:
     """Run the browser command below the supervisor, which ends its whole process tree, and return its exit code."""
     pipe = os.open(control, os.O_RDONLY | os.O_NONBLOCK)  # does not wait: the host may be gone already
+    os.close(os.open(control, os.O_WRONLY))  # a pipe that no one has opened to write would never count as closed
     os.set_blocking(pipe, True)
     with tempfile.TemporaryFile(dir=folder) as variables:
         pairs = [b"%b=%b\0" % each for each in os.environb.items()]
