@@ -271,3 +271,14 @@ async def test_an_import_waits_for_no_question():
     assert (await session.run("Pay.")).status == "waiting"
     with pytest.raises(UsageError, match="has a run that is not over"):
         await session.import_messages(CONVERSATION)
+
+
+async def test_a_call_id_that_a_conversation_uses_twice_is_replaced_the_second_time() -> None:
+    session = session_of("Done.")
+    await session.import_messages([*CONVERSATION, *CONVERSATION])
+    messages = await session.messages()
+    assert_valid(messages)
+    ids = [each.call_id for message in messages for each in message.tool_calls]
+    assert ids[:2] == ["a", "b"]
+    assert len(set(ids)) == 4
+    assert [each.call_id for message in messages for each in message.tool_results] == ids
