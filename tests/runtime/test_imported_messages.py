@@ -282,3 +282,12 @@ async def test_a_call_id_that_a_conversation_uses_twice_is_replaced_the_second_t
     assert ids[:2] == ["a", "b"]
     assert len(set(ids)) == 4
     assert [each.call_id for message in messages for each in message.tool_results] == ids
+
+
+async def test_an_imported_result_that_ended_its_run_does_not_end_the_next_one() -> None:
+    session = session_of("As I said.")
+    ending = ToolResult("a", "weather", (Text("rain"),), terminate=True)
+    asked = assistant([ToolCall("a", "weather", "{}")])
+    outcome = await session.run([user("Weather?"), asked, tool_message([ending])])
+    assert (outcome.status, outcome.text) == ("done", "As I said.")
+    assert [each.terminate for message in outcome.messages for each in message.tool_results] == [False]

@@ -478,5 +478,5 @@ def test_an_engine_that_ends_with_an_answer_keeps_its_name() -> None:
         async def __call__(self, run: Run) -> Outcome[Any]:
             return run.outcome("done")
 
-    assert end_run_on_answer(Thinker(), Output(Plan)).__name__ == "Thinker"  # type: ignore[attr-defined]
-    assert end_run_on_answer(react, Output(Plan)).__name__ == "react"  # type: ignore[attr-defined]
+    assert end_run_on_answer(Thinker(), Output(Plan)).__name__ == "Thinker"
+    assert end_run_on_answer(react, Output(Plan)).__name__ == "react"
