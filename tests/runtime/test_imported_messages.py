@@ -23,6 +23,7 @@ from perdure import (
     tool_message,
     user,
 )
+from perdure.core import content_limit
 from perdure.core.event import MessageAdded, RunStarted
 from perdure.core.message import Audio
 from perdure.core.permissions import Permissions
@@ -291,3 +292,16 @@ async def test_an_imported_result_that_ended_its_run_does_not_end_the_next_one()
     outcome = await session.run([user("Weather?"), asked, tool_message([ending])])
     assert (outcome.status, outcome.text) == ("done", "As I said.")
     assert [each.terminate for message in outcome.messages for each in message.tool_results] == [False]
+
+
+@pytest.mark.parametrize("place", ["the reply", "a result"])
+async def test_a_conversation_with_more_in_one_message_than_can_be_stored_is_refused(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content_limit, "MAX_CONTENT_CHARACTERS", 100)
+    session = session_of()
+    words, result = ("x" * 101, "rain") if place == "the reply" else ("Hm.", "x" * 101)
+    reply = assistant([Text(words), ToolCall("a", "weather", "{}")])
+    with pytest.raises(ConfigError, match="message 1"):
+        await session.import_messages([user("Weather?"), reply, tool_message([result_of("a", result)])])
+    assert await session.messages() == []
