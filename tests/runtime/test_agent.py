@@ -12,6 +12,8 @@ from perdure import Agent, ConfigError, Entry, Limits, Settings, ToolContext, al
 from perdure.core.error import Unchangeable
 from perdure.core.event import RunEnded
 from perdure.core.stop_conditions import GUARDRAILS
+from perdure.credentials import EnvironmentVault
+from perdure.runtime.extension import Extension
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Recorder, ScriptedModel, call
 from tests.doubles import SECONDS, Held, NotedStore, log_of, of, until
@@ -364,3 +366,22 @@ async def test_what_a_run_has_kept_is_freed_without_the_garbage_collector() -> N
         await until(lambda: not [each for each in kept if each() is not None])
     finally:
         gc.enable()
+
+
+def test_a_guardrail_is_made_by_a_plain_function() -> None:
+    async def start() -> Any:
+        return None
+
+    advice = "give plain functions without arguments, each of which returns a guardrail, plain or async"
+    with pytest.raises(ConfigError) as error:
+        Agent(ScriptedModel(), guardrails=[start])  # type: ignore[list-item]
+    assert str(error.value) == f"Agent(guardrails={start!r}): {advice}"
+
+
+def test_a_copy_of_an_agent_for_one_session_hides_the_same_secrets() -> None:
+    more = [Extension(name="more")]
+    agent = Agent(ScriptedModel(), vault=EnvironmentVault())
+    assert agent.redactor is not None
+    assert agent.with_additions(more, {}).redactor is agent.redactor
+    assert agent.with_additions(more, {}).with_additions([], {}).extensions == []
+    assert Agent(ScriptedModel()).with_additions(more, {}).redactor is None

@@ -797,3 +797,26 @@ def test_an_override_that_an_old_log_names_differently_is_asked_for_by_its_new_n
     with pytest.raises(UsageError, match="pass budget=… again"):
         restore_overrides({"code": ["ledger"]}, {})
     assert restore_overrides({"code": ["ledger"]}, {"budget": None}) == {}
+
+
+async def test_a_cancel_after_the_turn_of_a_run_that_was_cut_off_ends_it_after_its_next_turn() -> None:
+    held = Held("look")
+    held.released.set()
+    store = MemoryStore()
+    await crashed(store, "s", RunStarted("agent", run_id="r1"), MessageAdded(user("Hi"), run_id="r1"))
+    model = ScriptedModel(call("look"), "Never said.")
+    session = Agent(model, tools=[held.tool], store=store).session("s")
+    assert await session.cancel("after_turn")
+    outcome = await session.resume()
+    assert (outcome.status, len(model.requests)) == ("cancelled", 1)
+
+
+async def test_a_summary_between_runs_is_counted_once_by_the_run_that_follows() -> None:
+    session = Agent(
+        ScriptedModel("Hello.", "A summary.", "And again."), compaction=Compaction(keep_recent_messages=1)
+    ).session("s")
+    await session.run("words " * 400)
+    assert await session.compact()
+    outcome = await session.run("Hi")
+    assert outcome.text == "And again."
+    assert outcome.session_usage == (await session.usage()).usage

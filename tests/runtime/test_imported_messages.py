@@ -23,6 +23,7 @@ from perdure import (
     tool_message,
     user,
 )
+from perdure.core import content_limit
 from perdure.core.event import MessageAdded, RunStarted
 from perdure.core.message import Audio
 from perdure.core.permissions import Permissions
@@ -271,3 +272,36 @@ async def test_an_import_waits_for_no_question():
     assert (await session.run("Pay.")).status == "waiting"
     with pytest.raises(UsageError, match="has a run that is not over"):
         await session.import_messages(CONVERSATION)
+
+
+async def test_a_call_id_that_a_conversation_uses_twice_is_replaced_the_second_time() -> None:
+    session = session_of("Done.")
+    await session.import_messages([*CONVERSATION, *CONVERSATION])
+    messages = await session.messages()
+    assert_valid(messages)
+    ids = [each.call_id for message in messages for each in message.tool_calls]
+    assert ids[:2] == ["a", "b"]
+    assert len(set(ids)) == 4
+    assert [each.call_id for message in messages for each in message.tool_results] == ids
+
+
+async def test_an_imported_result_that_ended_its_run_does_not_end_the_next_one() -> None:
+    session = session_of("As I said.")
+    ending = ToolResult("a", "weather", (Text("rain"),), terminate=True)
+    asked = assistant([ToolCall("a", "weather", "{}")])
+    outcome = await session.run([user("Weather?"), asked, tool_message([ending])])
+    assert (outcome.status, outcome.text) == ("done", "As I said.")
+    assert [each.terminate for message in outcome.messages for each in message.tool_results] == [False]
+
+
+@pytest.mark.parametrize("place", ["the reply", "a result"])
+async def test_a_conversation_with_more_in_one_message_than_can_be_stored_is_refused(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content_limit, "MAX_CONTENT_CHARACTERS", 100)
+    session = session_of()
+    words, result = ("x" * 101, "rain") if place == "the reply" else ("Hm.", "x" * 101)
+    reply = assistant([Text(words), ToolCall("a", "weather", "{}")])
+    with pytest.raises(ConfigError, match="message 1"):
+        await session.import_messages([user("Weather?"), reply, tool_message([result_of("a", result)])])
+    assert await session.messages() == []

@@ -8,13 +8,32 @@ import msgspec
 import pydantic
 import pytest
 
-from perdure import Agent, ConfigError, InvalidOutput, ModelInfo, Outcome, Output, Session, StopReason, UsageError, tool
+from perdure import (
+    Agent,
+    ConfigError,
+    InvalidOutput,
+    ModelInfo,
+    Outcome,
+    Output,
+    Session,
+    StopReason,
+    UsageError,
+    react,
+    tool,
+)
 from perdure.core.event import MessageAdded, RunStarted
-from perdure.core.message import user
+from perdure.core.message import Message, Status, Text, ToolCall, ToolResult, assistant, tool_message, user
 from perdure.core.model import OutputMode
+from perdure.core.run import Run
 from perdure.core.stop_conditions import Limits
 from perdure.core.validation_problems import Invalid
-from perdure.runtime.output import ANSWER_TOOL
+from perdure.runtime.output import (
+    ANSWER_TOOL,
+    OutputSettingsRecord,
+    build_answer_tool,
+    end_run_on_answer,
+    parse_run_output,
+)
 from perdure.stores.memory import MemoryStore
 from perdure.testing import FakeClock, Reply, ScriptedModel, call, calls
 from tests.doubles import crashed
@@ -399,3 +418,65 @@ async def test_a_schema_that_cannot_be_used_is_refused(schema, told):
         await Agent(ScriptedModel("Never.")).run("A boat?", output=schema)
     with pytest.raises(ConfigError, match=r"Output\.from_schema\(name=5\)"):
         Output.from_schema(BOAT, name=5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"mode": "magic"}, "Output(mode='magic'): use None, 'native', 'tool', 'prompted'"),
+        ({"repairs": -1}, "Output(repairs=-1): give a whole number, 0 or more"),
+        ({"name": 5}, "Output.from_schema(name=5): give text"),
+    ],
+)
+def test_an_output_by_a_schema_checks_what_it_is_given(options: Any, told: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        Output.from_schema(BOAT, **options)
+    assert str(error.value) == told
+
+
+def test_what_is_stored_of_an_output_describes_it_whole() -> None:
+    plain = {"properties": {"a": {"type": "integer"}}, "type": "object"}
+    given = Output.from_schema({"properties": {"a": {"type": "integer"}}}, mode="tool", repairs=0)
+    assert given.record == OutputSettingsRecord("output", plain, mode="tool", repairs=0, boxed=False)
+    number = {"type": "integer", "title": "Number", "description": "Any."}
+    boxed = {"type": "object", "properties": {"value": number}, "required": ["value"]}
+    assert Output.from_schema(number).record == OutputSettingsRecord("Number", boxed, "Any.", boxed=True)
+    assert Output.from_schema(number, name="n").record == OutputSettingsRecord("n", boxed, "Any.", boxed=True)
+
+
+@pytest.mark.parametrize("text", [f"```json\n{WHOLE}", f"{WHOLE}```", f"```{WHOLE}``.", f"No:{WHOLE}```"])
+def test_half_a_code_fence_is_not_taken_off(text: str) -> None:
+    with pytest.raises(Invalid, match="the answer is not JSON"):
+        Output(Plan).parse_answer(text)
+    assert Output(Plan).parse_answer(f"```{WHOLE}```") == Plan("Oslo", ["pack"])
+
+
+def test_the_tool_for_the_answer_says_what_it_is_for() -> None:
+    end = "Call this alone, once, when you are done: it ends the work."
+    assert build_answer_tool(Output(Plan)).description == f"A plan for a day. {end}"
+    bare = build_answer_tool(Output.from_schema({"type": "object"}))
+    assert bare.description == f"The answer, in the form in which it is wanted. {end}"
+
+
+def test_the_output_of_a_finished_run_is_its_successful_call_or_its_last_words() -> None:
+    output = Output(Plan)
+    reply = assistant([ToolCall("c1", "look"), ToolCall("c2", ANSWER_TOOL, WHOLE)])
+
+    def results(status: Status) -> Message:
+        return tool_message([ToolResult("c1", "look"), ToolResult("c2", ANSWER_TOOL, (Text("x"),), status=status)])
+
+    assert parse_run_output([reply, results(Status.OK)], output) == Plan("Oslo", ["pack"])
+    assert parse_run_output([user("Go"), reply, results(Status.OK)], output) == Plan("Oslo", ["pack"])
+    assert parse_run_output([assistant(WHOLE)], output) == Plan("Oslo", ["pack"])
+    for messages in ([reply, results(Status.ERROR)], [reply], []):
+        with pytest.raises(Invalid, match="the answer is not JSON"):
+            parse_run_output(messages, output)
+
+
+def test_an_engine_that_ends_with_an_answer_keeps_its_name() -> None:
+    class Thinker:
+        async def __call__(self, run: Run) -> Outcome[Any]:
+            return run.outcome("done")
+
+    assert end_run_on_answer(Thinker(), Output(Plan)).__name__ == "Thinker"
+    assert end_run_on_answer(react, Output(Plan)).__name__ == "react"

@@ -3,18 +3,19 @@
 import asyncio
 import gc
 import weakref
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
 from perdure import Agent
-from perdure.core.event import InboxAdded, QuestionAsked, RunStarted
+from perdure.core.event import Entry, InboxAdded, QuestionAsked, RunStarted
 from perdure.core.fold import State, fold_events
 from perdure.core.inbox import INBOX_POST
 from perdure.core.run_mailbox import ANSWER_POST, CANCEL_POST, Mailbox
 from perdure.core.store import Post
 from perdure.runtime import post_delivery
-from perdure.runtime.post_delivery import PostPoller, fill_mailbox
+from perdure.runtime.post_delivery import PostPoller, fill_mailbox, iterate_with_timeouts
 from perdure.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel, call
 from tests.doubles import SECONDS, Held, until
@@ -191,3 +192,38 @@ def test_posts_for_an_earlier_run_are_told_from_those_for_this_one() -> None:
         "cancel-other", "answer-open", "answer-other", "result-awaited", "result-other",
     ]  # fmt: skip
     assert fill_mailbox(Mailbox(), [], state, "r1", is_resumed=True) == []
+
+
+async def test_a_poller_looks_again_and_again_also_if_it_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(post_delivery, "POLL_SECONDS", 0.0)
+    store = CountsLooks()
+    poller = PostPoller(store, "s", lambda _: None)
+    await until(lambda: len(store.looks) >= 3)
+    await poller.close()
+    assert set(store.looks) == {"s"}
+
+
+async def test_entries_are_passed_on_and_each_pause_between_them_is_told() -> None:
+    coming: asyncio.Queue[Entry | None] = asyncio.Queue()
+    ended: list[str] = []
+
+    async def entries() -> AsyncGenerator[Entry]:
+        try:
+            while (entry := await coming.get()) is not None:
+                yield entry
+        finally:
+            ended.append("closed")
+
+    first, second = Entry(1, 1.0, RunStarted(run_id="r1")), Entry(2, 2.0, RunStarted(run_id="r2"))
+    async with asyncio.timeout(SECONDS):
+        found = iterate_with_timeouts(entries(), 0.0)
+        assert [await anext(found) for _ in range(2)] == [None, None]
+        for each in (first, second, None):
+            coming.put_nowait(each)
+        assert [entry async for entry in found if entry is not None] == [first, second]
+        assert ended == ["closed"]
+        found = iterate_with_timeouts(entries(), 0.0)
+        assert await anext(found) is None
+        await found.aclose()
+    assert ended == ["closed", "closed"]
+    assert asyncio.all_tasks() == {asyncio.current_task()}

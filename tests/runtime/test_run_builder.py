@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from perdure import (
     Agent,
@@ -18,6 +19,7 @@ from perdure import (
     deny,
     tool,
 )
+from perdure.context.skills import Skill, Skills
 from perdure.core.model import Settings
 from perdure.core.stop_conditions import Guardrail, Step
 from perdure.runtime import run_builder
@@ -203,3 +205,47 @@ async def test_the_limits_of_a_run_are_in_place_of_those_of_the_agent(more: Any)
     assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "max_turns", 1)
     outcome = await agent(limits=Limits(max_turns=1)).run("Go", limits=Limits(), **more)
     assert (outcome.status, outcome.turns) == ("done", 4)
+
+
+@pytest.mark.parametrize("active", ["captain", "mate"])
+async def test_the_instructions_between_runs_have_what_the_tools_of_a_handoff_say(active: str) -> None:
+    def describe(given: Any) -> Any:
+        return replace(given, prompt=f"About {given.name}.")
+
+    model = ScriptedModel("Aye.")
+    extension = Extension(name="describing", wrap_tool=describe)
+    mate = Agent(model, name="mate", instructions="You are the mate.", extensions=[extension])
+    captain = Agent(model, name="captain", handoffs=[mate], instructions="You command.", extensions=[extension])
+    session = captain.session("s")
+    if active == "mate":
+        await session.configure(agent="mate")
+    told = await session.instructions()
+    await session.run("Go")
+    assert told == model.requests[0].instructions
+    assert (
+        told
+        == {
+            "captain": "You command.\n\nAbout hand_over_to_mate.",
+            "mate": "You are the mate.\n\nAbout hand_over_to_captain.",
+        }[active]
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "offered"),
+    [
+        ({"sections": {"depth": "Deep."}, "hidden": True}, ["skill_resource"]),
+        ({"resources": {"chart": "A map."}, "hidden": True}, ["skill_resource"]),
+        ({"hidden": True}, []),
+        ({"sections": {"depth": "Deep."}}, ["skill", "skill_resource"]),
+    ],
+)
+async def test_texts_of_a_skill_can_be_read_if_it_was_loaded_and_has_any(options: Any, offered: list[str]) -> None:
+    model = ScriptedModel("Done.")
+    skills = Skills([Skill(name="anchor", description="Heavy.", body="Let it fall.", **options)])
+    await Agent(model, skills=skills).run("/anchor")
+    assert [each.name for each in model.requests[0].tools] == offered
+    if options.get("hidden"):
+        other = ScriptedModel("Done.")
+        await Agent(other, skills=skills).run("Go")
+        assert other.requests[0].tools == ()

@@ -742,3 +742,22 @@ async def test_a_session_that_has_such_an_id_already_is_run():
     await store_session(store, "a\nb", "Hello.")
     outcome = await Agent(ScriptedModel("Hi."), store=store).session("a\nb").run("x")
     assert outcome.text == "Hi."
+
+
+async def test_a_watch_that_is_left_is_no_longer_told_of_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Agent(ScriptedModel("One.", "Two.")).session("s")
+    made: list[Any] = []
+    subscribe = session.subscribe
+
+    def noted() -> Any:
+        made.append(subscribe())
+        return made[-1]
+
+    monkeypatch.setattr(session, "subscribe", noted)
+    await session.run("1?")
+    watching = session.watch()
+    assert (await anext(watching)).seq == 1
+    await watching.aclose()
+    await session.run("2?")
+    (subscription,) = made
+    assert len(subscription) == 0

@@ -613,3 +613,28 @@ async def test_a_slow_reader_of_a_stream_misses_no_stored_entry(kind, numbers, t
     if numbers:
         assert [entry.seq for entry in got if entry.seq] == [entry.seq for entry in stored]
     assert [event for event in events if type(event).durable] == [entry.event for entry in stored]
+
+
+async def test_what_is_stored_while_a_second_reader_reads_the_log_is_shown_to_it_once() -> None:
+    held = pause()
+
+    class SlowlyReadStore(MemoryStore):
+        is_slow = False
+
+        async def read(self, session_id: str, *, after: int = 0) -> list[Entry]:
+            if self.is_slow:
+                self.is_slow = False
+                held.release()
+                await asyncio.wait((reading,), timeout=SECONDS)
+            return await super().read(session_id, after=after)
+
+    store = SlowlyReadStore()
+    model = ScriptedModel(call("look"), [TextDelta("Do"), held, TextDelta("ne."), ReplyFinished()])
+    agent = Agent(model, tools=[look], store=store)
+    first, again = (agent.session("s").stream("Go", input_id="mail-1") for _ in range(2))
+    async with asyncio.timeout(SECONDS):
+        reading = asyncio.ensure_future(read(first))
+        await held.wait_reached()
+        store.is_slow = True
+        entries = [entry async for entry in again.entries()]
+    assert [entry for entry in entries if entry.seq] == await store.read("s")

@@ -24,6 +24,7 @@ from perdure.core.event import (
     ValueKept,
 )
 from perdure.core.fold import fold_events
+from perdure.core.inbox import build_resolution_post
 from perdure.core.last_run_progress import GIVEN_BY_SETTING
 from perdure.core.message import Status
 from perdure.core.model import Price
@@ -1388,3 +1389,21 @@ async def test_a_slow_watcher_has_heard_how_the_background_ends_when_the_block_o
             await agent.session("s").run("Go")
             await held.started.wait()
         assert heard[-1] == "RunWaiting"
+
+
+async def test_a_result_that_came_too_late_for_a_cancelled_task_goes_to_whoever_gave_it_first() -> None:
+    store, held = MemoryStore(), Held()
+    scout = Agent(following(call("held"), "It is x."), name="scout", tools=[held.tool])
+    agent = chief(in_background(), "Given.", agents=[scout], store=store)
+    await agent.session("s").run("Go")
+    await asyncio.wait_for(held.started.wait(), SECONDS)
+    await cancel_background_tasks(agent.session("s"))
+    (child,) = await store.list(prefix="s/")
+    await scout.session(child.session_id, store=store).add_to_inbox("mail", "Any news?", item_id="i1")
+    await store.post(child.session_id, build_resolution_post("i1", "No news.", 5.0))  # the process died before more
+    model = ScriptedModel("It was x.")
+    again = chief("Hm.", "Told.", agents=[Agent(model, name="scout")], store=store).session("s")
+    await again.run("And?")
+    await woken(again)
+    assert "No news." not in str(model.requests[0].messages)
+    assert "No news." in str(await again.messages())
