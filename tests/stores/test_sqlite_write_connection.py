@@ -171,3 +171,15 @@ def test_a_log_that_another_process_left_is_written_again_before_anything_is_add
     with left.use_with_timeout() as connection:
         assert left.get_if_idle() is connection
     left.close()
+
+
+def test_only_who_asks_for_it_waits_for_another_process(access: WriteConnection) -> None:
+    """An event loop may write over a connection that a reader has opened, and must not wait then."""
+
+    def milliseconds() -> object:
+        return access.get_or_open().execute("PRAGMA busy_timeout").get
+
+    assert milliseconds() == 0
+    with access.use_with_timeout():
+        assert milliseconds() == 30_000
+    assert milliseconds() == 0

@@ -4,6 +4,8 @@ import asyncio
 import os
 import sys
 import threading
+import time
+from typing import Any
 
 import apsw
 import pytest
@@ -354,3 +356,19 @@ async def test_a_session_whose_release_took_a_thread_is_looked_up_as_well(path, 
     path.rename(path.with_suffix(".moved"))
     with pytest.raises(StoreError, match="was deleted or replaced while it was open"):
         await store.events("s", after=1)
+
+
+async def test_the_event_loop_does_not_wait_for_another_process_in_a_file_that_was_only_read(
+    path: Any, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.stores.sqlite.database_file.BUSY_SECONDS", 3)
+    assert await store.read("s") == []  # which opens the file
+    with another_connection(path) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        acquiring = asyncio.ensure_future(store.acquire("s"))
+        start = time.monotonic()
+        await asyncio.sleep(0)
+        assert time.monotonic() - start < 2
+        assert not acquiring.done()
+        connection.execute("ROLLBACK")
+    assert await acquiring == Lease("s", 1)
