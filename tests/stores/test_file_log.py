@@ -13,9 +13,11 @@ from perdure.core.store import Lease
 from perdure.stores.file import file_io, log_file
 from perdure.stores.file.line_format import encode_append_lines
 from perdure.stores.file.log_file import FileLog, LastFileState, get_file_stamp, open_log
-from perdure.stores.file.session_file_scan import SessionFileScan, encode_header
+from perdure.stores.file.secure_delete import TEMPORARY_SUFFIX, make_unused_path
+from perdure.stores.file.session_file_scan import Header, SessionFileScan, encode_header
 from perdure.stores.file.session_lock import LockRecord, is_session_locked, read_lock_record, take_lock
 from perdure.stores.file.session_paths import SessionPaths, get_session_paths
+from perdure.stores.file.store import FileStore
 from tests.stores.material import entries
 
 
@@ -170,12 +172,13 @@ def test_a_file_that_somebody_else_has_changed_is_not_written(log: FileLog, plac
 
 def test_a_barrier_notices_that_the_file_or_its_lock_is_gone(log: FileLog, place: SessionPaths) -> None:
     moved = Path(place.log).rename(place.log + ".moved")
-    with pytest.raises(StoreError) as replaced:
-        log.append(entries(1), sync=True)
-    assert str(replaced.value) == (
-        f"the file {place.log!r} was deleted or replaced while it was open, and what it held may be gone with it: put "
-        "it back, or open the session again to begin anew"
-    )
+    for change in (lambda: log.append(entries(1), sync=True), lambda: log.redact(entries(1)[0])):
+        with pytest.raises(StoreError) as replaced:
+            change()
+        assert str(replaced.value) == (
+            f"the file {place.log!r} was deleted or replaced while it was open, and what it held may be gone with it: "
+            "put it back, or open the session again to begin anew"
+        )
     moved.rename(place.log)
     log.append(entries(1), sync=True)
     Path(place.lock).unlink()
@@ -269,14 +272,19 @@ def test_a_file_that_is_damaged_when_it_must_be_written_again_is_left_as_it_is(
         patched.setattr(log_file, "sync_data", fail)
         with pytest.raises(StoreError):
             log.append(entries(2), sync=True)
-    damaged = bytearray(read(log))
-    damaged[-5] ^= 1
-    Path(log.place.log).write_bytes(damaged)
-    with pytest.raises(StoreError) as refused:
-        log.append(entries(2), sync=False)
-    path = log.place.log
-    assert str(refused.value) == f"the file {path!r} was damaged by an error of the disk: open the session again"
-    assert read(log) == damaged
+    whole, path = read(log), log.place.log
+    flipped = bytearray(whole)
+    flipped[-5] ^= 1
+    renewed = encode_header(msgspec.structs.replace(log.header, created_at=6.0))
+    for damaged in (flipped, content_of(log), renewed + whole.partition(b"\n")[2]):
+        Path(path).write_bytes(damaged)
+        with pytest.raises(StoreError) as refused:
+            log.append(entries(2), sync=False)
+        assert str(refused.value) == f"the file {path!r} was damaged by an error of the disk: open the session again"
+        assert read(log) == damaged
+    Path(path).write_bytes(whole)
+    log.append(entries(2), sync=False)
+    assert read(log) == content_of(log, entries(1), entries(2))
 
 
 def test_an_entry_is_redacted_and_one_that_is_not_there_is_told(log: FileLog) -> None:
@@ -305,6 +313,9 @@ def test_an_append_of_exactly_the_limit_needs_no_newer_format(
     log.append(entries(1), sync=False)
     assert log.header == msgspec.structs.replace(header, format=3 if over else 1)
     assert read(log) == content_of(log, entries(1))
+    before = Path(log.place.log).stat().st_ino
+    log.append(entries(2), sync=False)
+    assert Path(log.place.log).stat().st_ino == before
 
 
 def test_a_file_that_cannot_be_opened_is_not_left_open(place: SessionPaths, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,3 +332,101 @@ def test_a_file_that_cannot_be_opened_is_not_left_open(place: SessionPaths, monk
     assert found is not None
     assert log.header.created_at == 5.0
     log.close()
+
+
+def test_only_a_barrier_waits_for_the_disk(log: FileLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(log_file, "sync_data", synced.append)
+    log.append_now(entries(1))
+    log.append(entries(2), sync=False)
+    log.append(entries(2), sync=False)
+    assert synced == []
+    log.append(entries(3), sync=True)
+    log.append(entries(3), sync=True)
+    log.sync()
+    assert synced == [log._descriptor] * 3
+
+
+def test_what_interrupts_an_append_is_raised_and_nothing_of_the_append_is_left(
+    log: FileLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(descriptor: int, data: bytes) -> None:
+        os.write(descriptor, data[:10])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log_file, "write_all", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            log.append_now(entries(1))
+    assert (log.head, read(log)) == (0, content_of(log))
+    assert log.append_now(entries(1))
+
+
+def test_a_file_whose_new_name_may_not_last_is_written_again_before_others_follow(
+    log: FileLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders: list[str] = []
+
+    def fail(folder: str) -> None:
+        folders.append(folder)
+        raise OSError(5, "Input/output error")
+
+    log.append(entries(1), sync=True)
+    redacted = Entry(1, 1.0, Custom("gone"), "x")
+    with monkeypatch.context() as patched:
+        patched.setattr(log_file, "sync_folder", fail)
+        with pytest.raises(StoreError, match="Input/output error"):
+            log.redact(redacted)
+    assert folders == [str(Path(log.place.log).parent)]
+    assert not log.append_now(entries(2))
+    log.append(entries(2), sync=False)
+    assert read(log) == content_of(log, [redacted], entries(2))
+    assert log.append_now(entries(3))
+
+
+@pytest.mark.parametrize("way", ["redact", "rewrite"])
+def test_a_file_that_is_written_again_leaves_nothing_of_earlier_attempts(
+    log: FileLog, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    log.append(entries(1), sync=True)
+    left = Path(make_unused_path(log.place.log, TEMPORARY_SUFFIX))
+    left.write_bytes(b"half of it")
+    if way == "redact":
+        log.redact(Entry(1, 1.0, Custom("gone"), "x"))
+    else:
+        monkeypatch.setattr(log_file, "LONG_BODY_BYTES", 10)
+        log.append(entries(2), sync=False)
+    assert sorted(path.name for path in left.parent.iterdir()) == ["s.lock", "s.session"]
+
+
+def test_a_damaged_header_is_made_anew_with_the_time_of_the_first_entry(place: SessionPaths) -> None:
+    first, _ = opened(place)
+    first.append([Entry(1, 3.0, Custom("x"), "e-1"), Entry(2, 4.0, Custom("x"), "e-2")], sync=True)
+    first.close()
+    content = bytearray(Path(place.log).read_bytes())
+    content[30] ^= 1
+    Path(place.log).write_bytes(content)
+    log, found = opened(place, now=9.0)
+    assert found is not None
+    assert found.header is None
+    assert msgspec.structs.replace(log.header, key="") == Header("session", 1, "s", "", "", 3.0)
+    assert Path(place.log).read_bytes().startswith(encode_header(log.header))
+    log.close()
+    Path(place.log).write_bytes(content[:20])
+    log, _ = opened(place, now=9.0)
+    assert (log.header.created_at, log.head) == (9.0, 2)
+    log.close()
+
+
+@pytest.mark.parametrize(("first", "count"), [(1, 1), (2, 1), (1, 3), (2, 2), (3, 1), (2, 3)])
+async def test_a_fork_accepts_that_entries_it_shares_are_repeated(files: FileStore, first: int, count: int) -> None:
+    await files.append(await files.acquire("s"), entries(1, 5), sync=True)
+    await files.fork("s", "fork", at=2)
+    lease = await files.acquire("fork")
+    await files.append(lease, entries(3), sync=True)
+    if first + count > 4:
+        with pytest.raises(Conflict, match="session 'fork' ends at entry 3, and entries from 2 on were to be added"):
+            await files.append(lease, entries(first, count), sync=False)
+    else:
+        await files.append(lease, entries(first, count), sync=False)
+    assert await files.read("fork") == entries(1, 3)
