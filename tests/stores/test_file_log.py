@@ -1,7 +1,7 @@
 """The open log of a session in a store of files: what is written when, what is refused, and what follows an error."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -430,3 +430,33 @@ async def test_a_fork_accepts_that_entries_it_shares_are_repeated(files: FileSto
     else:
         await files.append(lease, entries(first, count), sync=False)
     assert await files.read("fork") == entries(1, 3)
+
+
+async def test_a_fork_of_the_process_is_refused_whatever_it_asks_of_the_store(
+    files: FileStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = await files.acquire("s")
+    await files.append(lease, entries(1), sync=False)
+    parent = os.getpid()
+    uses: list[Callable[[], Awaitable[object]]] = [
+        lambda: files.release(lease),
+        lambda: files.holds(lease),
+        lambda: files.read("s", after=1),
+        lambda: files.events("s", after=1),
+        lambda: files.append(lease, entries(2), sync=False),
+        lambda: files.redact(lease, entries(1)[0]),
+        files.list,
+    ]
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getpid", lambda: 7)
+        for use in uses:
+            with pytest.raises(StoreError) as refused:
+                await use()
+            assert str(refused.value) == (
+                f"the store {str(folder)!r} was opened by process {parent}, of which this one, 7, is a fork: make a "
+                "new store object here"
+            )
+    assert await files.holds(lease)
+    assert await files.read("s") == entries(1)
+    await files.release(lease)
+    assert not await files.holds(lease)

@@ -10,6 +10,7 @@ import pytest
 
 from perdure.core.error import StoreError
 from perdure.stores.sqlite import database_file, write_connection
+from perdure.stores.sqlite.wal_sync import CAN_SYNC_WAL
 from perdure.stores.sqlite.write_connection import CHECKPOINT_PAGES, WriteConnection
 from tests.stores.material import another_connection
 
@@ -215,7 +216,7 @@ def test_commits_wait_for_the_disk_only_when_they_are_told_to(access: WriteConne
     assert mode() == full
 
 
-@pytest.mark.skipif(not write_connection.CAN_SYNC_WAL, reason="SQLite itself syncs its log here")
+@pytest.mark.skipif(not CAN_SYNC_WAL, reason="SQLite itself syncs its log here")
 def test_an_error_of_the_disk_closes_the_connection_and_any_other_does_not(access: WriteConnection, path: Any) -> None:
     connection = access.get_or_open()
     access.open_wal()
@@ -225,7 +226,8 @@ def test_an_error_of_the_disk_closes_the_connection_and_any_other_does_not(acces
     assert (access.connection, is_closed(connection), access.wal is None) == (connection, False, False)
     with pytest.raises(StoreError, match="the disk reported an error"), access.use_with_timeout():
         raise apsw.IOError("the disk is on fire")
-    assert (access.connection, is_closed(connection), access.wal, access.is_open) == (None, True, None, False)
+    state: tuple[object, ...] = (access.connection, is_closed(connection), access.wal, access.is_open)
+    assert state == (None, True, None, False)
     assert path.with_name("sessions.db-wal").exists()
     with access.use_with_timeout() as again:
         assert again.execute("SELECT word FROM words").get == "one"
@@ -307,7 +309,7 @@ def test_a_file_that_is_damaged_after_an_error_of_the_disk_is_not_used(access: W
     assert access.get_if_idle() is None
 
 
-@pytest.mark.skipif(not write_connection.CAN_SYNC_WAL, reason="SQLite itself syncs its log here")
+@pytest.mark.skipif(not CAN_SYNC_WAL, reason="SQLite itself syncs its log here")
 def test_a_log_is_opened_to_be_synced_only_with_its_connection_and_synced_only_while_it_is_open(
     access: WriteConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,7 +371,8 @@ def test_a_checkpoint_that_the_disk_refuses_closes_the_connection(
             raise apsw.IOError("the disk is on fire")
 
     connection = access.get_or_open()
-    access._connection = Failing(connection)
+    failing: Any = Failing(connection)
+    access._connection = failing
     access.checkpoint()
     assert (access.connection, is_closed(connection)) == (None, True)
     text = f"the log of {access.path!r} could not be moved into the database yet: the disk is on fire"
