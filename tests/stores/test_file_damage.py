@@ -2,10 +2,12 @@
 
 import asyncio
 import bisect
+import hashlib
 import itertools
 import os
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure import Agent, tool
@@ -16,9 +18,19 @@ from perdure.stores.file import file_io as file_access
 from perdure.stores.file import line_format as file_record
 from perdure.stores.file import log_file as file_log
 from perdure.stores.file import repair as file_repair
-from perdure.stores.file import unlocked_scan
+from perdure.stores.file import session_file_scan, unlocked_scan
 from perdure.stores.file.line_format import encode_line
-from perdure.stores.file.session_file_scan import NO_PROBLEMS, Header, encode_header, scan_file
+from perdure.stores.file.session_file_scan import (
+    NO_PROBLEMS,
+    EncodedEntry,
+    FileProblems,
+    Header,
+    build_damage_warning,
+    decode_seq,
+    encode_header,
+    fit_format_to_entries,
+    scan_file,
+)
 from perdure.stores.file.session_paths import get_session_paths
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
@@ -736,3 +748,221 @@ def test_a_file_that_cannot_be_rewritten_is_closed_and_leaves_nothing_beside_it(
         os.fstat(closed[0])
     assert [path.name for path in folder.iterdir()] == ["s.session"]
     assert ((folder / "s.session").read_bytes() == b"as it was") is (step != "sync the folder")
+
+
+# -- what a scan finds -------------------------------------------------------------------------------------------------
+
+
+HEADER = Header("session", 1, "s", "", "", 5.0, key="k")
+
+
+def lines_of(*numbers: int, more: bool = False) -> list[bytes]:
+    """The lines of entries with these numbers in the file of session `s`, each an append, or all of them one."""
+    seed = get_session_paths("", "s").seed
+    return [
+        encode_line(b'{"seq":%d,"at":1.0}' % number, seed, has_more=more and number != numbers[-1])
+        for number in numbers
+    ]
+
+
+def tell(found: Any) -> tuple[Any, ...]:
+    """What a scan found: numbers that belong together in one string, damaged bytes, disorder, gaps, where to cut."""
+    kept = "".join([f"{each.seq}{'+' if each.has_more else ' '}" for each in found.entries])
+    damaged = [(each.start, each.end) for each in found.damaged]
+    return kept.strip(), damaged, found.is_disordered, found.gaps, found.truncate_at
+
+
+START = len(encode_header(HEADER))
+SIZE = len(lines_of(1)[0])
+END = START + SIZE
+
+
+@pytest.mark.parametrize(
+    ("lines", "synced", "expected"),
+    [
+        ([], 0, ("", [], False, [], None)),
+        (lines_of(1, 2, 3), 0, ("1 2 3", [], False, [], None)),
+        (lines_of(1, 2, 3, more=True), 0, ("1+2+3", [], False, [], None)),
+        (lines_of(1, 4, 5, 8), 0, ("1 4 5 8", [], False, [(2, 3), (6, 7)], None)),
+        (lines_of(2), 0, ("2", [], False, [(1, 1)], None)),
+        (lines_of(2, 1), 0, ("1 2", [], True, [], None)),
+        (lines_of(1, 1), 0, ("1", [(END, END + SIZE)], False, [], END)),
+        (lines_of(0, 1), 0, ("1", [(START, END)], False, [], None)),
+        ([*lines_of(1), lines_of(2)[0][:-1]], 0, ("1 2", [], True, [], None)),
+        # the first lines of an append that did not come to its end
+        (lines_of(1, 2, 3, more=True)[:2], 0, ("", [(START, END + SIZE)], False, [], START)),
+        (lines_of(1, 2, 3, more=True)[:2], 1, ("1", [(END, END + SIZE)], True, [], None)),
+        (lines_of(1, 2, 3, more=True)[:2], 2, ("1+2", [], True, [], None)),
+        # bytes that are no line
+        ([*lines_of(1), b"x" * 9], 1, ("1", [(END, END + 9)], False, [], END)),
+        ([*lines_of(1), b"x" * 9, *lines_of(3)], 3, ("1 3", [(END, END + 9)], False, [(2, 2)], None)),
+        ([*lines_of(1), b"x" * 9, *lines_of(3)], 1, ("1", [(END, END + SIZE + 9)], False, [], END)),
+        ([*lines_of(1), b"x" * 9, *lines_of(3)], 2, ("1 3", [(END, END + 9)], False, [(2, 2)], None)),
+        (
+            [*lines_of(1), b"x" * 9, *lines_of(3, 4)],
+            None,
+            ("1 3 4", [(END, END + 9)], False, [(2, 2)], None),
+        ),
+        (
+            [*lines_of(1, 2, more=True)[:1], b"x" * 9, *lines_of(3)],
+            3,
+            ("1 3", [(END, END + 9)], True, [(2, 2)], None),
+        ),
+    ],
+)
+def test_a_scan_finds_entries_damage_gaps_and_where_to_cut(
+    look: Any, lines: list[bytes], synced: int | None, expected: tuple[Any, ...]
+) -> None:
+    found = look(encode_header(HEADER) + b"".join(lines), synced=synced)
+    assert (found.header, tell(found)) == (HEADER, expected)
+    assert found.is_sound is (not expected[1] and not expected[2])
+    head = found.entries[-1].seq if found.entries else 0
+    missing = [*expected[3], *([(head + 1, synced)] if synced and synced > head else [])]
+    assert found.head == head
+    assert found.problems == FileProblems(tuple(found.damaged), expected[2], tuple(missing))
+
+
+def test_the_entries_of_a_fork_are_numbered_above_those_it_shares(look: Any) -> None:
+    header = msgspec.structs.replace(HEADER, format=2, parent="p", parent_key="pk", at=3)
+    start = len(encode_header(header))
+    found = look(encode_header(header))
+    assert (found.head, tell(found)) == (3, ("", [], False, [], None))
+    found = look(encode_header(header) + b"".join(lines_of(3, 4, 6)))
+    assert (found.head, tell(found)) == (6, ("4 6", [(start, start + SIZE)], False, [(5, 5)], None))
+
+
+@pytest.mark.parametrize("synced", [0, 2])
+def test_a_file_without_a_header_is_in_disorder_and_its_entries_are_kept(look: Any, synced: int) -> None:
+    found = look(b"".join(lines_of(1, 2)), synced=synced)
+    assert (found.header, found.is_sound, tell(found)) == (None, False, ("1 2", [], True, [], None))
+    assert not look(b"").is_disordered
+    found = look(b"x" * 9 + b"".join(lines_of(1, 2)), synced=synced)
+    assert (found.header, tell(found)) == (None, ("1 2", [(0, 9)], True, [], None))
+    unended = look(encode_header(HEADER)[:-1])
+    assert (unended.header, tell(unended)) == (HEADER, ("", [], True, [], None))
+
+
+def test_the_end_of_a_file_is_left_out_while_somebody_may_be_writing_it(look: Any) -> None:
+    good = encode_header(HEADER) + lines_of(1)[0]
+    found = look(good + b"x" * 9)
+    found.ignore_tail()
+    assert (found.size, found.damaged) == (len(good), [])
+    found.ignore_tail()
+    assert found.size == len(good)
+    for content, synced in ((b"x" * 9 + good, 1), (good + b"x" * 9 + lines_of(3)[0], 1)):
+        found = look(content, synced=synced)
+        damaged = list(found.damaged)
+        found.ignore_tail()
+        assert (found.size, found.damaged) == (len(content), damaged)
+
+
+@pytest.mark.parametrize(
+    ("content", "is_ours"),
+    [
+        (b"\0" * 100, True),
+        (b"1", True),
+        (b"123 ", True),
+        (b"123 01234567", True),
+        (b"123 012345678", False),
+        (b"x23 01234567", False),
+        (b"123 01234567 {", True),
+        (b'123 01234567 {"perdure":"sess', True),
+        (b'123 01234567 {"windlass":"sess\0\0\0\0', True),
+        (b'123 01234567 {"perdure":"session","format":1,"id":"s"', True),
+        (b'123 01234567 {"seq":1', False),
+        (b"dear diary", False),
+    ],
+)
+def test_a_file_without_a_line_is_ours_if_it_may_be_the_beginning_of_one(
+    folder: Any, look: Any, content: bytes, is_ours: bool
+) -> None:
+    if is_ours:
+        assert tell(look(content)) == ("", [(0, len(content))], True, [], None)
+        return
+    assert look(content, synced=1).entries == []  # entries had been stored there
+    with pytest.raises(StoreError) as refused:
+        look(content)
+    path = str(folder / "s.session")
+    assert str(refused.value) == f"{path!r} is no file of a session, and has been left as it is: choose another folder"
+
+
+def test_a_header_that_cannot_be_used_is_told_and_one_of_the_old_name_is_read(folder: Any, look: Any) -> None:
+    path = str(folder / "s.session")
+    newer = msgspec.structs.replace(HEADER, format=4)
+    too_new = "has format 4, and this version knows 3 at most: upgrade perdure"
+    other = msgspec.structs.replace(HEADER, id="t")
+    misplaced = "should hold session 's' and holds 't': give the file its own name back"
+    for header, problem in ((newer, too_new), (other, misplaced)):
+        with pytest.raises(StoreError) as refused:
+            look(encode_header(header))
+        assert str(refused.value) == f"{path!r} {problem}"
+    body = encode_header(HEADER).split(b" ", 2)[2].rstrip()
+    assert look(encode_line(body.replace(b"perdure", b"windlass", 1), 0)).header == HEADER
+    keyless = msgspec.structs.replace(HEADER, key="")
+    assert (HEADER.own_key, keyless.own_key) == ("k", hashlib.sha256(b"s\x005.0").hexdigest()[:32])
+
+
+@pytest.mark.parametrize(
+    ("body", "seq"),
+    [(b'{"seq":12,"at":1}', 12), (b'{"seq":-1,"at":1}', 0), (b'{"seq":1.5,"at":1}', 0), (b'{"at":1,"seq":12}', 0)],
+)
+def test_the_number_of_an_entry_is_what_its_json_begins_with(body: bytes, seq: int) -> None:
+    assert decode_seq(body) == seq
+
+
+STAY = "stay there until the session is driven again"
+
+
+@pytest.mark.parametrize(
+    ("lines", "synced", "told"),
+    [
+        (lines_of(2, 1), 0, "its lines were in disorder; 2 entries are good"),
+        (
+            [b"x" * 9, *lines_of(1)],
+            1,
+            "9 bytes in one place are no entries, and were set aside in 's.quarantine'; 1 entries are good",
+        ),
+        (
+            [b"x" * 9, *lines_of(1), b"y"],
+            1,
+            f"10 bytes in 2 places are no entries, and {STAY}; 1 entries are good",
+        ),
+        (
+            [b"x" * 9, *lines_of(3)],
+            1,
+            (
+                f"{9 + SIZE} bytes in one place are no entries, or follow what never reached the disk, and {STAY}; "
+                "entries are missing: 1; 0 entries are good"
+            ),
+        ),
+        (lines_of(2, 5), 9, "entries are missing: 1, 3 to 4, 6 to 9; 2 entries are good"),
+        (lines_of(2, 4, 6, 8), 9, "entries are missing: 1, 3, 5, 7, 9; 4 entries are good"),
+        (
+            lines_of(2, 4, 6, 8),
+            14,
+            "entries are missing: 1, 3, 5, 7, 9 to 14; 4 entries are good",
+        ),
+        (
+            [*lines_of(2, 4, 6, 8), b"".join(lines_of(*range(11, 20, 2)))],
+            19,
+            "entries are missing: 1, 3, 5, 7, 9 to 10 and in 4 more places; 9 entries are good",
+        ),
+    ],
+)
+def test_the_warning_about_a_damaged_file_says_what_is_lost_and_what_is_good(
+    folder: Any, look: Any, lines: list[bytes], synced: int, told: str
+) -> None:
+    found = look(encode_header(HEADER) + b"".join(lines), synced=synced)
+    path = str(folder / "s.session")
+    assert build_damage_warning(found, is_repaired="were set aside" in told) == f"the file {path!r} was damaged: {told}"
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_a_header_gets_the_format_for_long_lines_with_the_first_of_them(
+    monkeypatch: pytest.MonkeyPatch, over: int
+) -> None:
+    monkeypatch.setattr(session_file_scan, "LONG_BODY_BYTES", 10)
+    kept = [EncodedEntry(1, has_more=False, body=b"x"), EncodedEntry(2, has_more=False, body=b"x" * (10 + over))]
+    assert fit_format_to_entries(HEADER, kept).format == (3 if over else 1)
+    newest = msgspec.structs.replace(HEADER, format=3)
+    assert fit_format_to_entries(newest, kept[:1]) == newest

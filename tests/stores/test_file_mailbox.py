@@ -5,6 +5,7 @@ import fcntl
 import itertools
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ import pytest
 from perdure.core.error import StoreError
 from perdure.core.event import Custom, Entry
 from perdure.core.store import Post
+from perdure.stores.file import file_io, session_file_scan
 from perdure.stores.file import mailbox as file_mailbox
 from perdure.stores.file import repair as file_repair
 from perdure.stores.file import session_lock as file_lock
+from perdure.stores.file.line_format import encode_line
+from perdure.stores.file.session_file_scan import Header, encode_header
+from perdure.stores.file.session_paths import SessionPaths, get_mailbox_paths, get_session_paths
 from perdure.stores.file.store import FileStore
 from tests.seeds import SEED, chance
 from tests.stores.material import child, entries
@@ -349,3 +354,127 @@ async def test_many_who_post_the_same_at_once_are_all_told(folder, files, files_
         assert told.count(True) == 1
     assert await files.posts("s") == [post(number) for number in range(3)]
     assert [path.name for path in folder.iterdir()] == ["s.posts"]
+
+
+# -- a mailbox, byte by byte -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[SessionPaths]:
+    """Where the mailbox of session `s` would be. What is opened during the test is closed at its end."""
+    before = set(file_io._open)
+    yield get_mailbox_paths(get_session_paths(str(tmp_path), "s"))
+    assert file_io._open == before
+
+
+def content_of(box: SessionPaths, *bodies: bytes, format_number: int = 1) -> bytes:
+    header = encode_header(Header("session", format_number, "s", "", "", 5.0))
+    return header + b"".join([encode_line(body, box.seed) for body in bodies])
+
+
+def body_of(seq: int, number: int) -> bytes:
+    text = f'{{"seq":{seq},"id":"p-{number}","kind":"steer","at":{number}.0,"body":{{"text":"number {number}"}}}}'
+    return text.encode()
+
+
+def refuse_repair(found: Any) -> None:
+    pytest.fail(f"it was repaired: {found.problems}")
+
+
+def add(box: SessionPaths, number: int, *, is_taken: bool = False) -> bool:
+    return file_mailbox.add_post(box, post(number), 5.0, lambda: is_taken, refuse_repair)
+
+
+def test_a_mailbox_is_a_header_and_a_line_for_each_post(box: SessionPaths) -> None:
+    assert add(box, 7)
+    assert add(box, 8)
+    whole = content_of(box, body_of(1, 7), body_of(2, 8))
+    assert Path(box.log).read_bytes() == whole
+    assert not add(box, 9, is_taken=True)
+    assert Path(box.log).read_bytes() == whole
+    before = Path(box.log).stat().st_ino
+    assert not add(box, 7)  # it is there, and written again, since a sync of it may have failed
+    assert Path(box.log).read_bytes() == whole
+    assert Path(box.log).stat().st_ino != before
+    assert add(box, 9)
+    assert Path(box.log).read_bytes() == content_of(box, body_of(1, 7), body_of(2, 8), body_of(3, 9))
+    assert [path.name for path in Path(box.log).parent.iterdir()] == ["s.posts"]
+
+
+@pytest.mark.parametrize("over", [0, 1])
+@pytest.mark.parametrize("has_posts", [False, True])
+def test_a_mailbox_has_the_newer_format_with_its_first_long_post(
+    box: SessionPaths, monkeypatch: pytest.MonkeyPatch, over: int, has_posts: bool
+) -> None:
+    bodies = [body_of(1, 1)] if has_posts else []
+    if has_posts:
+        add(box, 1)
+    long = body_of(len(bodies) + 1, 10)
+    for module in (file_mailbox, session_file_scan):
+        monkeypatch.setattr(module, "LONG_BODY_BYTES", len(long) - over)
+    assert add(box, 10)
+    expected = content_of(box, *bodies, long, format_number=session_file_scan.LONG_LINE_FORMAT if over else 1)
+    assert Path(box.log).read_bytes() == expected
+
+
+def test_posts_that_were_taken_are_erased_and_the_others_numbered_anew(box: SessionPaths) -> None:
+    asked: list[list[str]] = []
+
+    def erase(*taken: str) -> None:
+        def find_taken(posts: list[Post]) -> set[str]:
+            asked.append([each.id for each in posts])
+            return set(taken)
+
+        file_mailbox.erase_taken_posts(box, find_taken, refuse_repair)
+
+    erase("p-1")  # there is no mailbox
+    assert (asked, Path(box.log).exists()) == ([], False)
+    for number in (1, 2, 3, 4):
+        add(box, number)
+    before = Path(box.log).stat().st_ino
+    erase()
+    assert Path(box.log).stat().st_ino == before
+    erase("p-1", "p-3")
+    assert Path(box.log).read_bytes() == content_of(box, body_of(1, 2), body_of(2, 4))
+    erase("p-2", "p-4")
+    assert list(Path(box.log).parent.iterdir()) == []
+    assert asked == [["p-1", "p-2", "p-3", "p-4"], ["p-1", "p-2", "p-3", "p-4"], ["p-2", "p-4"]]
+    Path(box.log).touch()
+    erase()
+    assert (len(asked), Path(box.log).exists()) == (3, False)
+
+
+def test_a_damaged_mailbox_is_repaired_before_it_is_written_and_its_repair_is_told_once(box: SessionPaths) -> None:
+    told: list[Any] = []
+    good = content_of(box, body_of(1, 1))
+    for content, created_at in ((good + b"half a line", 5.0), (good[:-1], 5.0), (b"7" + good[1:], 0.0)):
+        told.clear()
+        Path(box.log).write_bytes(content)
+        assert file_mailbox.add_post(box, post(2), 6.0, lambda: False, told.append)
+        descriptor = os.open(box.log, os.O_RDONLY)
+        try:
+            again = session_file_scan.scan_file(descriptor, os.fstat(descriptor).st_size, box)
+        finally:
+            os.close(descriptor)
+        assert file_mailbox.decode_posts(again) == [post(1), post(2)]
+        assert again.is_sound
+        assert len(told) == 1
+        assert again.header == Header("session", 1, "s", "", "", created_at)
+    file_mailbox.erase_mailbox(box)
+    assert [path.name for path in Path(box.log).parent.iterdir()] == ["s.posts.quarantine"]
+    file_mailbox.erase_mailbox(box)  # which is not there any more
+
+
+@pytest.mark.parametrize("step", ["write_all", "sync_data"])
+def test_a_post_that_the_disk_refuses_is_taken_back(
+    box: SessionPaths, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fail(descriptor: int, data: bytes = b"") -> None:
+        os.write(descriptor, data[:10])
+        raise OSError(28, "No space left on device")
+
+    add(box, 1)
+    monkeypatch.setattr(file_mailbox, step, fail)
+    with pytest.raises(OSError, match="No space left on device"):
+        add(box, 2)
+    assert Path(box.log).read_bytes() == content_of(box, body_of(1, 1))

@@ -131,3 +131,45 @@ def test_a_job_that_is_done_when_its_event_loop_is_closed_is_forgotten():
     loop.close()
     resolve_futures([work, work])
     assert not work.future.done()
+
+
+async def test_the_first_of_what_is_done_on_the_loop_are_woken_at_once_and_so_many_in_each_turn_after_it() -> None:
+    loop = asyncio.get_running_loop()
+    works = [make_job(loop) for _ in range(2 * SLICE_LENGTH + 1)]
+    later = [make_job(loop) for _ in range(SLICE_LENGTH)]
+    slices = get_future_resolver(loop)
+
+    def count_done() -> int:
+        return sum(work.future.done() for work in [*works, *later])
+
+    slices.add_on_loop(works, loop)
+    assert count_done() == SLICE_LENGTH
+    slices.add_on_loop(later[:4], loop)
+    slices.add(later[4:], loop)
+    assert count_done() == SLICE_LENGTH
+    counts: list[int] = []
+    for _ in range(4):
+        await asyncio.sleep(0)
+        counts.append(count_done())
+    assert counts == [2 * SLICE_LENGTH, 3 * SLICE_LENGTH, 3 * SLICE_LENGTH + 1, 3 * SLICE_LENGTH + 1]
+    again = [make_job(loop)]
+    slices.add_on_loop(again, loop)  # nothing waits any more
+    assert again[0].future.done()
+
+
+async def test_the_jobs_of_several_event_loops_and_of_threads_are_told_each_where_they_are_waited_for() -> None:
+    here, other = asyncio.get_running_loop(), asyncio.new_event_loop()
+    try:
+        works = [make_job(loop) for loop in (here, None, other, here)]
+        for number, work in enumerate(works):
+            work.result = number
+        resolve_futures(works)
+        assert [work.future.done() for work in works] == [False, True, False, False]
+        await asyncio.sleep(0)
+        assert [work.future.done() for work in works] == [True, True, False, True]
+        other.call_soon(other.stop)
+        await asyncio.to_thread(other.run_forever)
+        assert [work.future.result() for work in works] == [0, 1, 2, 3]
+        assert get_future_resolver(here) is get_future_resolver(here) is not get_future_resolver(other)
+    finally:
+        other.close()

@@ -1,13 +1,17 @@
 """Forks in an SQLite file, and what is left of what was deleted or redacted: nothing."""
 
+from typing import Any
+
 import pytest
 
 from perdure import Agent
+from perdure.core.error import Conflict, Fenced, SessionBusy, SessionExists, SessionNotFound
 from perdure.core.event import Custom, Entry, MessageAdded, SessionConfigured
 from perdure.core.message import user
-from perdure.core.store import ForkListingStore, Post
+from perdure.core.store import ForkListingStore, Lease, Post
 from perdure.stores import listened, namespaced
 from perdure.stores.sqlite import log_row_merging as sqlite_merge
+from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing import ScriptedModel
 from tests.stores.material import another_connection, entries
 
@@ -162,3 +166,71 @@ async def test_the_forks_of_a_session_are_found_by_an_index_and_not_in_a_list_of
         assert isinstance(wrapped, ForkListingStore)
         (info,) = await wrapped.forks("s")
         assert (info.session_id, info.parent, info.at) == ("first", "s", 2)
+
+
+@pytest.mark.parametrize("seq", [1, 7, 20])
+async def test_every_id_of_a_merged_row_is_known_after_one_of_its_entries_was_redacted(
+    path: Any, store: SqliteStore, monkeypatch: pytest.MonkeyPatch, seq: int
+) -> None:
+    monkeypatch.setattr(sqlite_merge, "MERGED_ROW_BYTES", 200)
+    await store.release(await session(store, "s", ["x"] * 20))
+    lease = await store.acquire("s")
+    await store.redact(lease, Entry(seq, 1.0, CLEAN, "another"))
+    ids = [f"w-{each}" for each in range(1, 21) if each != seq]
+    assert [await store.post("s", Post(each, "steer")) for each in ["another", *ids]] == [False] * 20
+    with another_connection(path) as connection:
+        firsts = [each for (each,) in connection.execute("SELECT first FROM pack ORDER BY last").fetchall()]
+        labels = connection.execute("SELECT min(seq), sum(last - first + 1) FROM label").get
+        sealed = connection.execute("SELECT sealed FROM session").get
+    assert seq in firsts
+    assert labels == (1, sealed)
+    assert await store.post("s", Post(f"w-{seq}", "steer"))
+
+
+async def test_entries_that_cannot_be_redacted_are_told_and_nothing_is_changed(store: SqliteStore) -> None:
+    lease = await session(store, "s", ["one", "two"])
+    for seq in (0, 3):
+        with pytest.raises(Conflict) as refused:
+            await store.redact(lease, Entry(seq, 1.0, CLEAN, "w-9"))
+        assert str(refused.value) == (
+            f"session 's' has 2 entries and none numbered {seq}: read it again, and redact one that it has"
+        )
+    for lost in (Lease("s", lease.fence + 1), Lease("none", 1)):
+        with pytest.raises(Fenced) as fenced:
+            await store.redact(lost, Entry(1, 1.0, CLEAN, "w-1"))
+        assert str(fenced.value) == (
+            f"session {lost.session_id!r} has changed hands since this driver got it: stop, and open it again"
+        )
+    assert await store.read("s") == [said(1, "one"), said(2, "two")]
+
+
+async def test_a_fork_that_is_not_possible_is_told_and_makes_nothing(store: SqliteStore) -> None:
+    await session(store, "s", ["one", "two"])
+    await store.acquire("empty")
+    for missing in ("none", "empty"):
+        with pytest.raises(SessionNotFound) as unknown:
+            await store.fork(missing, "new")
+        assert str(unknown.value) == f"there is no session {missing!r} to fork: list() shows which there are"
+    await store.fork("s", "first", at=1)
+    with pytest.raises(SessionExists) as taken:
+        await store.fork("s", "first")
+    assert str(taken.value) == "there is a session 'first' already: fork 's' to another id"
+    infos = {
+        info.session_id: (info.entries, info.updated_at, info.title, info.parent, info.at)
+        for info in await store.list()
+    }
+    assert infos == {"s": (2, 2.0, "one", "", 0), "first": (1, 1.0, "one", "s", 1)}
+
+
+async def test_a_deleted_session_begins_anew_with_a_higher_fence_and_without_its_posts(store: SqliteStore) -> None:
+    lease = await session(store, "s", ["one"])
+    await store.post("s", Post("p", "steer"))
+    await store.post("other", Post("p", "steer"))
+    with pytest.raises(SessionBusy):
+        await store.delete("s")
+    await store.release(lease)
+    await store.delete("s")
+    await store.delete("s")  # which is not there any more
+    assert (await store.posts("s"), await store.posts("other")) == ([], [Post("p", "steer")])
+    assert await store.acquire("s") == Lease("s", lease.fence + 1)
+    assert await store.read("s") == []

@@ -14,8 +14,8 @@ from perdure.core.event import Custom, Entry, MessageAdded
 from perdure.core.message import user
 from perdure.core.store import MaintainableStore, Post, StoreSize
 from perdure.stores.sqlite.maintenance import restore, verify
-from perdure.stores.sqlite.page_checksums import write_checksums
-from perdure.stores.sqlite.schema import UNCHECKED_FORMAT
+from perdure.stores.sqlite.page_checksums import has_checksums, write_checksums
+from perdure.stores.sqlite.schema import FORMAT, UNCHECKED_FORMAT
 from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.material import another_connection, entries
 
@@ -226,3 +226,47 @@ async def test_the_size_counts_every_file_and_the_bytes_of_each_session(path: Pa
         packed = connection.execute("SELECT sum(length(heads) + length(body)) FROM pack").get
     files = sum(place.stat().st_size for place in path.parent.iterdir())
     assert size == StoreSize(files, 0, 0, {"s": packed})
+
+
+def test_a_backup_is_not_restored_to_a_folder(backup: Path) -> None:
+    folder = backup.parent
+    with pytest.raises(ConfigError) as refused:
+        restore(backup, folder)
+    inside = str(folder / "sessions.db")
+    assert str(refused.value) == f"{str(folder)!r} is a folder: pass the path of a file, such as {inside!r}"
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("PRAGMA application_id = 7", "{path!r} is no store of perdure: choose another file"),
+        ("PRAGMA user_version = 7", "{path!r} has format 7, and this version knows 6 at most: upgrade perdure"),
+    ],
+)
+def test_a_file_that_is_no_store_or_a_newer_one_is_told_with_its_path(
+    backup: Path, statement: str, problem: str
+) -> None:
+    verify(backup)
+    with another_connection(backup) as connection:
+        connection.execute(statement)
+    with pytest.raises(StoreError) as refused:
+        verify(backup)
+    assert str(refused.value) == problem.format(path=str(backup))
+
+
+def test_the_copy_of_a_file_without_checksums_has_them(backup: Path, caplog: pytest.LogCaptureFixture) -> None:
+    change_unchecked(backup, "UPDATE session SET head = head")
+    copy = backup.with_name("copy.db")
+    restore(backup, copy)
+    warning = (
+        f"{str(backup)!r} has no checksums, because an older version made it: it can be read completely, but that no "
+        "byte of it has changed is not verified"
+    )
+    assert caplog.messages == [warning]
+    with another_connection(copy) as connection:
+        assert (connection.pragma("user_version"), has_checksums(connection)) == (FORMAT, True)
+    content = bytearray(copy.read_bytes())
+    content[-100] ^= 1
+    copy.write_bytes(content)
+    with pytest.raises(StoreError, match="is wrong"):
+        verify(copy)

@@ -4,6 +4,8 @@ import asyncio
 import os
 import sys
 import threading
+import time
+from typing import Any
 
 import apsw
 import pytest
@@ -354,3 +356,89 @@ async def test_a_session_whose_release_took_a_thread_is_looked_up_as_well(path, 
     path.rename(path.with_suffix(".moved"))
     with pytest.raises(StoreError, match="was deleted or replaced while it was open"):
         await store.events("s", after=1)
+
+
+async def test_the_event_loop_does_not_wait_for_another_process_in_a_file_that_was_only_read(
+    path: Any, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.stores.sqlite.database_file.BUSY_SECONDS", 3)
+    assert await store.read("s") == []  # which opens the file
+    with another_connection(path) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        acquiring = asyncio.ensure_future(store.acquire("s"))
+        start = time.monotonic()
+        await asyncio.sleep(0)
+        assert time.monotonic() - start < 2
+        assert not acquiring.done()
+        connection.execute("ROLLBACK")
+    assert await acquiring == Lease("s", 1)
+
+
+async def test_a_lease_that_somebody_else_has_ended_is_not_acquired_again_in_a_file_that_was_replaced(
+    path: Any, store: SqliteStore
+) -> None:
+    await store.acquire("s")
+    with another_connection(path) as connection:
+        connection.execute("UPDATE session SET holder = NULL")
+    path.rename(path.with_suffix(".moved"))
+    with pytest.raises(StoreError, match="was deleted or replaced while it was open"):
+        await store.acquire("s")
+
+
+async def test_after_appends_that_were_written_together_any_session_writes_at_once(store: SqliteStore) -> None:
+    first, second = await store.acquire("a"), await store.acquire("b")
+    assert store.append_now(second, entries(1), sync=False)
+    together = [store.append(lease, entries(seq), sync=False) for lease, seq in ((first, 1), (second, 2))]
+    await asyncio.gather(*together)
+    assert store.append_now(first, entries(2), sync=False)
+    assert not store.append_now(second, entries(3), sync=False)  # in the same turn: they are better written together
+    await asyncio.sleep(0)
+    assert store.append_now(second, entries(3), sync=False)
+
+
+async def test_nothing_is_written_at_once_while_others_wait(store: SqliteStore) -> None:
+    first, second = await store.acquire("a"), await store.acquire("b")
+    gathered = store.append_soon(first, entries(1), sync=False)
+    assert not store.append_now(first, entries(2), sync=False)
+    await gathered
+    writer = store._get_writer()
+    held, begun = threading.Event(), threading.Event()
+
+    def hold(_connection: object) -> bool:
+        begun.set()
+        return held.wait(30)
+
+    holding = writer.write(hold)
+    assert await asyncio.to_thread(begun.wait, 30)
+    assert not writer.can_write_now("a")
+    assert not store.append_now(first, entries(2), sync=False)
+    assert writer.run_now("a", lambda _: 1) is None
+    waiting = [store.append_soon(first, entries(2), sync=False), store.append_soon(second, entries(1), sync=False)]
+    held.set()
+    assert await holding is True
+    await asyncio.gather(*waiting)
+    assert [await store.read(name) for name in "ab"] == [entries(1, 2), entries(1)]
+
+
+async def test_a_file_is_closed_with_its_last_user_and_opened_again_for_the_next(path: Any) -> None:
+    first, second = SqliteStore(path), SqliteStore(path)
+    lease = await first.acquire("a")
+    await second.acquire("b")
+    writer = first._get_writer()
+    assert second._get_writer() is writer
+    await first.append(lease, entries(1), sync=False)
+    assert writer.notes.highest_ids
+    thread = writer._thread
+    await first.aclose()
+    assert (writer._access.is_open, writer._thread) == (True, thread)
+    assert writer.leases == {Lease("b", 1)}
+    await second.aclose()
+    assert (writer._access.is_open, writer._thread, writer.leases) == (False, None, set())
+    assert (writer.notes.highest_ids, writer.notes.loose_bytes) == ({}, {})
+    assert not path.with_name("sessions.db-wal").exists()
+    try:
+        assert await first.acquire("a") == Lease("a", 2)
+        assert first._get_writer() is writer
+        assert await first.read("a") == entries(1)
+    finally:
+        await first.aclose()

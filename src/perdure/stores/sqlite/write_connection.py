@@ -186,6 +186,7 @@ class WriteConnection:
         # What a process left behind may be what it could not sync.
         self._is_doubtful = _wal_size(self.path) > 0
         connection = open_to_write(self.path, self.vfs)
+        connection.set_busy_timeout(0)  # a reader may have opened it: whoever writes next may be an event loop
         connection.set_wal_hook(self._on_commit)
         self._file = file_identity(self.path)
         self._is_full = False
