@@ -1,9 +1,11 @@
 """A key is read when it is needed, sent in the header of its provider, and shown to nobody."""
 
+import hashlib
+
 import pytest
 
 from perdure.core.error import AuthFailed
-from perdure.models.api_key import ApiKey
+from perdure.models.api_key import ApiKey, key_header_for
 
 
 async def headers_of(key):
@@ -45,3 +47,31 @@ async def test_what_cannot_be_a_key_is_refused_without_being_shown(value):
     with pytest.raises(AuthFailed, match="the key in api_key has invalid characters") as caught:
         await headers_of(ApiKey(given=value))
     assert value not in str(caught.value)
+
+
+async def test_a_key_may_be_a_function_that_is_asked_each_time():
+    tokens = iter(["one", "two"])
+    key = ApiKey(("A_KEY",), header="x-api-key", given=lambda: next(tokens))
+    assert key
+    assert key.identity.startswith("function ")
+    assert await key.renew()
+    assert [await headers_of(key) for _ in range(2)] == [{"x-api-key": "one"}, {"x-api-key": "two"}]
+
+
+def test_a_key_is_identified_by_a_part_of_a_hash():
+    assert ApiKey(given=" secret ").identity == hashlib.sha256(b"secret").hexdigest()[:16]
+
+
+async def test_a_key_in_a_variable_that_is_no_key_is_told_with_the_variable(monkeypatch):
+    monkeypatch.setenv("A_KEY", "schlüssel")
+    with pytest.raises(AuthFailed) as caught:
+        await headers_of(ApiKey(("A_KEY",)))
+    assert str(caught.value) == "the key in A_KEY has invalid characters: copy it again"
+
+
+@pytest.mark.parametrize(
+    ("wire", "header"),
+    [("anthropic", "x-api-key"), ("gemini", "x-goog-api-key"), ("openai_chat", "authorization"), ("", "authorization")],
+)
+def test_each_wire_has_a_header_for_the_key(wire, header):
+    assert key_header_for(wire) == header

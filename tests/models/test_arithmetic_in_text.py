@@ -66,3 +66,22 @@ def test_a_long_sentence_is_read_quickly(unit):
 @given(st.text(max_size=200))
 def test_any_sentence_can_be_searched(sentence):
     assert all(formula.strip() for formula in find_arithmetic(sentence))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "formulas"),
+    [
+        ("10-3", ["10-3"]),
+        ("What is 10/4?", ["10/4"]),
+        ("What's 10-3 = ?", ["10-3"]),
+        ("the range 10-3", []),
+        ("calculate 10-3 and 8/2", ["10-3", "8/2"]),
+        ("10-3 10-3", ["10-3 10-3"]),
+        ("10-3? 10-3", []),
+        ("calculate 2024-01-02", []),
+        ("2 + 2, or 3 * 4", ["2 + 2", "3 * 4"]),
+        ("10 - 3 apples", ["10 - 3"]),
+    ],
+)
+def test_digits_with_a_dash_or_slash_are_arithmetic_where_nothing_else_is_said(sentence, formulas):
+    assert find_arithmetic(sentence) == formulas

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.core.message import Audio, Document, Image, Media, Video
+from perdure.core.message import Audio, Document, Image, Media, Part, Text, Thinking, Video
 from perdure.models import attachment_preparation
 
 
@@ -72,3 +72,49 @@ def test_a_picture_may_come_as_a_document() -> None:
     assert attachment_preparation.is_image(Document(media_type="image/png"))
     assert not attachment_preparation.is_image(Document(media_type="text/plain"))
     assert attachment_preparation.encode_base64(Image(b"ABC")) == "QUJD"
+
+
+@pytest.mark.parametrize(
+    ("media_type", "is_text"),
+    [
+        ("application/json", True),
+        ("application/xml", True),
+        ("application/yaml", True),
+        ("application/x-yaml", True),
+        ("application/toml", True),
+        ("text/html", True),
+        ("application/zip", False),
+    ],
+)
+def test_some_types_of_documents_are_text(media_type: str, is_text: bool) -> None:
+    found = attachment_preparation.decode_text_document(Document(b"a", media_type=media_type))
+    assert found == ("a" if is_text else None)
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type"), [(b"RIFF\0\0\0\0WAVE", "image/x"), (b"XXXX\0\0\0\0WEBP", "image/x"), (b"", "image/x")]
+)
+def test_bytes_that_only_resemble_a_picture_say_nothing(data: bytes, media_type: str) -> None:
+    assert attachment_preparation.normalize_media(Image(data, media_type=" Image/X ;a=b")).media_type == media_type
+
+
+def test_media_that_need_no_change_are_the_same_object() -> None:
+    image = Image(b"x", media_type="image/tiff")
+    assert attachment_preparation.normalize_media(image) is image
+
+
+def test_a_data_address_keeps_the_type_that_was_given_with_it() -> None:
+    opened = attachment_preparation.normalize_media(Document(url="data:text/plain;base64,YQ==", media_type="text/csv"))
+    assert opened == Document(b"a", media_type="text/csv")
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        (Text("words"), "words"),
+        (Image(name="a.png"), "[image a.png: made by the assistant]"),
+        (Thinking("hm"), ""),
+    ],
+)
+def test_the_text_of_a_reply_has_notes_for_media_and_no_thinking(part: Part, text: str) -> None:
+    assert attachment_preparation.get_assistant_text(part) == text

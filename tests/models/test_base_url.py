@@ -4,6 +4,7 @@ import pytest
 
 from perdure.core.error import ConfigError
 from perdure.models.base_url import (
+    get_first_env_value,
     get_host,
     get_wire_base_url,
     is_loopback,
@@ -144,3 +145,68 @@ def test_an_address_says_whose_it_is():
 )
 def test_an_address_on_this_machine_is_known(url, here):
     assert is_loopback(url) is here
+
+
+@pytest.mark.parametrize(
+    ("location", "host"),
+    [
+        ("us", "https://aiplatform.us.rep.googleapis.com/v1/projects/p/locations/us"),
+        ("europe-west1", "https://europe-west1-aiplatform.googleapis.com/v1/projects/p/locations/europe-west1"),
+    ],
+)
+def test_a_region_and_a_multi_region_of_vertex_have_hosts_of_their_own(monkeypatch, location, host):
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
+    monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", location)
+    assert address("vertex") == host
+
+
+@pytest.mark.parametrize("version", ["preview", "v1", "1999-01-01"])
+def test_a_version_of_azure_that_is_no_date_of_this_century_means_the_versionless_api(monkeypatch, version):
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://resource.openai.azure.com")
+    monkeypatch.setenv("OPENAI_API_VERSION", version)
+    assert address("azure") == "https://resource.openai.azure.com/openai/v1"
+
+
+@pytest.mark.parametrize(
+    ("provider", "told"),
+    [
+        (
+            "azure",
+            "azure:m: the base URL of Azure OpenAI is not set: set AZURE_OPENAI_ENDPOINT, or pass base_url=…",
+        ),
+        ("vertex", "vertex:m: the project is not set: set GOOGLE_CLOUD_PROJECT, or pass base_url=…"),
+    ],
+)
+def test_what_is_missing_is_told_in_full(monkeypatch, tmp_path, provider, told):
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigError) as caught:
+        address(provider)
+    assert str(caught.value) == told
+
+
+@pytest.mark.parametrize(
+    ("url", "wire", "base"),
+    [
+        ("https://host/v1", "ollama", "https://host"),
+        ("https://host/v1", "gemini", "https://host/v1"),
+        ("https://host/v2", "anthropic", "https://host/v2"),
+    ],
+)
+def test_some_wires_have_the_version_in_their_paths(url, wire, base):
+    assert get_wire_base_url(url, wire) == base
+
+
+def test_an_address_has_no_slash_at_its_end_and_may_have_a_query():
+    assert normalize_base_url("https://host/v1//") == "https://host/v1"
+    assert normalize_base_url("http://host?x=1") == "http://host?x=1"
+    assert get_host("https://host") == "host"
+
+
+def test_of_several_variables_the_first_that_says_something_counts(monkeypatch):
+    monkeypatch.setenv("ONE_URL", " ")
+    monkeypatch.setenv("TWO_URL", " two ")
+    monkeypatch.setenv("THREE_URL", "three")
+    assert get_first_env_value(("ZERO_URL", "ONE_URL", "TWO_URL", "THREE_URL")) == "two"
+    assert get_first_env_value(()) == ""

@@ -1,5 +1,7 @@
 """The demonstration model calls a tool that fits, tells what came back, and never pretends to be more than it is."""
 
+import asyncio
+
 import pytest
 
 from perdure.core.error import ConfigError
@@ -126,3 +128,74 @@ async def test_half_a_character_in_a_message_does_not_trip_it():
 def test_there_is_only_one_demonstration_model():
     with pytest.raises(ConfigError, match="no demonstration model 'genius'"):
         DemoModel("genius")
+
+
+WHAT_IT_IS = "I am the offline demonstration model of Perdure: I match words, and understand nothing."
+HOW_TO_CHOOSE = (
+    'For real answers give the agent a real model: by name, as in Agent("provider:model"), or as any object that has '
+    "stream(request)."
+)
+
+
+@pytest.mark.parametrize(
+    ("tools", "settings", "text"),
+    [
+        ((), {}, f"{WHAT_IT_IS} {HOW_TO_CHOOSE}"),
+        (
+            (SHELL,),
+            {},
+            f"{WHAT_IT_IS} None of my tools shares enough words with your message. {HOW_TO_CHOOSE}",
+        ),
+        ((SHELL,), {"tool_choice": "none"}, f"{WHAT_IT_IS} {HOW_TO_CHOOSE}"),
+        ((), {"tool_choice": "required"}, f"{WHAT_IT_IS} {HOW_TO_CHOOSE}"),
+        (
+            (WEATHER,),
+            {"tool_choice": "required"},
+            f"{WHAT_IT_IS} The tool weather seems to fit, but I found nothing in your message to use as city.",
+        ),
+    ],
+)
+async def test_what_it_says_of_itself_is_told_word_for_word(tools, settings, text):
+    assert (await reply_to(user("hello"), tools=tools, **settings)).text == text
+
+
+@pytest.mark.parametrize(("length", "told"), [(400, "x" * 400), (401, "x" * 400 + "…")])
+async def test_a_result_is_repeated_up_to_a_length(length, told):
+    reply = await reply_to(ASKED, *answered(ToolResult("c1", "shell", (Text(f" {'x' * length}\n"),))))
+    assert reply.text == f"The tool shell says: {told} (Told by the offline demonstration model.)"
+
+
+async def test_results_of_several_turns_are_told_in_their_order():
+    first, second = ToolResult("c1", "weather", (Text("Rain."),)), ToolResult("c2", "shell", (Text("Done."),))
+    reply = await reply_to(ASKED, *answered(first), *answered(second))
+    assert reply.text == (
+        "The tool weather says: Rain. The tool shell says: Done. (Told by the offline demonstration model.)"
+    )
+
+
+async def test_its_usage_counts_four_characters_as_a_token_and_rounds_up():
+    request = Request(messages=(user("12345"), user("6789")), instructions="123")
+    finished = (await listen(request))[-1]
+    written = len(f"{WHAT_IT_IS} {HOW_TO_CHOOSE}")
+    plain = Request(messages=(user("12345"), user("6789")))
+    assert isinstance(finished, ReplyFinished)
+    assert finished.usage is not None
+    assert finished.usage.output_tokens == -(-written // 4)
+    longer = (await listen(Request(messages=(user("12345" + "x" * 400), user("6789")), instructions="123")))[-1]
+    assert isinstance(longer, ReplyFinished)
+    assert longer.usage is not None
+    assert longer.usage.input_tokens == finished.usage.input_tokens + 100
+    shorter = (await listen(plain))[-1]
+    assert isinstance(shorter, ReplyFinished)
+    assert shorter.usage is not None
+    assert finished.usage.input_tokens - shorter.usage.input_tokens in {0, 1}
+
+
+async def test_other_tasks_run_while_it_speaks():
+    stream = DemoModel().stream(Request(messages=(user("hello"),)))
+    ran: list[str] = []
+    asyncio.get_running_loop().call_soon(ran.append, "other")
+    for _ in range(2):
+        await anext(stream)
+    assert ran == ["other"]
+    await stream.aclose()

@@ -231,3 +231,88 @@ def test_any_sentence_gives_arguments_that_can_be_sent(sentence):
 @pytest.mark.parametrize("unit", ["(", "1 ", "a.", "/a", "'", "A ", "-1", "\u2019"])
 def test_a_very_long_sentence_is_read_quickly(unit):
     guess_arguments(spec(city=TEXT, path=TEXT, expression=TEXT, count=WHOLE), unit * 100_000)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "properties", "arguments"),
+    [
+        ("From Bergen with city=Oslo.", {"city": TEXT}, {"city": "Oslo"}),
+        ("From Bergen with city = 'new york'!", {"city": TEXT}, {"city": "new york"}),
+        ('From Bergen with CITY:"New York"', {"city": TEXT}, {"city": "New York"}),
+        ("From Bergen with home city: Oslo, please", {"home_city": TEXT}, {"home_city": "Oslo"}),
+        ("7 or size of 3", {"size": WHOLE}, {"size": 3}),
+        ("7 or size is 3", {"size": WHOLE}, {"size": 3}),
+        ("7 or 3 sizes", {"size": WHOLE}, {"size": 3}),
+        ("size 3.5 or 7", {"size": WHOLE}, {"size": 7}),
+        ("size 3 and weight 4", {"weight": WHOLE, "size": WHOLE}, {"weight": 4, "size": 3}),
+        ("Oslo and Bergen", {"a": TEXT, "b": TEXT}, {"a": "Bergen", "b": "Oslo"}),
+        ("go to New York. Rome waits", {"a": TEXT, "b": TEXT}, {"a": "New York", "b": "Rome"}),
+        ("see the cat on a mat", {"a": TEXT}, {"a": "mat"}),
+        ("names like Ann and Bob", {"names": {"type": "array", "items": TEXT}}, {"names": ["Ann", "Bob"]}),
+        ("1 and 2.5", {"values": {"type": "array", "items": WHOLE}}, {"values": [1]}),
+        ("(see https://a.org/x).", {"link": TEXT}, {"link": "https://a.org/x"}),
+        ("see https://a.org/x.txt and b.txt", {"path": TEXT}, {"path": "b.txt"}),
+        ("read ~/a/b and ../c/d", {"path": TEXT, "folder": TEXT}, {"path": "~/a/b", "folder": "../c/d"}),
+        ("read 'my file'", {"path": TEXT}, {"path": "my file"}),
+        ("whatever", {"count": {"type": "integer", "default": 0}}, {"count": 0}),
+    ],
+)
+def test_a_value_belongs_to_the_parameter_that_is_named_with_it(sentence, properties, arguments):
+    assert guess_arguments(spec(**properties), sentence) == (arguments, [])
+
+
+@pytest.mark.parametrize(
+    ("sentence", "chosen"),
+    [
+        ("searching", "search"),
+        ("Searches", "search"),
+        ("sear", None),
+        ("the planet", None),
+        ("plane", "plane"),
+        ("```\nsearch\n```\nhello", None),
+        ("x" * 1999 + " search", None),
+        ("x " * 990 + "search", "search"),
+    ],
+)
+def test_a_tool_is_known_by_the_first_six_letters_of_a_word(sentence, chosen):
+    tool = choose_tool(sentence, [spec("search"), spec("plane")])
+    assert (tool.name if tool else None) == chosen
+
+
+def test_what_is_written_freely_has_a_limit_of_length_unless_the_tool_sets_one():
+    tool = spec(
+        "note", "Notes.", message=TEXT, short={"type": "string", "maxLength": 9}, count=WHOLE, city=TEXT, path=TEXT
+    )
+    narrowed = restrict_tool_values(tool, "note it in a.txt, city=Oslo")
+    assert narrowed == ToolSpec(
+        "note",
+        "Notes.",
+        {
+            "type": "object",
+            "properties": {
+                "message": {"maxLength": 400, "type": "string"},
+                "short": {"type": "string", "maxLength": 9},
+                "count": WHOLE,
+                "city": {"type": "string", "enum": ["Oslo"]},
+                "path": {"type": "string", "enum": ["a.txt"]},
+            },
+            "required": ["message", "short", "count", "city", "path"],
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("sentence", "properties"),
+    [
+        ("in Oslo and in Rome", {"zone": ["Oslo", "Rome"]}),
+        ("in the morning", {}),
+        ("in Oslo, 3 days", {"zone": ["Oslo"], "days": [3]}),
+        ("days: 4, from a.txt", {"days": [4]}),
+        ("verbose", {"verbose": [True]}),
+    ],
+)
+def test_what_may_be_left_out_is_offered_only_where_the_sentence_has_it(sentence, properties):
+    tool = spec("now", required=[], zone=TEXT, days=WHOLE, verbose=FLAG, path=TEXT)
+    narrowed = restrict_tool_values(tool, sentence)
+    assert narrowed is not None
+    assert {name: each["enum"] for name, each in narrowed.parameters["properties"].items()} == properties

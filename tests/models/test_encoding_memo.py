@@ -189,3 +189,13 @@ def test_other_fields_are_known_again_by_the_very_objects_that_they_were_made_fr
     assert memo.find_fields(sources[:2]) is None
     memo.keep_fields(sources[:2], b"[]")
     assert memo.find_fields(sources) is None
+
+
+def test_what_a_conversation_has_lost_takes_no_room_any_more():
+    memo, wire, other = EncodingMemo(most_bytes=2_500), Counting(), said("other")
+    wire.pieces(memo, "other", other)
+    for number in range(20):
+        wire.pieces(memo, "s", [*said("a"), user(f"{number}x" * 200)])
+    wire.seen = 0
+    wire.pieces(memo, "other", other)
+    assert wire.seen == 0

@@ -148,3 +148,94 @@ async def test_calls_pass_through():
         Request(messages=(user("What time is it?"),), tools=TOOLS),
     )
     assert [each.name for each in reply.tool_calls] == ["now"]
+
+
+def test_a_call_is_asked_for_with_the_prompt_alone():
+    sent = plan(
+        assistant("Hello!"), user("What is 17 * 23?" + " " * 3000), instructions="x", settings=Settings(temperature=0.5)
+    ).request
+    assert sent.instructions == ""
+    assert sent.settings == Settings(temperature=0.5, tool_choice="calculate", parallel_tool_calls=False)
+    assert [len(message.text) for message in sent.messages] == [2000]
+
+
+def test_a_result_is_asked_for_with_examples_and_what_was_asked():
+    sent = plan(user("p" * 300), *told("now", " Monday \n")).request
+    assert sent.instructions == "Say the result of the tool."
+    assert [message.role for message in sent.messages] == ["user", "assistant"] * 4 + ["user"]
+    assert sent.messages[-1].text == f"{'p' * 200}\nResult of now: Monday"
+    failed = plan(user("Go."), *told("now", "no clock", status=Status.ERROR)).request
+    assert failed.messages[-1].text == "Go.\nError of now: no clock"
+    assert plan(*told("now", "Monday")).request.messages[-1].text == "\nResult of now: Monday"
+
+
+def test_of_several_results_the_last_is_told():
+    results = [ToolResult("c1", "now", (Text("Monday"),)), ToolResult("c2", "calculate", (Text("4"),))]
+    calls = assistant([ToolCall("c1", "now"), ToolCall("c2", "calculate", '{"expression": "2 + 2"}')])
+    sent = plan(user("Go."), calls, tool_message(results)).request
+    assert sent.settings.extra_body["grammar"] == 'root ::= ("2 + 2 is ") "4"'
+    earlier = plan(user("Go."), calls, tool_message(results), assistant("It is."), user("thanks")).request
+    assert "grammar" not in earlier.settings.extra_body
+
+
+@pytest.mark.parametrize(
+    ("argument", "text", "lead"),
+    [
+        ("a" * 80, "x", "a" * 80 + " says: "),
+        ("a" * 81, "x", "a" * 80 + " says: "),
+        ("2", "1e3", "2 is "),
+        ("2", "1e3x", "2 says: "),
+    ],
+)
+def test_an_argument_is_repeated_before_its_result(argument, text, lead):
+    sent = plan(user("Go."), *told("tool", text, f'{{"it": "{argument}"}}')).request
+    assert sent.settings.extra_body["grammar"] == f'root ::= ("{lead}") "{text}"'
+
+
+@pytest.mark.parametrize(("length", "ending"), [(600, ""), (601, " … (the first 600 of 601 characters)")])
+def test_a_result_is_repeated_as_far_as_there_is_room(length, ending):
+    sent = plan(user("Go."), *told("now", "x" * length)).request
+    assert sent.settings.extra_body["grammar"].endswith(f'"{"x" * 600}{ending}"')
+
+
+def test_letters_that_a_grammar_needs_escaped_are():
+    sent = plan(user("Go."), *told("now", 'a\\b\r\nc\t"d"\x00é')).request
+    assert sent.settings.extra_body["grammar"] == (r'root ::= ("It is " | "It says: ") "a\\b\r\nc\t\"d\"\U00000000é"')
+
+
+def test_a_chat_is_asked_for_with_examples_a_limit_and_a_penalty_that_the_caller_may_change():
+    sent = plan(user("hello")).request
+    assert sent.settings == Settings(max_output_tokens=MAX_REPLY_TOKENS, extra_body={"repeat_penalty": 1.08})
+    assert len(sent.messages) == 15
+    assert [message.role for message in sent.messages] == ["user", "assistant"] * 7 + ["user"]
+    changed = plan(
+        user("hello"), settings=Settings(max_output_tokens=7, tool_choice="none", extra_body={"repeat_penalty": 1})
+    )
+    assert changed.request.settings == Settings(max_output_tokens=7, extra_body={"repeat_penalty": 1})
+    assert (plan(user("hello")).may_cut, changed.may_cut) == (True, False)
+
+
+@pytest.mark.parametrize(("window", "count"), [(1023, 1), (1024, 15)])
+def test_examples_are_shown_where_there_is_room_for_them(window, count):
+    assert len(build_small_model_request(Request(messages=(user("hello"),)), window).request.messages) == count
+
+
+@pytest.mark.parametrize(
+    ("size", "kept", "prefix"),
+    [
+        (300, 300, ""),
+        (301, 300, "(I read only the first 300 of 301 characters.) "),
+        (3000, 300, "(I read only the first 300 of 3,000 characters.) "),
+    ],
+)
+def test_a_prompt_may_fill_three_eighths_of_the_window(size, kept, prefix):
+    planned = build_small_model_request(Request(messages=(user("x" * size),)), 800)
+    assert ([len(message.text) for message in planned.request.messages], planned.prefix) == ([kept], prefix)
+
+
+@pytest.mark.parametrize(("size", "count"), [(100, 3), (101, 2)])
+def test_what_was_said_before_may_fill_a_quarter_of_the_window(size, count):
+    messages = (user("x" * size), assistant("y" * 100), user("and?"))
+    planned = build_small_model_request(Request(messages=messages), 800)
+    assert [message.text[:1] for message in planned.request.messages] == ["x", "y", "a"][-count:]
+    assert [message.role for message in planned.request.messages] == ["user", "assistant", "user"][-count:]

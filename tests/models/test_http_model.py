@@ -177,6 +177,11 @@ def test_it_shows_neither_key_nor_password():
     assert "small" in repr(model)
 
 
+def test_it_says_which_model_it_is_and_where():
+    model = HttpModel(TinyWire(), PROFILE, base_url="https://host/v1/?key=secret")
+    assert repr(model) == "HttpModel('small' at 'https://host/v1')"
+
+
 def test_making_one_does_not_import_aiohttp():
     code = (
         "import sys; from perdure.models.http_model import HttpModel; from perdure.models.profile import Profile\n"
@@ -571,3 +576,61 @@ async def test_an_answer_that_has_said_all_is_not_waited_for(http, monkeypatch, 
             told = [event async for event in model.stream(Request(messages=(user("Hello"),)))]
     assert isinstance(told[-1], ReplyFinished)
     assert assemble_reply(told[:-1], told[-1]).text == "Hi"
+
+
+async def test_who_waits_is_told_why_and_for_how_long(http):
+    clock = FakeClock()
+    throttle = Throttle(clock=clock, jitter=lambda: 0.0)
+    throttle.pause(20)
+    async with Playback([Reply(STREAM), Reply(STREAM)]) as server:
+        model = endpoint(server, http, throttle=throttle, clock=clock)
+        others = [asyncio.create_task(events_of(model)) for _ in range(2)]
+        await clock.advance(19)
+        await clock.advance(1)
+        first, second = [events[0] for events in await asyncio.wait_for(asyncio.gather(*others), 30)]
+    assert first == RetryScheduled(0, 0, 19.0, "RateLimited", "waiting to send: the provider asked for a pause")
+    assert second == RetryScheduled(
+        0, 0, 0.0, "RateLimited", "waiting to send: 1 requests with the same key are ahead of it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (
+            Reply(b"<html>", media_type="text/html; charset=utf-8", framing="length"),
+            (
+                "'{base}' answers with a web page instead of a reply (HTTP 200): "
+                "check base_url, which must be the API of tiny"
+            ),
+        ),
+        (
+            json_reply({}, 302, location="https://other.example/x?token=abc"),
+            (
+                "'{base}' answers with a redirect to 'https://other.example/x?token=***' (HTTP 302), which is not "
+                "followed: check base_url, which must be the API of tiny"
+            ),
+        ),
+    ],
+)
+async def test_an_address_that_is_no_api_is_told_in_full(http, reply, told):
+    async with Playback([reply]) as server:
+        with pytest.raises(BadRequest) as caught:
+            await events_of(endpoint(server, http))
+    assert str(caught.value) == told.format(base=f"{server.base_url}/v1")
+
+
+async def test_a_reply_that_broke_off_is_told_with_its_model(http):
+    async with Playback([Reply(STREAM, end="close", after=40)]) as server:
+        with pytest.raises(ReplyCutOff, match=r"^the reply of small broke off: "):
+            await events_of(endpoint(server, http))
+
+
+async def test_at_most_three_broken_rules_are_named(http):
+    async with Playback([json_reply({"error": {"message": "no"}}, 400)]) as server:
+        with pytest.raises(BadRequest) as caught:
+            await events_of(endpoint(server, http), Request(messages=[user("a b c d e")]))
+    assert str(caught.value) == (
+        "tiny rejected the request (HTTP 400): no. The request has to be changed; a retry does not help. "
+        "What may be the reason: the word 'b' is not known; the word 'c' is not known; the word 'd' is not known."
+    )

@@ -364,3 +364,64 @@ async def test_citations_stay_without_the_places_that_they_had_in_the_json():
     assert (await reply_of(ScriptedModel(told))).citations == (Citation("a"),)
     whole = Message("assistant", (Text('{"answer": "Yes."}'), cited))
     assert (await reply_of(ScriptedModel([ReplyFinished(message=whole)]))).citations == (Citation("a"),)
+
+
+async def test_what_is_asked_is_told_word_for_word():
+    asked = await question(replace(ASK, tools=(NOW,)))
+    assert asked.instructions == (
+        "Be brief.\n\n"
+        'Tools:\nnow: Tell the time. args: {"type": "object", "properties": {}}\n\n'
+        'Reply with one JSON object and nothing else. To use a tool: {"tool": NAME, "args": {...}}. To answer, when no '
+        'tool is needed or when its result is known: {"final": TEXT}.'
+    )
+    structured = await question(replace(ASK, instructions="", output=OutputSpec("n", {"type": "integer"})))
+    assert structured.instructions.startswith("Tools:\nadd: Add two numbers. args: ")
+    assert structured.instructions.endswith('{"final": VALUE}, where VALUE is JSON of this schema: {"type": "integer"}')
+
+
+def answer_of(schema):
+    return {"type": "object", "properties": {"final": schema}, "required": ["final"], "additionalProperties": False}
+
+
+def call_of(spec):
+    return {
+        "type": "object",
+        "properties": {"tool": {"const": spec.name}, "args": spec.parameters},
+        "required": ["tool", "args"],
+        "additionalProperties": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("choice", "schema"),
+    [
+        ("auto", {"anyOf": [call_of(ADD), call_of(NOW), answer_of({"type": "string"})]}),
+        ("required", {"anyOf": [call_of(ADD), call_of(NOW)]}),
+        ("now", call_of(NOW)),
+        ("none", answer_of({"type": "string"})),
+    ],
+)
+async def test_one_form_of_a_reply_is_its_schema_and_several_are_alternatives(choice, schema):
+    output = (await question(replace(ASK, settings=Settings(tool_choice=choice)))).output
+    assert output == OutputSpec("reply", schema, "A call of a tool, or the answer.")
+
+
+async def test_a_schema_that_refers_to_itself_is_moved_to_the_definitions():
+    tree = {"type": "object", "properties": {"kids": {"type": "array", "items": {"$ref": "#"}}, "n": {"enum": [1]}}}
+    request = replace(ASK, tools=(ToolSpec("walk", "", tree),), settings=Settings(tool_choice="walk"))
+    output = (await question(request)).output
+    assert output is not None
+    moved = {
+        "type": "object",
+        "properties": {"kids": {"type": "array", "items": {"$ref": "#/$defs/args_of_walk"}}, "n": {"enum": [1]}},
+    }
+    assert output.schema == {
+        **call_of(ToolSpec("walk", "", {"$ref": "#/$defs/args_of_walk"})),
+        "$defs": {"args_of_walk": moved},
+    }
+
+
+async def test_so_many_calls_of_one_reply_are_taken():
+    reply = await reply_of(held("\n".join([CALL] * 65)))
+    assert [call.call_id for call in reply.tool_calls] == [f"json_1_{number}" for number in range(64)]
+    assert reply.stop is StopReason.TOOL_USE

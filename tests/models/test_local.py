@@ -132,6 +132,59 @@ def test_options_that_make_no_sense_are_refused(option):
         open_local(**option)
 
 
+def test_a_file_that_cannot_be_read_is_told_with_the_reason(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        read_trained_context(str(tmp_path))
+    assert str(caught.value) == f"{str(tmp_path)!r} cannot be read: Is a directory"
+
+
+@pytest.mark.parametrize(
+    ("kind", "packed"),
+    [(kind, struct.pack(form, 77)) for kind, form in ((0, "<B"), (2, "<H"), (5, "<i"), (10, "<Q"), (11, "<q"))],
+)
+def test_numbers_of_all_kinds_are_read_and_skipped(tmp_path, kind, packed):
+    (tmp_path / "tiny.gguf").write_bytes(gguf(text("tiny.context_length") + struct.pack("<I", kind) + packed))
+    assert read_trained_context(str(tmp_path / "tiny.gguf")) == 77
+    other = text("tiny.other") + struct.pack("<I", kind) + packed
+    several = text("tiny.others") + struct.pack("<IIQ", 9, kind, 3) + packed * 3
+    (tmp_path / "tiny.gguf").write_bytes(gguf(other, several, CONTEXT))
+    assert read_trained_context(str(tmp_path / "tiny.gguf")) == 4096
+
+
+def test_a_length_that_is_no_number_is_skipped(tmp_path):
+    words = text("tiny.context_length") + struct.pack("<I", 8) + text("many")
+    (tmp_path / "tiny.gguf").write_bytes(gguf(words, CONTEXT))
+    assert read_trained_context(str(tmp_path / "tiny.gguf")) == 4096
+
+
+def test_the_packaged_weights_are_the_first_file_of_their_kind(tmp_path, monkeypatch):
+    for name in ("b.gguf", "a.gguf", "A.txt"):
+        (tmp_path / name).write_bytes(gguf(CONTEXT))
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(weights_file, "find_spec", lambda _: spec)
+    assert get_install_command() == get_install_command("smollm2") == get_install_command("x.gguf") == ""
+    for name in ("", "smollm2"):
+        assert find_weights(name) == weights_file.WeightsFile(str((tmp_path / "a.gguf").resolve()), "smollm2", 4096)
+
+
+def test_a_model_of_weights_is_described_by_their_file(tmp_path, installed):
+    installed("xllamacpp")
+    (tmp_path / "tiny.gguf").write_bytes(gguf(CONTEXT))
+    path = str(tmp_path / "tiny.gguf")
+    info = model_info(open_local(path))
+    assert (info.provider, info.name, info.context_tokens, info.max_output_tokens) == ("local", "tiny", 4096, 4096)
+    assert info.price == Price(input_usd=0.0, output_usd=0.0)
+    assert model_info(open_local(path, context_tokens=1)).context_tokens == 1
+
+
+@pytest.mark.parametrize(("trained", "context"), [(None, 2048), (8191, 8191), (8192, 8192), (131_072, 8192)])
+def test_the_window_is_that_of_the_weights_up_to_a_limit(tmp_path, installed, trained, context):
+    installed("xllamacpp")
+    fields = [] if trained is None else [text("tiny.context_length") + struct.pack("<II", 4, trained)]
+    (tmp_path / "tiny.gguf").write_bytes(gguf(*fields))
+    assert model_info(open_local(str(tmp_path / "tiny.gguf"))).context_tokens == context
+
+
 # -- how they are asked ------------------------------------------------------------------------------------------------
 
 
@@ -298,6 +351,48 @@ async def test_closing_ends_what_is_at_work_and_what_waits(runtime):
     assert len(runtime.asked) < 2
     assert not any(thread.is_alive() for thread in made._threads)
     assert made._server is None
+
+
+async def test_the_runtime_is_set_up_for_its_slots(monkeypatch):
+    runtime = Runtime(monkeypatch)
+    made = LlamaBackend(BackendOptions("/some.gguf", 512, 2, 3))
+    monkeypatch.setattr("perdure.models.local.in_process_transport.get_shared_backend", lambda _: made)
+    runtime.release(2)
+    await answer(InProcessTransport(BackendOptions("/some.gguf", 512, 2, 3)))
+    made.close()
+    params = runtime.params
+    assert (params.model.path, params.n_ctx, params.n_parallel) == ("/some.gguf", 1024, 2)
+    assert (params.n_batch, params.n_ubatch, params.cache_ram_mib) == (128, 128, 256)
+    assert (params.cpuparams.n_threads, params.cpuparams_batch.n_threads) == (3, 3)
+    assert (params.use_jinja, params.ui, params.port, params.n_threads_http) == (True, False, 0, 1)
+
+
+async def test_two_requests_are_answered_at_once_where_there_are_two_slots(monkeypatch):
+    runtime = Runtime(monkeypatch)
+    made = LlamaBackend(BackendOptions("/some.gguf", 512, 2, 3))
+    monkeypatch.setattr("perdure.models.local.in_process_transport.get_shared_backend", lambda _: made)
+    transport = InProcessTransport(BackendOptions("/some.gguf", 512, 2, 3))
+    asked = [asyncio.ensure_future(answer(transport, body)) for body in (b"1", b"2")]
+    async with asyncio.timeout(PATIENCE):
+        while len(runtime.asked) < 2:  # noqa: ASYNC110 - it is a thread that gets there
+            await asyncio.sleep(0)
+    runtime.release(4)
+    assert [status for status, _ in await asyncio.gather(*asked)] == [200, 200]
+    made.close()
+
+
+async def test_an_answer_is_read_up_to_a_size(transport, runtime):
+    runtime.release(2)
+    async with transport.post("", {}, b"{}") as got:
+        assert got.headers == {"content-type": "text/event-stream"}
+        assert await got.read(9) == b'data: {"a'
+    runtime.pieces = [ValueError("no messages")]
+    runtime.release()
+    async with transport.post("", {}, b"{}") as got:
+        assert (got.status, got.headers) == (400, {"content-type": "application/json"})
+        body = b'{"error":{"message":"no messages","code":400}}'
+        assert [chunk async for chunk in got.chunks()] == [body]
+        assert await got.read(9) == body[:9]
 
 
 def test_the_same_setup_is_the_same_backend(monkeypatch, runtime):

@@ -10,7 +10,7 @@ def test_what_is_as_it_should_be_is_taken() -> None:
     assert as_dict({"a": 1}) == {"a": 1}
     assert as_dicts([{"a": 1}, 2, {}]) == [{"a": 1}, {}]
     assert as_text("a") == "a"
-    assert as_count(3) == 3
+    assert [as_count(each) for each in (0, 1, 3)] == [0, 1, 3]
 
 
 def test_anything_else_counts_as_absent() -> None:

@@ -17,7 +17,7 @@ from perdure.models import open_model, openai_compatible
 from perdure.models.http_model import HttpModel
 from perdure.models.model_builder import list_provider_models
 from perdure.models.profile_files import SavedProfile, save_profile
-from perdure.models.provider_catalog import PROVIDERS
+from perdure.models.provider_catalog import PROVIDERS, find_provider
 from perdure.models.throttle import Throttle
 from perdure.net.pooled_http_transport import HttpTransport
 from perdure.net.tap import tapped
@@ -423,3 +423,36 @@ def test_a_request_is_sent_at_least_once(attempts, is_allowed):
         return
     with pytest.raises(ConfigError, match="attempts"):
         open_model("openai:gpt-5", api_key="k", attempts=attempts)
+
+
+def test_claude_at_vertex_has_the_schemas_and_the_cache_of_claude(endpoint, monkeypatch):
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
+    _, claude, _ = endpoint("vertex:claude-sonnet-4-5@20250929", api_key="t")
+    assert (claude.schema, claude.cache, claude.dialect) == ("anthropic", "marked", "")
+    _, gemini, _ = endpoint("vertex:gemini-2.5-flash", api_key="t")
+    assert (gemini.schema, gemini.dialect) == ("gemini", "vertex")
+    assert gemini.cache != "marked"
+
+
+@pytest.mark.parametrize(("asked", "dialect"), [("openai_responses", "groq"), ("anthropic", "")])
+def test_a_dialect_goes_with_the_wires_of_openai_alone(compatible, asked, dialect):
+    wire, profile, _ = compatible("https://api.groq.com/openai/v1", wire=asked, api_key="k")
+    assert (wire, profile.provider, profile.dialect) == (asked, "groq", dialect)
+
+
+async def test_a_list_without_a_key_is_refused_with_what_to_set(monkeypatch):
+    monkeypatch.delenv("GROQ_API_KEY", raising=False)
+    monkeypatch.delenv("GROQ_BASE_URL", raising=False)
+    groq = find_provider("groq")
+    assert groq is not None
+    with pytest.raises(ConfigError) as caught:
+        await list_provider_models("groq")
+    assert str(caught.value) == (
+        f"groq:{groq.default_model} needs an API key, and none is set: set GROQ_API_KEY "
+        f"(get one at {groq.key_help_url}), or pass api_key=…"
+    )
+
+
+@pytest.mark.parametrize("provider", ["bedrock", "codex", "vertex", "local", "demo"])
+async def test_providers_without_a_list_are_known(provider):
+    assert await list_provider_models(provider) is None

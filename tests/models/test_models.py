@@ -1,5 +1,6 @@
 """Models are opened by name, or are what they are."""
 
+import inspect
 import subprocess
 import sys
 from typing import Any, cast
@@ -133,3 +134,19 @@ def test_neither_the_catalogue_nor_the_network_is_imported_before_a_model_is_ope
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_a_provider_that_opens_its_models_later_is_refused_and_nothing_is_left_running():
+    async def open_later(_name: str) -> Any:
+        return ScriptedModel("Hello.")
+
+    made: list[Any] = []
+
+    def factory(name: str) -> Any:
+        made.append(open_later(name))
+        return made[-1]
+
+    register("late", factory)
+    with pytest.raises(ConfigError, match=r"the provider 'late' opened 'late:m' as <coroutine"):
+        open_model("late:m")
+    assert inspect.getcoroutinestate(made[0]) == inspect.CORO_CLOSED

@@ -1,8 +1,10 @@
 """Prices come from a list that is installed, are asked for once, and never from the network."""
 
+import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -119,3 +121,43 @@ def test_a_folder_that_cannot_be_written_only_costs_time(monkeypatch, tmp_path):
 def test_without_the_list_no_price_is_known(monkeypatch):
     monkeypatch.setattr(price_lookup, "_get_genai_prices_version", str)
     assert price_of("openai", "gpt-5") is None
+
+
+def test_without_the_package_of_prices_no_price_is_known_and_nothing_is_kept(monkeypatch, tmp_path):
+    monkeypatch.setattr("importlib.machinery.PathFinder.find_spec", lambda _: None)
+    assert price_of("openai", "gpt-5") is None
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr("importlib.machinery.PathFinder.find_spec", lambda _: SimpleNamespace(origin=None))
+    price_lookup._look_up_price.cache_clear()
+    assert price_of("openai", "gpt-5") is None
+
+
+def test_a_list_is_known_by_its_file_and_by_its_folder_where_it_has_none(monkeypatch, tmp_path):
+    origin = str(tmp_path / "__init__.py")
+    monkeypatch.setattr("importlib.machinery.PathFinder.find_spec", lambda _: SimpleNamespace(origin=origin))
+    monkeypatch.setattr(price_lookup, "_ask_genai_prices", lambda *_: Price(input_usd=1, output_usd=2))
+    assert price_of("openai", "gpt-5") == Price(input_usd=1, output_usd=2)
+    assert msgspec.json.decode(Path(price_lookup._get_cache_path()).read_bytes())["version"] == origin
+    (tmp_path / "data.py").write_bytes(b"12345")
+    price_lookup._look_up_price.cache_clear()
+    price_of("openai", "gpt-5")
+    found = (tmp_path / "data.py").stat()
+    kept = msgspec.json.decode(Path(price_lookup._get_cache_path()).read_bytes())
+    assert kept["version"] == f"{origin} 5 {found.st_mtime_ns}"
+
+
+def test_all_prices_of_a_day_are_kept_in_one_file_of_the_user_alone(monkeypatch, tmp_path):
+    prices = {"gpt-5": Price(input_usd=1, output_usd=2), "gpt-6": None}
+    monkeypatch.setattr(price_lookup, "_ask_genai_prices", lambda _, model: prices[model])
+    assert {model: price_of("openai", model) for model in prices} == prices
+    assert kept_prices() == {"openai/gpt-5": msgspec.to_builtins(prices["gpt-5"]), "openai/gpt-6": None}
+    assert [each.name for each in (tmp_path / "perdure").iterdir()] == ["prices.json"]
+    assert stat.S_IMODE((tmp_path / "perdure").stat().st_mode) == 0o700
+
+
+def test_the_file_lies_with_other_caches(monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert price_lookup._get_cache_path() == "/caches/perdure/prices.json"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/elsewhere")
+    assert price_lookup._get_cache_path() == "/elsewhere/.cache/perdure/prices.json"

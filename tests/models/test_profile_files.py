@@ -1,6 +1,7 @@
 """A profile in a file is found by its address and its model, and a broken file is named."""
 
 import stat
+import zlib
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,30 @@ def test_the_folder_lies_with_other_settings(monkeypatch):
 
 def test_addresses_are_compared_without_regard_to_case_of_the_host_or_a_last_slash():
     assert normalize_url("HTTPS://Host.Example/V1/") == "https://host.example/V1"
+
+
+def test_a_file_that_cannot_be_read_is_named_with_the_reason():
+    folder = Path(get_profiles_folder(), "folder.json")
+    folder.mkdir(parents=True)
+    with pytest.raises(ConfigError) as caught:
+        load_profile("http://h/v1", "m")
+    assert str(caught.value) == (
+        f"the profile {str(folder)!r} cannot be read: Is a directory; run `perdure probe` again, or delete the file"
+    )
+
+
+def test_the_file_of_a_profile_is_named_by_its_address_and_model():
+    name = Path(save_profile(LEARNED)).name
+    assert name == "host-8000-v1-Qwen-Qwen3-" + f"{zlib.crc32(b'host:8000/v1 Qwen/Qwen3'):08x}.json"
+    long = SavedProfile(base_url="http://host/v1", model="m" * 100)
+    assert len(Path(save_profile(long)).name) == 80 + len("-12345678.json")
+    assert load_profile("http://host/v1", "m" * 100) == long
+    assert Path(get_profiles_folder(), name).read_bytes().startswith(b'{\n  "base_url": "http://host:8000/v1",\n')
+
+
+@pytest.mark.parametrize(
+    ("url", "normal"),
+    [("HTTP://A.B", "http://a.b"), ("http://A/X//", "http://a/X"), ("A/B", "a/b"), ("", "")],
+)
+def test_an_address_has_one_form(url, normal):
+    assert normalize_url(url) == normal

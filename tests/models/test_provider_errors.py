@@ -21,6 +21,7 @@ from perdure.core.error import (
 )
 from perdure.models.provider_errors import classify_error
 from perdure.models.provider_errors.error_response_fields import ParsedError, parse_error_body
+from perdure.models.provider_errors.retry_after import parse_wait_field
 from tests.wire.recordings import Exchange, recordings
 
 
@@ -579,3 +580,100 @@ def test_all_that_a_body_says_is_found(body, found):
 )
 def test_only_what_looks_like_a_key_is_masked(said, shown):
     assert parse_error_body(said).text == shown
+
+
+@pytest.mark.parametrize("field", ["retryDelay", "retry_delay", "retry_after", "retryAfter", "retry_after_seconds"])
+@pytest.mark.parametrize(("value", "seconds"), [(3, 3.0), ("3", 3.0), ("2m", 120.0), ("1h30m", 5400.0), ([], None)])
+def test_a_wait_is_found_under_any_of_its_names(field, value, seconds):
+    assert parse_error_body(json.dumps({"message": "a", field: value})) == ParsedError("a", retry_after_seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "seconds"),
+    [
+        (10**400, 1.0, 86_400.0),
+        (86_400, 1.0, 86_400.0),
+        (86_401, 1.0, 86_400.0),
+        (1500, 0.001, 1.5),
+        ("1500", 0.001, 1.5),
+        ("2s", 0.001, 2.0),
+        (" 7 ", 1.0, 7.0),
+        (False, 1.0, None),
+        (None, 1.0, None),
+        ("soon", 1.0, None),
+        ("nan", 1.0, None),
+        (-1, 1.0, 0.0),
+    ],
+)
+def test_a_wait_is_a_number_of_a_unit_or_says_its_own(value, unit, seconds):
+    assert parse_wait_field(value, unit) == seconds
+
+
+@pytest.mark.parametrize(
+    ("size", "window"),
+    [("127", None), ("128", 128), ("32,768", 32_768), ("1_000_000_000", 10**9), ("1,000,000,001", None)],
+)
+def test_a_window_in_the_text_is_believed_within_reason(size, window):
+    failed = told(400, error(f"This model's maximum context length is {size} tokens. However, you requested more."))
+    assert isinstance(failed, ContextOverflow)
+    assert failed.window_tokens == window
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "message"),
+    [
+        (401, error("No."), "acme rejected the API key (HTTP 401): No. Check the key and its permissions."),
+        (
+            402,
+            "",
+            (
+                "the account at acme has no credit or quota left (HTTP 402), without a reason. "
+                "Check its plan and its billing."
+            ),
+        ),
+        (
+            429,
+            error("Slow!"),
+            "acme asks to slow down (HTTP 429): Slow!. Send fewer requests, or request a higher limit.",
+        ),
+        (
+            413,
+            "",
+            (
+                "the request is too long for this model of acme (HTTP 413), without a reason. "
+                "Shorten the conversation, or use a model with a larger window."
+            ),
+        ),
+        (500, "", "acme has a server failure (HTTP 500), without a reason. Try again later, or use another model."),
+        (
+            404,
+            error("no page"),
+            "acme rejected the request (HTTP 404): no page. Check the base URL and the name of the model.",
+        ),
+        (
+            404,
+            error("The model `x` does not exist"),
+            (
+                "acme rejected the request (HTTP 404): The model `x` does not exist. "
+                "Check the name of the model, and that the key may use it."
+            ),
+        ),
+        (
+            400,
+            error("no"),
+            "acme rejected the request (HTTP 400): no. The request has to be changed; a retry does not help.",
+        ),
+        (0, error("broken"), "acme has a server failure: broken. Try again later, or use another model."),
+    ],
+)
+def test_an_error_says_what_happened_and_what_to_do(status, body, message):
+    data = json.dumps(body) if isinstance(body, dict) else body
+    assert str(classify_error(status, {}, data, "acme")) == message
+
+
+def test_a_quota_that_is_spent_says_what_to_do():
+    spent = classify_error(429, {"retry-after": "901"}, "", "")
+    assert str(spent) == (
+        "the quota at the provider is spent (HTTP 429), without a reason. "
+        "Wait for the next period, or request a higher quota."
+    )

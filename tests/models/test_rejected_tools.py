@@ -178,3 +178,18 @@ def _tool_names(body):
         for each in tool.get("functionDeclarations") or [tool.get("function", tool)]:
             if isinstance(each, dict) and "name" in each:
                 yield each["name"]
+
+
+def test_a_warning_says_which_tool_why_and_what_to_do():
+    error = BadRequest("tools.1.custom.input_schema: bad.")
+    assert RejectedTools().quarantine_from_error(error, request()) == (
+        "the tool 'search' is left out from now on: tools.1.custom.input_schema: bad. "
+        "Simplify its schema, or do not offer it to this model."
+    )
+
+
+@pytest.mark.parametrize(("gap", "is_near"), [(100, True), (140, False)])
+def test_a_name_counts_only_near_the_words_about_schemas(gap, is_near):
+    for said in (f"schema {'-' * gap} 'read'", f"'read' {'-' * gap} schema"):
+        warning = RejectedTools().quarantine_from_error(BadRequest(said), request())
+        assert (warning is not None) is is_near

@@ -1,6 +1,6 @@
 """Replies beside the one that counts."""
 
-from perdure.core.event import TextDelta, ThinkingDelta
+from perdure.core.event import TextDelta, ThinkingDelta, ToolCallDelta
 from perdure.models.reply_candidate_collector import CandidateCollector
 
 
@@ -17,3 +17,15 @@ def test_candidates_are_put_together_in_the_order_of_their_indexes():
         {"text": "", "finish_reason": "7"},
     ]
     assert CandidateCollector().build() == []
+
+
+def test_a_candidate_tells_its_calls():
+    found = CandidateCollector()
+    found.add(1, [TextDelta("I look."), ToolCallDelta("c1", "look", '{"a":'), ToolCallDelta(arguments="1}")], "stop")
+    assert found.build() == [
+        {
+            "text": "I look.",
+            "tool_calls": [{"name": "look", "arguments": '{"a":1}'}],
+            "finish_reason": "stop",
+        }
+    ]

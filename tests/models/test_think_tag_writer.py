@@ -18,7 +18,13 @@ from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.model_builder import load_wire
 from perdure.models.profile import Profile
 from perdure.models.provider_catalog import WireName
-from perdure.models.think_tag_writer import ThinkingToTagsConverter, add_think_tags, remove_think_tags, with_think_tags
+from perdure.models.think_tag_writer import (
+    ThinkingToTagsConverter,
+    add_think_tags,
+    remove_think_tags,
+    shift_citation,
+    with_think_tags,
+)
 from perdure.testing import Reply, ScriptedModel
 
 
@@ -100,3 +106,49 @@ def test_citations_move_with_the_text_and_back() -> None:
     told = add_think_tags(silent)
     assert told.text[told.citations[0].start : told.citations[0].end] == "Yes"
     assert remove_think_tags(told) == silent
+
+
+def test_events_are_told_in_their_order_and_thinking_at_the_end_of_its_block() -> None:
+    tags = ThinkingToTagsConverter()
+    finished = ReplyFinished()
+    usage = UsageReported(Usage(1, 1))
+    events: list[ModelEvent] = [
+        ThinkingDelta("a"),
+        usage,
+        ThinkingDelta("b"),
+        ThinkingDelta("c", index=1),
+        TextDelta("x"),
+        finished,
+    ]
+    assert [tags.convert_event(event) for event in events] == [
+        (ThinkingDelta("a"),),
+        (usage,),
+        (ThinkingDelta("b"),),
+        (TextDelta("<think>ab</think>\n\n"), ThinkingDelta("c", index=1)),
+        (TextDelta("<think>c</think>\n\n"), TextDelta("x")),
+        (finished,),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("citation", "characters", "moved"),
+    [
+        (Citation("a", start=3, end=5), 2, Citation("a", start=5, end=7)),
+        (Citation("a", start=3, end=5), -4, Citation("a", start=0, end=1)),
+        (Citation("a", start=3, end=5), -9, Citation("a", start=0, end=0)),
+        (Citation("a", start=3), 2, Citation("a", start=3)),
+        (Citation("a"), 2, Citation("a")),
+    ],
+)
+def test_a_citation_is_moved_and_never_before_the_beginning(
+    citation: Citation, characters: int, moved: Citation
+) -> None:
+    assert shift_citation(citation, characters) == moved
+    assert shift_citation(citation, 0) is citation
+
+
+def test_a_thought_that_was_said_twice_is_taken_away_as_often_as_it_was_thought() -> None:
+    said = Message("assistant", (Thinking("Hm."), Text("<think>Hm.</think>\n\n<think>Hm.</think>\n\nYes.")))
+    assert remove_think_tags(said).text == "<think>Hm.</think>\n\nYes."
+    only = Message("assistant", (Thinking("Hm."), Text("<think>Hm.</think>\n\n"), ToolCall("1", "f")))
+    assert remove_think_tags(only).parts == (Thinking("Hm."), ToolCall("1", "f"))

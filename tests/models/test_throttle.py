@@ -345,3 +345,53 @@ def test_limits_of_an_address_hold_for_all_of_its_keys_also_for_those_in_use():
     assert repr(used) == "Throttle(requests_per_minute=9)"
     with pytest.raises(ConfigError):
         set_api_key_limits("https://two.example/v1", concurrency=0)
+
+
+async def test_a_slot_that_is_given_back_twice_counts_once(clock):
+    throttle = exact(clock, concurrency=2)
+    first, second = throttle.try_take_slot(), throttle.try_take_slot()
+    assert first is not None
+    assert second is not None
+    throttle.release_slot(first)
+    throttle.release_slot(first)
+    assert throttle.try_take_slot() is not None
+    assert throttle.try_take_slot() is None
+
+
+def test_a_throttle_says_its_limits(clock):
+    throttle = exact(clock, concurrency=2, requests_per_minute=60, tokens_per_minute=1e6)
+    assert repr(throttle) == "Throttle(concurrency=2, requests_per_minute=60, tokens_per_minute=1e+06)"
+    throttle.set_limits()
+    assert repr(throttle) == "Throttle()"
+
+
+def test_a_limit_of_nothing_is_refused_with_what_to_do():
+    with pytest.raises(ConfigError) as caught:
+        Throttle(requests_per_minute=0)
+    assert str(caught.value) == "Throttle(requests_per_minute=0): give a number above 0, or None for no limit"
+
+
+async def test_limits_that_are_lifted_let_those_go_who_wait(clock):
+    throttle = exact(clock, concurrency=1)
+    assert throttle.try_take_slot() is not None
+    waiting = asyncio.create_task(waited(throttle))
+    await settle()
+    throttle.set_limits()
+    async with asyncio.timeout(30):
+        assert await waiting is not None
+
+
+async def test_a_late_refusal_without_a_wait_pauses_nobody_again(clock):
+    throttle = exact(clock)
+    early, late = throttle.try_take_slot(), throttle.try_take_slot()
+    assert early is not None
+    assert late is not None
+    throttle.record_refused(early, 2)
+    await clock.advance(2)
+    first = throttle.try_take_slot()
+    assert first is not None
+    throttle.record_accepted(first)
+    throttle.record_refused(late)
+    assert throttle.try_take_slot() is not None
+    throttle.record_refused(late, 3)
+    assert throttle.try_take_slot() is None

@@ -2,7 +2,13 @@
 
 import pytest
 
-from perdure.models.throttle_state import ASSUME_ACCEPTED_SECONDS, MAX_PAUSE_SECONDS, ThrottleState, TokenBucket
+from perdure.models.throttle_state import (
+    ASSUME_ACCEPTED_SECONDS,
+    MAX_PAUSE_SECONDS,
+    ThrottleState,
+    TokenBucket,
+    WaitReason,
+)
 
 
 def limited(**limits: float) -> ThrottleState:
@@ -177,3 +183,60 @@ def test_what_was_sent_before_a_pause_says_nothing_about_the_time_after():
     assert wait(flow, now=1.0) == ASSUME_ACCEPTED_SECONDS
     flow.release_slot(early, None, 1.0)
     assert wait(flow, now=1.0) == ASSUME_ACCEPTED_SECONDS
+
+
+def test_the_reason_to_wait_is_told():
+    flow = limited(concurrency=1, requests=2, tokens=100)
+    assert flow.find_wait_reason(50, 0.0) is None
+    slot = flow.take_slot(60, 0.0)
+    assert flow.find_wait_reason(0, 0.0) == WaitReason(
+        None, "1 requests with the same key are in flight, which is the limit"
+    )
+    flow.release_slot(slot, 60, 0.0)
+    assert flow.find_wait_reason(50, 0.0) == WaitReason(6.0, "the limit of 100 tokens a minute is reached")
+    flow.release_slot(flow.take_slot(0, 0.0), 0, 0.0)
+    assert flow.find_wait_reason(0, 0.0) == WaitReason(30.0, "the limit of 2 requests a minute is reached")
+    flow.start_pause(5.0, 0.0, jitter_factor=1.5)
+    assert flow.find_wait_reason(0, 0.0) == WaitReason(7.5, "the provider asked for a pause")
+    after = ThrottleState()
+    after.start_pause(5.0, 0.0, jitter_factor=1.0)
+    after.take_slot(0, 6.0)
+    assert after.find_wait_reason(0, 7.0) == WaitReason(2.0, "after a pause, another request is sent first")
+
+
+def test_a_thousand_pauses_in_a_row_are_still_of_the_longest():
+    flow = ThrottleState()
+    for number in range(1100):
+        flow.start_pause(None, number * 100.0, jitter_factor=1.0)
+    assert wait(flow, now=109_900.0) == MAX_PAUSE_SECONDS
+
+
+def test_one_that_counts_as_accepted_lets_one_more_go_at_a_time():
+    flow = ThrottleState()
+    flow.start_pause(1.0, 0.0, jitter_factor=1.0)
+    flow.take_slot(0, 1.0)
+    assert wait(flow, now=4.0) == 0.0
+    flow.take_slot(0, 4.0)
+    assert wait(flow, now=4.0) == ASSUME_ACCEPTED_SECONDS
+    assert wait(flow, now=6.5) == pytest.approx(0.5)
+    assert wait(flow, now=7.0) == 0.0
+    for _ in range(2):
+        flow.take_slot(0, 7.0)
+    assert wait(flow, now=7.0) == ASSUME_ACCEPTED_SECONDS
+
+
+def test_a_slot_knows_its_tokens_and_whether_it_has_to_be_given_back():
+    flow = limited(concurrency=1)
+    slot = flow.take_slot(7, 0.0)
+    assert (slot.tokens, slot.counted, slot.accepted, slot.epoch) == (7, True, False, 0)
+    flow.release_slot(slot, None, 0.0)
+    assert not slot.counted
+
+
+def test_an_answer_to_a_slot_that_was_given_back_changes_nothing():
+    flow = ThrottleState()
+    flow.start_pause(1.0, 0.0, jitter_factor=1.0)
+    slot = flow.take_slot(0, 1.0)
+    flow.release_slot(slot, None, 1.0)
+    flow.record_accepted(slot, has_queue=False)
+    assert flow.is_recovering

@@ -139,3 +139,8 @@ async def test_an_agent_keeps_the_ids_of_its_model() -> None:
     body = load_wire("openai_chat").encode(Request(messages=outcome.messages), KIMI, EncodingMemo()).body
     reply, result = msgspec.json.decode(body)["messages"][1:3]
     assert (reply["tool_calls"][0]["id"], result["tool_call_id"]) == (KIMI_ID, KIMI_ID)
+
+
+def test_a_reply_that_is_none_of_the_messages_keeps_its_ids() -> None:
+    reply, results = called(KIMI_ID)
+    assert ids_sent(encoder([user("Hi")]), reply, results) == [(KIMI_ID, KIMI_ID)]

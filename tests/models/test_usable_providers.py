@@ -60,14 +60,14 @@ def test_vertex_needs_a_project_and_credentials(monkeypatch, tmp_path):
     assert not offer("vertex").available
     assert "gcloud auth application-default login" in offer("vertex").why
     monkeypatch.setenv("VERTEX_ACCESS_TOKEN", "t")
-    assert offer("vertex").why == "VERTEX_ACCESS_TOKEN is set"
+    assert (offer("vertex").available, offer("vertex").why) == (True, "VERTEX_ACCESS_TOKEN is set")
     monkeypatch.delenv("VERTEX_ACCESS_TOKEN")
     folder = tmp_path / ".config" / "gcloud"
     folder.mkdir(parents=True)
     (folder / "application_default_credentials.json").touch()
     assert (offer("vertex").available, offer("vertex").why) == (True, "gcloud has application default credentials")
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "key.json")
-    assert offer("vertex").why == "GOOGLE_APPLICATION_CREDENTIALS is set"
+    assert (offer("vertex").available, offer("vertex").why) == (True, "GOOGLE_APPLICATION_CREDENTIALS is set")
     monkeypatch.setattr(availability, "find_spec", lambda _: None)
     assert offer("vertex").why == "pip install 'perdure[vertex]'"
 
@@ -93,3 +93,42 @@ def test_a_registered_provider_is_listed_and_takes_the_place_of_one_of_the_same_
     register("openai", lambda _: ScriptedModel(), replace=True)
     assert (offer("house").available, offer("house").why) == (True, "registered")
     assert [each.why for each in list_provider_statuses() if each.name == "openai"] == ["registered"]
+
+
+def test_bedrock_is_there_with_a_key(monkeypatch):
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "k")
+    assert (offer("bedrock").available, offer("bedrock").why) == (True, "AWS_BEARER_TOKEN_BEDROCK is set")
+
+
+def test_an_offer_tells_all_of_a_provider():
+    gemini = next(each for each in PROVIDERS if each.name == "gemini")
+    assert offer("gemini") == availability.ProviderStatus(
+        name="gemini",
+        title=gemini.title,
+        available=False,
+        why="set GEMINI_API_KEY or GOOGLE_API_KEY",
+        default_model=gemini.default_model,
+        wire="gemini",
+        base_url="https://generativelanguage.googleapis.com/v1beta",
+        variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        aliases=gemini.aliases,
+        page=gemini.key_help_url,
+    )
+
+
+def test_offers_stand_in_the_order_of_the_catalogue():
+    assert [each.name for each in availability.list_catalog_statuses()] == [each.name for each in PROVIDERS]
+
+
+def test_what_needs_no_key_says_so(tmp_path):
+    assert (offer("ollama").available, offer("ollama").why) == (True, "needs no key")
+    assert (offer("demo").available, offer("demo").why) == (True, "always available")
+    (tmp_path / ".codex").mkdir()
+    (tmp_path / ".codex" / "auth.json").touch()
+    assert offer("codex").why == "the Codex CLI is logged in"
+
+
+@pytest.mark.parametrize(("command", "available"), [("", True), ("pip install x", False)])
+def test_local_weights_are_there_when_nothing_is_to_be_installed(monkeypatch, command, available):
+    monkeypatch.setattr("perdure.models.local.get_install_command", lambda: command)
+    assert (offer("local").available, offer("local").why) == (available, command or "runs in this process")

@@ -351,3 +351,97 @@ def test_tools_that_can_be_strict_are_said_to_be() -> None:
     assert closed["strict"] is True
     assert closed["input_schema"]["additionalProperties"] is False
     assert "strict" not in opened
+
+
+def test_a_model_that_decides_itself_is_told_the_effort_beside_the_schema() -> None:
+    newest = msgspec.structs.replace(PLAIN, model="claude-opus-5", max_output_tokens=4000)
+    spec = OutputSpec("dog", {"type": "object", "properties": {}})
+    body = body_of([user("Hello")], newest, settings={"reasoning_effort": "low"}, output=spec)
+    schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    assert body == {
+        "model": "claude-opus-5",
+        "max_tokens": 4000,
+        "thinking": {"type": "adaptive", "display": "summarized"},
+        "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": schema}},
+        "stream": True,
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "able", "said_as"),
+    [
+        ({}, True, {"type": "auto", "disable_parallel_tool_use": True}),
+        ({"tool_choice": "required"}, True, {"type": "any", "disable_parallel_tool_use": True}),
+        ({"tool_choice": "none"}, True, {"type": "none"}),
+        ({}, False, None),
+    ],
+)
+def test_one_call_at_a_time_is_asked_for_where_the_model_could_make_more(
+    settings: Any, able: bool, said_as: Any
+) -> None:
+    profile = msgspec.structs.replace(PLAIN, parallel_tool_calls=able)
+    body = body_of([user("Hello")], profile, settings={**settings, "parallel_tool_calls": False}, tools=[WEATHER])
+    assert body.get("tool_choice") == said_as
+    body = body_of([user("Hello")], profile, settings={"parallel_tool_calls": True}, tools=[WEATHER])
+    assert "tool_choice" not in body
+
+
+def test_a_tool_without_a_description_is_sent_without_one() -> None:
+    blank = ToolSpec("blank", " ", {"type": "object", "properties": {}})
+    assert body_of([user("Hello")], tools=[blank])["tools"] == [
+        {"name": "blank", "input_schema": {"type": "object", "properties": {}}}
+    ]
+
+
+def test_the_tools_of_extra_body_are_added_to_ours_and_can_be_called() -> None:
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    settings = {"extra_body": {"tools": [search], "top_k": 5}, "tool_choice": "none"}
+    body = body_of([user("Hello")], settings=settings, tools=[WEATHER_OF_OLD])
+    assert (body["tools"][1:], body["tool_choice"], body["top_k"]) == ([search], {"type": "none"}, 5)
+    assert [tool["name"] for tool in body["tools"]] == ["weather_of_old", "web_search"]
+    call, result = ToolCall("c1", "old"), ToolResult("c1", "old", (Text("x"),))
+    body = body_of([user("Hello"), own(call), tool_message([result])], settings={"extra_body": {"tools": [search]}})
+    assert [tool["name"] for tool in body["tools"]] == ["old", "web_search"]
+    assert "tool_choice" not in body
+
+
+def test_parts_that_no_user_says_are_left_out_of_a_users_message() -> None:
+    assert blocks_of(Text("Hello"), Thinking("hm", "sig"), ToolCall("c1", "weather")) == [
+        {"type": "text", "text": "Hello"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [('{"a": 1}', {"a": 1}), ("", {}), (" ", {}), ("[1]", {"_raw": "[1]"}), ("{oh", {"_raw": "{oh"})],
+)
+def test_arguments_are_always_sent_as_an_object(arguments: str, sent: Any) -> None:
+    call, result = ToolCall("c1", "weather", arguments), ToolResult("c1", "weather", (Text("x"),))
+    body = body_of([user("Hello"), own(call), tool_message([result])], tools=[WEATHER])
+    assert body["messages"][1:] == [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "weather", "input": sent}]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "x"}]}],
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "sent"),
+    [
+        (Status.OK, (), {}),
+        (Status.OK, (Text("x"),), {"content": [{"type": "text", "text": "x"}]}),
+        (Status.ERROR, (), {"is_error": True, "content": [{"type": "text", "text": "(error)"}]}),
+        (Status.ERROR, (Text("oh"),), {"is_error": True, "content": [{"type": "text", "text": "oh"}]}),
+    ],
+)
+def test_a_result_is_sent_with_its_content_and_an_error_never_without(status: Status, content: Any, sent: Any) -> None:
+    messages = [
+        user("Hello"),
+        own(ToolCall("c1", "weather")),
+        tool_message([ToolResult("c1", "weather", content, status)]),
+    ]
+    body = body_of(messages, tools=[WEATHER])
+    assert body["messages"][2]["content"] == [{"type": "tool_result", "tool_use_id": "c1", **sent}]

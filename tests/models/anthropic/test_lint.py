@@ -116,3 +116,95 @@ def test_exactly_four_blocks_may_have_a_cache_marker() -> None:
     marked = [text("a", cache_control={"type": "ephemeral"}) for _ in range(5)]
     assert lint(said(*marked[:4], role="user")) == ""
     assert "5 blocks have a cache marker; at most 4 may have one" in lint(said(*marked, role="user"))
+
+
+def test_a_call_needs_an_id_at_compatible_servers_too() -> None:
+    body = {"model": "m", "max_tokens": 10, "messages": [HELLO, call(""), result("")], "tools": [TOOL]}
+    compatible = Profile(provider="minimax", model="MiniMax-M3")
+    assert WIRE.lint(body, compatible) == ["messages[1]: a call of 'f' without an id. The request was not sent"]
+    assert WIRE.lint(body, PROFILE) == [
+        "messages[1]: the call id ''; letters, digits, `_` and `-` are taken. The request was not sent"
+    ]
+
+
+def test_compatible_servers_take_ids_that_anthropic_refuses() -> None:
+    body = {"model": "m", "max_tokens": 10, "messages": [HELLO, call("c 1"), result("c 1")], "tools": [TOOL]}
+    assert WIRE.lint(body, Profile(provider="minimax", model="MiniMax-M3")) == []
+
+
+def test_sets_of_tools_that_the_provider_runs_need_no_names() -> None:
+    sets = [{"type": "mcp_toolset", "mcp_server_name": name} for name in ("a", "b")]
+    assert lint(tools=[*sets, TOOL]) == ""
+    assert lint(tools=[*sets, {"type": "web_search_20250305", "name": "web_search"}]) == ""
+    assert lint(tools=[*sets, TOOL, TOOL]) == "two tools are named 'f'"
+
+
+def test_all_broken_rules_are_listed_in_order() -> None:
+    found = lint(
+        HELLO,
+        call(),
+        result("c1"),
+        call(),
+        result("c1"),
+        model="",
+        max_tokens=True,
+        temperature=-0.5,
+        stop_sequences=["\n", "END"],
+        system=[text("Be brief."), {"type": "text"}],
+        tools=[{"input_schema": SCHEMA}, {"name": "g", "type": "custom"}],
+        tool_choice={"type": "tool", "name": "f"},
+        thinking={"type": "adaptive"},
+    )
+    assert found.split(" | ") == [
+        "the call id 'c1' is used more than once",
+        "no model is named",
+        "max_tokens=True: give a number of tokens, at least 1",
+        "temperature=-0.5: from 0 to 1",
+        "a stop sequence that is blank",
+        "a block of the system prompt that is blank",
+        "the tool name ''; letters, digits, `_` and `-` are taken",
+        "the schema of the tool 'g' is not one of an object",
+        "tool_choice names 'f', which is not among the tools",
+        "temperature=-0.5 with thinking: leave it out",
+        "a call is forced on a model that thinks",
+    ]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"temperature": 0, "max_tokens": 1},
+        {"temperature": 1},
+        {"model": "", "anthropic_version": "vertex-2023-10-16"},
+        {"tools": [TOOL], "tool_choice": {"type": "auto"}},
+        {"tools": [TOOL], "tool_choice": {"type": "any"}},
+        {"tools": [TOOL], "tool_choice": {"type": "none"}},
+        {"tools": [TOOL], "tool_choice": {"type": "tool", "name": "f"}},
+        {"thinking": {"type": "disabled", "budget_tokens": 1}, "temperature": 0.5, "top_p": 0.1},
+        {"thinking": {"type": "adaptive"}, "temperature": 1, "tools": [TOOL], "tool_choice": {"type": "auto"}},
+    ],
+)
+def test_a_head_that_breaks_no_rule_is_taken(head: Any) -> None:
+    assert lint(**head) == ""
+
+
+def test_a_name_of_a_tool_has_at_most_128_characters() -> None:
+    longest = "f" * 128
+    assert lint(tools=[{"name": longest, "input_schema": SCHEMA}]) == ""
+    assert lint(tools=[{"name": longest + "f", "input_schema": SCHEMA}]).startswith(f"the tool name '{longest}f';")
+
+
+@pytest.mark.parametrize("kind", ["text", "tool_use"])
+def test_only_a_text_at_the_end_may_not_end_in_blanks(kind: str) -> None:
+    blocks = {"text": text("x \n"), "tool_use": {"type": "new", "text": "x "}}
+    found = lint(HELLO, said(blocks[kind]))
+    assert found == ("the last message is the model's and ends in blanks" if kind == "text" else "")
+    assert lint(said(text("x "), role="user")) == ""
+
+
+def test_an_error_without_content_is_refused_and_an_empty_success_is_not() -> None:
+    assert lint(HELLO, call(), result("c1", is_error=True), tools=[TOOL]) == (
+        "messages[2]: the result 'c1' is an error without content. The request was not sent"
+    )
+    assert lint(HELLO, call(), result("c1", is_error=False), tools=[TOOL]) == ""
+    assert lint(HELLO, call(), result("c1", is_error=True, content="x"), tools=[TOOL]) == ""

@@ -148,3 +148,44 @@ async def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest
         await BedrockAuth().headers(URL, BODY)
     with pytest.raises(ConfigError, match=r"pip install 'perdure\[bedrock\]'"):
         EventStreamParser()
+
+
+async def test_a_token_is_not_renewed_even_after_keys_were_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys(monkeypatch)
+    auth = BedrockAuth()
+    await auth.headers(URL, BODY)
+    keys(monkeypatch, "AKIDANOTHER")
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", " abc ")
+    assert not await auth.renew()
+    assert await auth.headers(URL, BODY) == {"authorization": "Bearer abc"}
+
+
+async def test_a_new_session_token_alone_is_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys(monkeypatch, token="one")
+    auth = BedrockAuth()
+    await auth.headers(URL, BODY)
+    keys(monkeypatch, token="two")
+    assert await auth.renew()
+    assert (await auth.headers(URL, BODY))["x-amz-security-token"] == "two"
+
+
+def test_credentials_are_identified_by_a_part_of_a_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hashed(text: str) -> str:
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    assert BedrockAuth(token="t").identity == hashed("t")
+    assert BedrockAuth().identity == f"aws-{hashed('default')}"
+    keys(monkeypatch)
+    assert BedrockAuth().identity == f"aws-{hashed('AKIDEXAMPLE')}"
+    monkeypatch.setenv("AWS_PROFILE", "work")
+    assert BedrockAuth().identity == f"aws-{hashed('work')}"
+    assert BedrockAuth(profile_name="other").identity == f"aws-{hashed('other')}"
+
+
+async def test_the_error_about_missing_credentials_names_all_that_would_do() -> None:
+    with pytest.raises(AuthFailed) as caught:
+        await BedrockAuth().headers(URL, BODY)
+    assert str(caught.value) == (
+        "there are no credentials for Amazon Bedrock: set AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID and "
+        "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+    )

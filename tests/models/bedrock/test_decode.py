@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from perdure.core.error import BadRequest, ModelError, ProviderDown, RateLimited, ReplyCutOff
-from perdure.core.event import ModelEvent, TextDelta, UsageReported
+from perdure.core.event import ModelEvent, TextDelta, ToolCallDelta, UsageReported
 from perdure.core.message import StopReason, Text, Thinking, ToolCall, Usage
 from perdure.models.bedrock.decode import BedrockDecoder
 from tests.models.bedrock.reading import PROFILE, decoded, ended_here, finished, frame
@@ -241,3 +241,49 @@ def test_a_whole_answer_that_is_none_is_classified() -> None:
 def test_an_answer_with_nothing_whole_in_it_is_cut_off(body: bytes) -> None:
     with pytest.raises(ReplyCutOff):
         decoded([body])
+
+
+def test_text_that_comes_while_a_call_is_open_is_passed_on() -> None:
+    used = start(0, toolUse={"toolUseId": "c1", "name": "f"})
+    decoder = BedrockDecoder(PROFILE)
+    assert decoder.feed(used + delta(1, text="Hello") + delta(0, toolUse={"input": "{}"}) + stop(0) + over()) == [
+        ToolCallDelta("c1", "f", index=0),
+        TextDelta("Hello"),
+        ToolCallDelta(arguments="{}", index=0),
+    ]
+
+
+def test_a_block_that_starts_again_ends_the_one_before() -> None:
+    calls = start(0, toolUse={"toolUseId": "c1", "name": "f"}) + start(0, toolUse={"toolUseId": "c2", "name": "g"})
+    assert BedrockDecoder(PROFILE).feed(calls + stop(0)) == [
+        ToolCallDelta("c1", "f", index=0),
+        ToolCallDelta(arguments="{}", index=0),
+        ToolCallDelta("c2", "g", index=0),
+        ToolCallDelta(arguments="{}", index=0),
+    ]
+
+
+def test_an_answer_that_ends_early_is_told_with_the_name_of_the_provider() -> None:
+    with pytest.raises(ReplyCutOff) as caught:
+        decoded([HELLO])
+    assert str(caught.value) == (
+        f"the answer of {PROFILE.provider} ended before the model had finished; asking again may help"
+    )
+
+
+def test_an_answer_is_never_known_to_be_over_before_its_end() -> None:
+    decoder = BedrockDecoder(PROFILE)
+    decoder.feed(TURN)
+    assert not decoder.done
+
+
+@pytest.mark.parametrize(
+    ("told", "usage"),
+    [
+        ({"inputTokens": 5}, Usage(5, 0, precision="partial")),
+        ({"inputTokens": 5, "outputTokens": 0}, Usage(5, 0)),
+        ({"cacheReadInputTokens": 2, "cacheWriteInputTokens": 3, "outputTokens": 1}, Usage(5, 1, 2, 3)),
+    ],
+)
+def test_input_is_the_sum_of_its_three_counts(told: Any, usage: Usage) -> None:
+    assert decoded([HELLO + over() + frame("metadata", {"usage": told})]).usage == usage

@@ -385,3 +385,83 @@ def test_a_schema_for_the_answer_is_said_as_text() -> None:
     assert (told["name"], told["description"]) == ("a_dog", "A dog.")
     assert json.loads(told["schema"])["additionalProperties"] is False
     assert "outputConfig" not in body_of([user("Hello")], msgspec.structs.replace(LLAMA, output="none"), output=spec)
+
+
+def test_parts_that_no_user_says_are_left_out_of_a_users_message() -> None:
+    assert blocks_of(Text("Hello"), Thinking("hm", "sig"), CALL, profile=CLAUDE) == [{"text": "Hello"}]
+
+
+def test_a_mark_stands_at_the_end_where_a_document_is_not_the_last() -> None:
+    mark = {"cachePoint": {"type": "default"}}
+    shown = body_of([user([Document(PDF, name="a"), "Read it."])], CLAUDE)["messages"][0]["content"]
+    assert [next(iter(block)) for block in shown] == ["document", "text", "cachePoint"]
+    assert shown[-1] == mark
+    plain = body_of([user("no document here")], CLAUDE)["messages"][0]["content"]
+    assert plain == [{"text": "no document here"}, mark]
+
+
+def test_tools_and_objects_of_extra_body_are_merged_with_ours() -> None:
+    theirs = {"systemTool": {"name": "nova_grounding"}}
+    extra = {
+        "toolConfig": {"tools": [theirs]},
+        "inferenceConfig": {"topP": 0.5},
+        "guardrailConfig": {"guardrailIdentifier": "g"},
+        "system": [{"text": "other"}],
+    }
+    body = body_of(
+        [user("Hello")],
+        settings={"extra_body": extra, "temperature": 0.5},
+        tools=[WEATHER],
+        instructions="Be brief.",
+    )
+    assert [next(iter(each)) for each in body["toolConfig"]["tools"]] == ["toolSpec", "systemTool"]
+    assert body["inferenceConfig"] == {"temperature": 0.5, "topP": 0.5}
+    assert body["guardrailConfig"] == {"guardrailIdentifier": "g"}
+    assert body["system"] == [{"text": "other"}]
+    alone = body_of([user("Hello")], settings={"extra_body": {"toolConfig": {"tools": [theirs]}}})
+    assert alone["toolConfig"] == {"tools": [theirs]}
+
+
+@pytest.mark.parametrize(("asked", "able", "sent"), [(100, None, 100), (100, 50, 50), (50, 100, 50), (None, 50, None)])
+def test_no_more_is_asked_for_than_the_model_can_write(asked: int | None, able: int | None, sent: int | None) -> None:
+    profile = msgspec.structs.replace(LLAMA, max_output_tokens=able)
+    body = body_of([user("Hello")], profile, settings={"max_output_tokens": asked})
+    assert body.get("inferenceConfig", {}).get("maxTokens") == sent
+
+
+def test_a_schema_and_citations_are_not_asked_for_together() -> None:
+    output = OutputSpec("dog", {"type": "object", "properties": {}})
+    with pytest.raises(ConfigError) as caught:
+        body_of([user("Hello")], CLAUDE, settings={"citations": True}, output=output)
+    assert str(caught.value) == "Settings(citations=True): this provider refuses it together with an output schema"
+
+
+@pytest.mark.parametrize(
+    ("settings", "able", "more"),
+    [
+        ({"parallel_tool_calls": False}, True, {"type": "auto", "disable_parallel_tool_use": True}),
+        (
+            {"parallel_tool_calls": False, "tool_choice": "auto"},
+            True,
+            {"type": "auto", "disable_parallel_tool_use": True},
+        ),
+        ({"parallel_tool_calls": False, "tool_choice": "required"}, True, None),
+        ({"parallel_tool_calls": False}, False, None),
+        ({"parallel_tool_calls": True}, True, None),
+    ],
+)
+def test_one_call_at_a_time_is_asked_of_claude_where_it_may_choose(settings: Any, able: bool, more: Any) -> None:
+    profile = msgspec.structs.replace(CLAUDE, parallel_tool_calls=able)
+    body = body_of([user("Hello")], profile, settings=settings, tools=[WEATHER])
+    assert body.get("additionalModelRequestFields", {}).get("tool_choice") == more
+    without = body_of([user("Hello")], profile, settings=settings)
+    assert "tool_choice" not in without.get("additionalModelRequestFields", {})
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [("a" * 101, "a" * 100), ("a" * 99 + " bc", "a" * 99), ("", "document"), ("..", "document"), ("a.b", "a b")],
+)
+def test_the_name_of_a_document_is_cut_to_what_is_taken(name: str, sent: str) -> None:
+    (block,) = [each for each in blocks_of(Document(PDF, name=name), profile=CLAUDE) if "document" in each]
+    assert block["document"]["name"] == sent

@@ -123,3 +123,90 @@ def test_a_limit_of_a_reply_is_a_number_of_tokens(field: str, value: Any) -> Non
 @pytest.mark.parametrize(("value", "is_sound"), [(0, True), (1, True), (-0.1, False), (1.1, False)])
 def test_a_temperature_is_from_0_to_1(value: float, is_sound: bool) -> None:
     assert lint(inferenceConfig={"temperature": value}) == ("" if is_sound else f"temperature={value!r}: from 0 to 1")
+
+
+@pytest.mark.parametrize(
+    ("messages", "problem"),
+    [
+        ([told({"text": ""})], "messages[0]: a text that is empty. The request was not sent"),
+        (
+            [HELLO, call("c" * 65), result("c" * 65)],
+            (
+                f"messages[1]: the call id '{'c' * 65}'; up to 64 letters, digits, `_` and `-` are taken. "
+                "The request was not sent"
+            ),
+        ),
+        (
+            [HELLO, call("c1", "t" * 65), result("c1")],
+            (
+                f"messages[1]: the tool name '{'t' * 65}'; up to 64 letters, digits, `_` and `-` are taken. "
+                "The request was not sent"
+            ),
+        ),
+        (
+            [HELLO, call(), told({"toolResult": {"toolUseId": "c1", "content": []}})],
+            "messages[2]: the result 'c1' is empty. The request was not sent",
+        ),
+        (
+            [told({"document": {"name": "a  b"}}, {"text": "x"})],
+            (
+                "messages[0]: the document name 'a  b'; letters, digits, `-`, brackets, single spaces are taken. "
+                "The request was not sent"
+            ),
+        ),
+        (
+            [told({"text": "x", "image": {}})],
+            "messages[0]: a block of 2 kinds: ['image', 'text']; each has one. The request was not sent",
+        ),
+        ([told({})], "messages[0]: a block of 0 kinds: []; each has one. The request was not sent"),
+        (
+            [HELLO, told({"text": "x"}, role="assistant"), HELLO, HELLO],
+            "messages[3]: two messages of the user in a row; roles have to alternate",
+        ),
+        ([HELLO, told({"text": "x\n"}, role="assistant")], "the last message is the model's and ends in blanks"),
+        ([told({"text": "x "})], ""),
+        ([HELLO, call("c" * 64, "t" * 64), result("c" * 64)], ""),
+        ([told({"document": {"name": "a (b) [c]-d"}}, {"text": "x"})], ""),
+        ([told(DOCUMENT, {"text": "x"}, MARK)], ""),
+        ([told({"text": "x"}, *[MARK] * 4)], ""),
+    ],
+)
+def test_a_rule_about_the_conversation_is_told_in_full(messages: list[Any], problem: str) -> None:
+    assert lint(*messages, toolConfig={"tools": [TOOL]}) == problem
+
+
+def test_calls_that_the_provider_answered_itself_need_no_results() -> None:
+    used = {"toolUse": {"toolUseId": "s1", "name": "f", "type": "server_tool_use", "input": {}}}
+    answered = {"toolResult": {"toolUseId": "s1", "content": [{"text": "x"}]}}
+    said = told(used, answered, {"text": "done"}, role="assistant")
+    assert lint(HELLO, said, toolConfig={"tools": [TOOL]}) == ""
+
+
+def test_all_that_is_wrong_with_a_body_is_listed_in_order() -> None:
+    nameless: dict[str, Any] = {"toolSpec": {"name": "a b", "description": ""}}
+    found = lint(
+        told(DOCUMENT, MARK, {"text": "x"}, DOCUMENT, MARK, *[MARK] * 3),
+        toolConfig={"tools": [nameless, TOOL, TOOL], "toolChoice": {"auto": {}, "any": {}}},
+        inferenceConfig={"maxTokens": "many", "temperature": 1.5},
+        system=[{"text": ""}, MARK],
+    )
+    assert found.split(" | ") == [
+        "two documents are named 'a'",
+        "the tool name 'a b'; up to 64 letters, digits, `_` and `-` are taken",
+        "two tools are named 'f'",
+        "two tools are named 'f'",
+        "the schema of the tool 'a b' is not one of an object",
+        "the description of the tool 'a b' is empty; leave it out",
+        "toolChoice={'auto': {}, 'any': {}}: one of ['any', 'auto', 'tool']",
+        "maxTokens='many': give a number of tokens, at least 1",
+        "temperature=1.5: from 0 to 1",
+        "a block of the system prompt that is empty",
+        "6 cache markers; at most 4 are allowed",
+        "a cache marker directly after a document; put text between them",
+        "a cache marker directly after a document; put text between them",
+    ]
+
+
+@pytest.mark.parametrize("choice", [{"auto": {}}, {"any": {}}, {"tool": {"name": "f"}}])
+def test_a_choice_of_a_tool_that_is_there_is_taken(choice: Any) -> None:
+    assert lint(toolConfig={"tools": [TOOL], "toolChoice": choice}) == ""

@@ -344,3 +344,23 @@ def test_deltas_say_what_the_message_says():
         ToolCallDelta(call_id="1", name="f", arguments="{}"),
         ReplyFinished(stop=StopReason.TOOL_USE, model="gemini-3-flash", provider="google"),
     ]
+
+
+def test_an_answer_is_never_known_to_be_over_before_its_end() -> None:
+    decoder = WIRE.decoder(PROFILE, "text/event-stream")
+    decoder.feed(GOLDEN)
+    assert not decoder.done
+
+
+@pytest.mark.parametrize(
+    ("counts", "usage"),
+    [
+        ({"candidatesTokenCount": 5, "totalTokenCount": 9}, Usage(4, 5)),
+        ({"candidatesTokenCount": 5, "totalTokenCount": 5}, Usage(0, 5)),
+        ({"candidatesTokenCount": 5, "thoughtsTokenCount": 3, "totalTokenCount": 7}, Usage(0, 8, 0, 0, 3)),
+        ({"candidatesTokenCount": 5}, Usage(0, 5, precision="partial")),
+        ({"promptTokenCount": 0, "totalTokenCount": 9}, Usage(0, 0)),
+    ],
+)
+def test_the_input_is_counted_from_the_total_where_it_is_not_told(counts: Any, usage: Usage) -> None:
+    assert message_of(chunk({"text": "a"}, finish="STOP", usageMetadata=counts)).usage == usage

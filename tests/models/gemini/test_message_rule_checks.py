@@ -87,3 +87,66 @@ def test_new_models_want_a_signature_on_the_first_call_of_every_turn_since_the_u
     assert faults(HELLO, calling("f"), answering("f"), DONE, HELLO, profile=NEW) == []
     [fault] = faults(HELLO, calling("f"), answering("f"), signed, answering("f", "g"), profile=NEW)
     assert "the call of 'f' has no thoughtSignature" in fault
+
+
+@pytest.mark.parametrize(
+    ("contents", "told"),
+    [
+        ([], "there are no contents; add a message"),
+        ([{"role": "user", "parts": []}], "a content must have parts, and this one has none"),
+        ([HELLO, calling("f", "g", id="a")], "the calls f (a), g (a) have no responses"),
+        ([HELLO, DONE], "the last content is the model's; it must be the user's, or a function response"),
+        ([DONE, HELLO], "the first content is the model's; it must be the user's"),
+        ([HELLO, calling("f"), DONE], "the model continues before its calls f have responses"),
+        (
+            [HELLO, {**answering("f"), "role": "model"}, HELLO],
+            "a content of the model has a function response, which only the user may send",
+        ),
+        (
+            [HELLO, DONE, calling("f"), answering("f")],
+            "a function call must follow a content of the user, or a function response",
+        ),
+        (
+            [{**calling("f"), "role": "user"}],
+            "a content of the user has a function call, which only the model may send",
+        ),
+        ([HELLO, answering("f")], "the function response of 'f' answers no call before it"),
+        (
+            [{"role": "user", "parts": [{"thoughtSignature": "S", "thought": True}]}],
+            "a part must have exactly one kind of data, and this one has ['thought', 'thoughtSignature']",
+        ),
+        (
+            [{"role": "user", "parts": [{"text": "a", "fileData": {}}]}],
+            "a part must have exactly one kind of data, and this one has ['text', 'fileData']",
+        ),
+        ([{"role": "user", "parts": [{"text": ""}]}], "a part has empty text and no signature"),
+        (
+            [{"role": "user", "parts": [{"inlineData": {"mimeType": "image/png"}}]}],
+            "inlineData must have data and a mimeType",
+        ),
+        ([{"role": "user", "parts": [{"fileData": {}}]}], "fileData must have a fileUri"),
+        ([HELLO, calling("f", args=[1]), answering("f")], "the args of 'f' must be an object, not [1]"),
+        ([HELLO, calling("f"), answering("f", response="x")], "the response of 'f' must be an object, not 'x'"),
+        (
+            [HELLO, calling(7), answering(7)],  # type: ignore[arg-type]
+            "a function cannot be named 7: letters, digits and _.:- only, at most 64, and no digit first",
+        ),
+        ([HELLO, calling("f", "g"), answering("f")], "2 calls (f, g) need as many responses at once, not 1"),
+        ([HELLO, calling("f"), answering("g")], "the responses are not those of the calls f"),
+        ([HELLO, calling("f", id="a"), answering("f", id="b")], "there is no call 'b' among the calls f (a)"),
+        (
+            [HELLO, calling("f", id="a"), answering("f"), calling("f", id="a"), answering("f")],
+            "the call id 'a' is used twice",
+        ),
+    ],
+)
+def test_a_refusal_is_told_in_full(contents: list[Any], told: str) -> None:
+    assert faults(*contents) == [told]
+
+
+def test_a_missing_signature_is_told_with_the_model() -> None:
+    assert faults(HELLO, calling("f"), answering("f"), profile=NEW) == [
+        "the call of 'f' has no thoughtSignature, which 'gemini-3-flash' requires"
+    ]
+    assert faults(HELLO, calling("f"), answering("f"), HELLO, profile=NEW) == []
+    assert faults(HELLO, calling("f", id="a"), answering("f"), HELLO) == []

@@ -448,3 +448,104 @@ def meaning(body: Any) -> list[Any]:
         )
         for each in body["messages"]
     ]
+
+
+# -- in full -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_torn_after_the_last_line_changes_nothing() -> None:
+    assert message_of(lines(line(content="a"), END) + b'{"torn').text == "a"
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (lines(line(content="a")), "the answer of ollama-native ended before it was finished; ask again"),
+        (
+            lines(line(content="a")) + b'{"torn',
+            "the answer of ollama-native ended before it was finished; ask again",
+        ),
+        (b"<html>\n", "ollama-native sent a line that is not JSON, '<html>'; ask again"),
+    ],
+)
+def test_an_answer_that_is_cut_off_says_how(data: bytes, told: str) -> None:
+    with pytest.raises(ReplyCutOff) as caught:
+        message_of(data)
+    assert str(caught.value) == told
+
+
+def test_a_last_line_that_nothing_ends_counts() -> None:
+    assert message_of(lines(line(content="a"), {**END, **COUNTS}).rstrip()).usage == Usage(9, 4)
+
+
+@pytest.mark.parametrize(
+    ("counts", "usage"),
+    [
+        ({"prompt_eval_count": 9}, Usage(9, 0, precision="partial")),
+        ({"prompt_eval_count": 0, "eval_count": 0}, Usage(0, 0)),
+    ],
+)
+def test_counts_that_are_missing_are_zero_and_partial(counts: Any, usage: Usage) -> None:
+    assert message_of(lines(line(content="a"), {**END, **counts})).usage == usage
+
+
+USER = {"role": "user", "content": "?"}
+CALLS = {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}] * 2}
+RESULT = {"role": "tool", "content": "x"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({"messages": []}, ["there are no messages"]),
+        ({"messages": [USER, CALLS, RESULT, RESULT, USER]}, []),
+        ({"messages": [USER, CALLS, RESULT]}, ["1 calls have no result"]),
+        ({"messages": [USER, CALLS, RESULT, USER]}, ["1 calls have no result before the next message, of 'user'"]),
+        ({"messages": [USER, CALLS, RESULT, RESULT, RESULT]}, ["a result follows no call"]),
+        (
+            {"messages": [{"role": "critic"}]},
+            ["a message has the role 'critic'; there are assistant, system, tool, user"],
+        ),
+        ({"messages": [{"role": "user", "content": None}]}, ["the content of a message of 'user' is not text"]),
+        ({"messages": [{**USER, "tool_calls": [{"function": {"name": "f"}}]}]}, []),
+        ({"messages": [USER, {"role": "assistant", "tool_calls": [{"function": {}}]}]}, ["a call names no tool"]),
+        ({"model": ""}, ["no model is named"]),
+        ({"format": "yaml"}, ["format is 'yaml'; use 'json' or a JSON Schema"]),
+        ({"format": "json"}, []),
+        ({"format": {"type": "object"}}, []),
+        (
+            {"format": {"type": "object"}, "tools": [{}]},
+            ["format and tools are given, and the format keeps the model from calling tools"],
+        ),
+        ({"tools": [{}]}, []),
+        ({"messages": [{**USER, "images": ["x"]}]}, ["there is an image, and 'm' takes no images"]),
+        ({"messages": [{**USER, "images": []}]}, []),
+    ],
+)
+def test_what_would_be_misread_is_told_in_full(fields: Any, found: list[str]) -> None:
+    body = {"model": "m", "messages": [USER], **fields}
+    assert WIRE.lint(body, Profile(provider="o", model="m", images=False)) == found
+
+
+def test_the_schema_beside_tools_is_told_word_for_word() -> None:
+    body = body_of(output=ANSWER, tools=(ADD,))
+    assert body["messages"][0] == {
+        "role": "system",
+        "content": (
+            "When you answer, rather than call a tool, answer with nothing but JSON of this schema:\n"
+            '{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}'
+        ),
+    }
+    nothing = Profile(provider="o", model="m", output="none")
+    assert "format" not in body_of(output=ANSWER, profile=nothing)
+    plain = body_of(output=ANSWER, tools=(ADD,), profile=Profile(provider="o", model="m", tools="none"))
+    assert "tools" not in plain
+    assert plain["format"] == ANSWER.schema
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent"), [("null", {}), (" ", {}), ("[1]", {"_raw": "[1]"}), ('{"a":[1]}', {"a": [1]})]
+)
+def test_arguments_are_sent_as_an_object(arguments: str, sent: Any) -> None:
+    messages = [user("?"), assistant(ToolCall("c", "add", arguments)), Message("tool", (ToolResult("c", "add"),))]
+    assert body_of(*messages)["messages"][1]["tool_calls"][0]["function"]["arguments"] == sent

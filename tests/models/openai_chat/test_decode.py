@@ -7,10 +7,12 @@ import pytest
 
 from perdure.core.error import ModelError, ProviderDown, RateLimited, ReplyCutOff
 from perdure.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta, UsageReported
-from perdure.core.message import StopReason, Text, Thinking, ToolCall, Usage
+from perdure.core.message import Citation, StopReason, Text, Thinking, ToolCall, Usage
 from perdure.models.openai_chat import WIRE
+from perdure.models.openai_chat.annotations import parse_annotation, parse_source_lists
 from perdure.models.openai_chat.chunk_structs import FunctionPiece, ToolCallPiece
 from perdure.models.openai_chat.tool_call_accumulator import ToolCallAccumulator
+from perdure.models.openai_chat.usage import parse_usage
 from perdure.models.profile import Profile
 from tests.doubles import LineCount
 from tests.models.openai_chat.material import PROFILE, chunk, heard, message_of, stream, whole
@@ -535,3 +537,117 @@ def test_many_calls_in_one_reply_take_work_in_proportion() -> None:
         return counted.lines
 
     assert count_lines(400) < 4.5 * count_lines(100)
+
+
+def test_an_error_in_a_last_event_that_nothing_ends_is_raised() -> None:
+    last = stream(chunk({"content": "x"}, error={"code": 429, "message": "slow down"}), done=False).rstrip()
+    decoder = WIRE.decoder(PROFILE, "text/event-stream")
+    assert list(decoder.feed(stream(chunk({"content": "a"}), done=False) + last)) == [TextDelta("a")]
+    with pytest.raises(RateLimited, match="slow down"):
+        decoder.end()
+
+
+def test_thinking_in_a_list_of_content_may_be_text_and_blank_items_are_nothing() -> None:
+    items = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": ""}, "", {"text": "Yes."}]
+    events = heard(stream(chunk({"content": items}, "stop")))
+    assert events[:-1] == [ThinkingDelta("Hm."), TextDelta("Yes.")]
+
+
+def test_a_stream_is_done_with_its_last_marker_and_not_before() -> None:
+    decoder = WIRE.decoder(PROFILE, "text/event-stream")
+    decoder.feed(stream(chunk({"content": "x"}), chunk(finish="stop"), done=False))
+    assert not decoder.done
+    decoder.feed(b"data: [DONE]\n\n")
+    assert decoder.done
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (stream("data: <html>"), "openai sent a chunk that is not a JSON object: b'<html>'. Try again."),
+        (
+            stream(chunk({"content": "x"}, "network_error")),
+            "openai stopped in the middle of its answer: 'network_error'. Try again.",
+        ),
+        (b'{"a', "the answer of openai is not a complete JSON object: b'{\"a'"),
+        (stream(chunk({"content": "x"}), done=False), "the answer of openai ended without a finish reason. Try again."),
+    ],
+)
+def test_what_is_wrong_with_an_answer_is_told_with_its_provider(data: bytes, told: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        heard(data)
+    assert str(caught.value) == told
+
+
+def test_more_text_after_a_reason_to_stop_means_that_it_was_sent_too_early() -> None:
+    early = stream(chunk({"content": "a"}, "stop"), chunk({"content": "b"}), done=False)
+    with pytest.raises(ReplyCutOff):
+        heard(early)
+    assert message_of(early + stream(chunk(finish="length"))).stop is StopReason.LENGTH
+    assert message_of(stream(chunk({"content": "a"}, "length"), chunk({"content": ""}), done=False)).text == "a"
+
+
+def test_the_same_usage_is_reported_once_and_counts_as_the_last() -> None:
+    events = heard(stream(chunk({"content": "x"}, usage=USAGE), chunk(finish="stop"), {"choices": [], "usage": USAGE}))
+    assert events == [
+        TextDelta("x"),
+        UsageReported(Usage(10, 4)),
+        ReplyFinished(StopReason.STOP, Usage(10, 4), "gpt-4.1", "openai"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "usage"),
+    [
+        ({"input_tokens": 10, "output_tokens": 4}, Usage(10, 4)),
+        ({"prompt_tokens": 0, "completion_tokens": 0}, Usage(0, 0)),
+        ({"prompt_tokens": -1, "completion_tokens": 4}, Usage(0, 4, precision="partial")),
+        ({"prompt_tokens": 2**53 - 1, "completion_tokens": 4}, Usage(2**53 - 1, 4)),
+        ({"prompt_tokens": 2**53, "completion_tokens": 4}, Usage(0, 4, precision="partial")),
+        ({"completion_tokens": 4, "total_tokens": 14}, Usage(0, 4, precision="partial")),
+        ({**USAGE, "num_cached_tokens": 6}, Usage(10, 4, 6)),
+        ({**USAGE, "cached_tokens": 6, "cache_write_tokens": 9}, Usage(10, 4, 6, 4)),
+        ({**USAGE, "reasoning_tokens": 3}, Usage(10, 4, 0, 0, 3)),
+        ({**USAGE, "reasoning_tokens": 30}, Usage(10, 4, 0, 0, 4)),
+        ({**USAGE, "total_tokens": 17, "reasoning_tokens": 3}, Usage(10, 7, 0, 0, 3)),
+        ({**USAGE, "total_tokens": 18, "reasoning_tokens": 3}, Usage(10, 4, 0, 0, 3)),
+        ({**USAGE, "total_tokens": 22, "cached_tokens": 6, "cache_write_tokens": 2}, Usage(18, 4, 6, 2)),
+        ({**USAGE, "total_tokens": 15}, Usage(10, 5, 0, 0, 1)),
+        ({**USAGE, "total_tokens": 13}, Usage(10, 4)),
+    ],
+)
+def test_counts_are_added_up_as_their_total_says(said: dict[str, Any], usage: Usage) -> None:
+    assert parse_usage(said) == usage
+
+
+@pytest.mark.parametrize(
+    ("annotation", "citation"),
+    [
+        (
+            {
+                "type": "url_citation",
+                "url_citation": {"url": "u", "title": "t", "content": "q", "start_index": 0, "end_index": 1},
+            },
+            ("u", "t", "q", 5, 6),
+        ),
+        ({"type": "url_citation", "url": "u", "start_index": 3, "end_index": 3}, ("u", "", "", None, None)),
+        ({"type": "url_citation", "url": "u", "start_index": -1, "end_index": 3}, ("u", "", "", None, None)),
+        ({"type": "url_citation", "url": "u", "start_index": 2}, ("u", "", "", None, None)),
+        ({"type": "file", "file": {"hash": "h", "name": "n"}}, ("h", "n", "", None, None)),
+        ({"type": "file_citation", "file_id": "f", "filename": "n", "quote": "q"}, ("f", "n", "q", None, None)),
+        ({"title": "t"}, ("t", "t", "", None, None)),
+    ],
+)
+def test_an_annotation_is_a_citation_of_its_passage(annotation: dict[str, Any], citation: Any) -> None:
+    found = parse_annotation(annotation, 5)
+    assert (found.source, found.title, found.quote, found.start, found.end) == citation
+    assert found.details == annotation
+
+
+def test_the_lists_of_sources_of_an_answer_are_told_once_each() -> None:
+    results = [{"url": "b", "title": "B", "snippet": "bb"}, {"url": "c"}, {"title": "nowhere"}]
+    assert list(parse_source_lists(["a", "b", 7, "a"], results)) == [
+        Citation("a"),
+        Citation("b", "B", "bb", details=results[0]),
+        Citation("c", details=results[1]),
+    ]

@@ -28,6 +28,7 @@ from perdure.models.encoding_memo import EncodingMemo, ProviderRuleError
 from perdure.models.openai_chat import WIRE
 from perdure.models.openai_chat.dialect import ChatDialect
 from perdure.models.openai_chat.message_encoding import ChatMessageEncoder
+from perdure.models.openai_chat.settings_encoder import encode_settings
 from perdure.models.openai_chat.tools import encode_tools
 from perdure.models.profile import Profile
 from tests.models.openai_chat.material import PROFILE, body_of
@@ -590,3 +591,118 @@ def test_requests_that_differ_in_their_messages_alone_say_all_else_alike() -> No
     assert first == second
     assert send("three", Settings(temperature=0.1))["temperature"] == 0.1
     assert send("four", to=msgspec.structs.replace(PROFILE, model="other"))["model"] == "other"
+
+
+def test_only_the_first_foreign_call_and_only_of_gemini_3_gets_a_placeholder_for_a_signature() -> None:
+    calls = assistant([ToolCall("c1", "add", "{}", "other"), ToolCall("c2", "add", "{}", "other")])
+    results = tool_message([ToolResult("c1", "add", (Text("3"),)), ToolResult("c2", "add", (Text("4"),))])
+
+    def signed(to: Profile) -> list[Any]:
+        said = said_by(to, [user("Hi"), calls, results])["tool_calls"]
+        return [each.get("extra_content") for each in said]
+
+    placeholder = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+    assert signed(profile("gemini", "gemini-3-flash")) == [placeholder, None]
+    assert signed(profile("gemini", "gemini-2.5-flash")) == [None, None]
+    assert signed(profile("openrouter", "google/gemini-3-flash")) == [None, None]
+
+
+def test_an_id_of_nine_letters_and_digits_is_kept_for_mistral() -> None:
+    to = profile("mistral")
+    call = ToolCall("abcDEF123", "add", "{}")
+    history = [user("Hi"), assistant([call]), tool_message([ToolResult("abcDEF123", "add", (Text("3"),))])]
+    body = body_of(Request(messages=history), to)
+    assert body["messages"][1]["tool_calls"][0]["id"] == "abcDEF123"
+    assert body["messages"][2]["tool_call_id"] == "abcDEF123"
+
+
+@pytest.mark.parametrize(
+    ("to", "settings", "fields"),
+    [
+        (profile("gemini"), {}, {}),
+        (profile("openrouter"), {}, {}),
+        (profile("openrouter"), {"thinking": "on"}, {"reasoning": {"enabled": True}}),
+        (profile("openrouter"), {"thinking": "auto"}, {}),
+        (profile("deepseek"), {"thinking": "off", "reasoning_effort": "high"}, {"thinking": {"type": "disabled"}}),
+        (
+            profile("deepseek"),
+            {"thinking": "on", "reasoning_effort": "high"},
+            {"thinking": {"type": "enabled"}, "reasoning_effort": "high"},
+        ),
+        (profile("deepseek"), {"thinking": "on", "reasoning_effort": "none"}, {"thinking": {"type": "enabled"}}),
+        (profile("deepseek"), {}, {}),
+        (profile("qwen"), {"thinking": "on"}, {"enable_thinking": True}),
+        (profile("qwen"), {"thinking": "on", "reasoning_effort": "none"}, {"enable_thinking": True}),
+        (profile("qwen"), {"reasoning_effort": "none"}, {"enable_thinking": False}),
+        (profile("qwen"), {}, {}),
+        (
+            profile("groq", "qwen/qwen3-32b"),
+            {"reasoning_effort": "none"},
+            {"reasoning_effort": "none", "reasoning_format": "parsed"},
+        ),
+        (profile("groq", "qwen/qwen3-32b"), {}, {}),
+        (profile("mistral"), {"reasoning_effort": "high"}, {"reasoning_effort": "high"}),
+    ],
+)
+def test_what_is_asked_about_thinking_is_said_once(
+    to: Profile, settings: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    assert asked(Settings(**settings), to) == {"stream": True, **fields}
+
+
+def test_a_dialect_without_a_way_to_ask_for_thinking_says_nothing_about_it() -> None:
+    settings = Settings(reasoning_effort="high", reasoning_tokens=9, thinking="on", top_p=0.5)
+    assert encode_settings(settings, PROFILE, ChatDialect(name="silent", reasoning="none")) == {"top_p": 0.5}
+
+
+def test_a_choice_of_a_tool_that_is_not_there_names_those_that_are() -> None:
+    request = Request(messages=[user("Hi")], tools=(ADD, ToolSpec("b", "", {})), settings=Settings(tool_choice="c"))
+    with pytest.raises(ConfigError) as caught:
+        WIRE.encode(request, PROFILE, EncodingMemo())
+    assert str(caught.value) == (
+        "Settings(tool_choice='c'): no such tool; use 'auto', 'none', 'required', or one of 'add', 'b'"
+    )
+
+
+def test_the_name_of_a_schema_is_cut_to_what_is_allowed() -> None:
+    def name(given: str) -> Any:
+        output = OutputSpec(given, {"type": "object", "properties": {}})
+        return body_of(Request(messages=[user("Hi")], output=output))["response_format"]["json_schema"]
+
+    assert [name(given)["name"] for given in ("n" * 64, "n" * 65, "", "a b-c_d")] == [
+        "n" * 64,
+        "n" * 64,
+        "output",
+        "a_b-c_d",
+    ]
+    assert "description" not in name("x")
+
+
+def test_extra_tools_alone_and_no_extra_tools_are_both_sent() -> None:
+    def tools(given: Any, **more: Any) -> Any:
+        settings = Settings(extra_body={"tools": given})
+        request = Request(messages=[user("Hi")], settings=settings, **more)
+        return msgspec.json.decode(WIRE.encode(request, PROFILE, EncodingMemo()).body)["tools"]
+
+    assert tools([{"type": "web"}]) == [{"type": "web"}]
+    assert tools(({"type": "web"},), tools=(ADD,))[1:] == [{"type": "web"}]
+    assert tools([], tools=(ADD,)) == []
+
+
+def test_only_the_last_text_of_the_last_user_message_is_marked() -> None:
+    to = profile("openrouter", "anthropic/claude-sonnet-4.6", cache="marked")
+
+    def contents(*messages: Message) -> list[Any]:
+        body = msgspec.json.decode(WIRE.encode(Request(messages=messages), to, EncodingMemo()).body)
+        return [(item["role"], item["content"]) for item in body["messages"]]
+
+    mark = {"cache_control": {"type": "ephemeral"}}
+    marked = ("user", [{"type": "text", "text": "b", **mark}])
+    assert contents(user("a"), assistant("x"), user("b")) == [("user", "a"), ("assistant", "x"), marked]
+    assert contents(user("b"), assistant("x")) == [marked, ("assistant", "x")]
+    assert contents(Message("system", (Text("a"),)), assistant("x")) == [("system", "a"), ("assistant", "x")]
+    picture = {"type": "image_url", "image_url": {"url": "https://example.com/a.jpg"}}
+    image = Image(url="https://example.com/a.jpg")
+    assert contents(user(image)) == [("user", [picture])]
+    texts = [{"type": "text", "text": "a"}, picture, {"type": "text", "text": "b", **mark}, picture]
+    assert contents(user(["a", image, "b", image])) == [("user", texts)]

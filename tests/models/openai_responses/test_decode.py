@@ -13,7 +13,7 @@ from perdure.core.error import (
     RateLimited,
     ReplyCutOff,
 )
-from perdure.core.event import ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
+from perdure.core.event import CitationAdded, ReplyFinished, TextDelta, ThinkingDelta, ToolCallDelta
 from perdure.core.message import StopReason, Text, Thinking, ToolCall, Usage
 from perdure.core.model import sanitize_reply
 from perdure.models.openai_responses import WIRE
@@ -336,3 +336,130 @@ def test_reasoning_that_was_not_streamed_is_announced_when_its_item_is_complete(
     item = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}
     assert list(OutputItemBuilder(2, "reasoning", {}).finish_item(item)) == [ThinkingDelta("Hm.", index=2)]
     assert list(OutputItemBuilder(2, "reasoning", {}).finish_item({"type": "reasoning", "summary": []})) == []
+
+
+def test_a_mark_of_the_end_before_the_last_event_says_nothing() -> None:
+    assert reply(stream(words("hi"), "[DONE]", " [DONE] ", completed())).text == "hi"
+
+
+def test_an_answer_is_done_with_its_last_event_and_not_before() -> None:
+    decoder = WIRE.decoder(PROFILE, "")
+    decoder.feed(stream(words("hi")))
+    assert not decoder.done
+    decoder.feed(stream(completed()))
+    assert decoder.done
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (stream(words("hi")), "the answer of openai ended before it was complete; ask again"),
+        (stream("{oh"), "openai sent an event that is not JSON, b'{oh'; ask again"),
+        (
+            stream(event("output_item.added", item=CALL), completed()),
+            "openai ended its answer in the middle of a call; ask again",
+        ),
+    ],
+)
+def test_an_answer_that_is_cut_off_says_how(data: bytes, told: str) -> None:
+    with pytest.raises(ReplyCutOff) as caught:
+        heard(data)
+    assert str(caught.value) == told
+
+
+def test_a_citation_of_a_later_part_counts_from_the_beginning_of_the_reply() -> None:
+    def cited(text: str, start: int, end: int) -> dict[str, Any]:
+        note = {"type": "url_citation", "url": "https://example.com", "start_index": start, "end_index": end}
+        return {"type": "output_text", "text": text, "annotations": [note]}
+
+    first = {"type": "message", "content": [cited("One. ", 0, 3), {"type": "refusal", "refusal": "No. "}]}
+    second = {"type": "message", "content": [cited("Two. ", 0, 3), cited("Three.", 0, 5)]}
+    for data in (
+        stream(completed(first, second)),
+        json.dumps({"status": "completed", "output": [first, second]}).encode(),
+    ):
+        events = heard(data)
+        spans = [(each.citation.start, each.citation.end) for each in events if isinstance(each, CitationAdded)]
+        assert spans == [(0, 3), (9, 12), (14, 19)]
+        message = reply(data)
+        assert [(each.start, each.end) for each in message.citations] == [(0, 3), (9, 12), (14, 19)]
+        assert [message.text[each.start : each.end] for each in message.citations] == ["One", "Two", "Three"]
+
+
+@pytest.mark.parametrize(
+    ("told", "usage"),
+    [
+        ({"output_tokens": 3}, Usage(0, 3, precision="partial")),
+        (
+            {
+                "input_tokens": 9,
+                "output_tokens": 7,
+                "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 2},
+                "output_tokens_details": {"reasoning_tokens": 5},
+            },
+            Usage(9, 7, 4, 2, 5),
+        ),
+    ],
+)
+def test_all_counts_of_an_answer_are_kept(told: Any, usage: Usage) -> None:
+    assert reply(stream(words("hi"), completed(usage=told))).usage == usage
+
+
+def test_words_and_thoughts_that_come_before_their_items_open_them() -> None:
+    events = heard(
+        stream(
+            event("reasoning_text.delta", 0, delta="a", content_index=0),
+            event("reasoning_text.delta", 0, delta="b", content_index=0),
+            event("reasoning_text.delta", 0, delta="c", content_index=1),
+            event("reasoning_summary_text.delta", 0, delta="d", summary_index=0),
+            words("", 1),
+            words("hi", 1),
+            event("custom_tool_call_input.delta", 2, delta="x"),
+            event(
+                "output_item.done", 2, item={"type": "custom_tool_call", "call_id": "c1", "name": "f", "input": "xy"}
+            ),
+            completed(),
+        )
+    )
+    assert events[:-1] == [
+        ThinkingDelta("a"),
+        ThinkingDelta("b"),
+        ThinkingDelta("\n\nc"),
+        ThinkingDelta("\n\nd"),
+        TextDelta("hi"),
+        ToolCallDelta(arguments="x", index=2),
+        ToolCallDelta("c1", "f", index=2),
+        ToolCallDelta(arguments="y", index=2),
+    ]
+
+
+def test_a_call_of_free_text_without_input_has_none() -> None:
+    item = {"type": "custom_tool_call", "call_id": "c1", "name": "f", "input": ""}
+    (called,) = reply(stream(event("output_item.done", item=item), completed())).tool_calls
+    assert called.arguments == ""
+
+
+def test_what_the_provider_asks_leave_for_is_a_call_that_it_runs() -> None:
+    item = {"type": "mcp_approval_request", "id": "r1", "name": "look up", "server_label": "wiki", "arguments": ""}
+    message = reply(stream(event("output_item.done", item=item), completed()))
+    signature = '{"type":"mcp_approval_request","id":"r1","name":"look up","server_label":"wiki"}'
+    assert message.parts == (ToolCall("r1", "wiki_look_up", "{}", signature, run_by_provider=True),)
+    assert message.stop is StopReason.TOOL_USE
+
+
+def test_whole_reasoning_is_its_content_and_then_its_summary() -> None:
+    item = {"type": "reasoning", "content": [{"text": "a"}, {"text": ""}], "summary": [{"text": "b"}]}
+    assert heard(stream(event("output_item.done", item=item), completed()))[0] == ThinkingDelta("a\n\nb")
+
+
+def test_an_error_with_a_status_is_classified_by_it() -> None:
+    with pytest.raises(RateLimited):
+        heard(stream({"type": "error", "error": {"status": 429, "message": "x"}}))
+    with pytest.raises(RateLimited):
+        heard(stream({"type": "error", "error": {"code": 429, "message": "x"}}))
+
+
+@pytest.mark.parametrize("nested", [b"[" * 100_000, b'{"type":"x","y":' + b"[" * 100_000])
+def test_an_event_that_is_nested_without_end_is_not_passed_over(nested: bytes) -> None:
+    with pytest.raises(ReplyCutOff, match="not JSON"):
+        heard(b"data: " + nested + b"\n\n" + stream(words("hi"), completed()))

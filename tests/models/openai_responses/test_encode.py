@@ -15,6 +15,7 @@ from tests.models.openai_responses.speaking import PROFILE, WEATHER, body
 
 HELLO = [user("hello")]
 STRICT = Profile(provider="openai", model="gpt-9", strict_tools=True, schema="openai_strict")
+EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
 CODEX = Profile(provider="codex", model="gpt-9", dialect="codex", streams=False)
 
 
@@ -186,3 +187,57 @@ def test_the_key_of_the_cache_is_the_id_of_the_session_as_long_as_it_may_be():
     for other in ("x" * 65, "ü", "a\nb"):
         assert len(build_cache_key(other)) == 64
         assert build_cache_key(other) != other
+
+
+def test_lists_of_an_extra_body_are_added_to_ours_and_mappings_are_merged_at_any_depth() -> None:
+    extra = {
+        "include": ["file_search_call.results"],
+        "reasoning": {"summary": "detailed"},
+        "text": {"format": {"strict": True}},
+        "stream": False,
+    }
+    output = OutputSpec("n", EMPTY)
+    sent = body(HELLO, reasoning_effort="low", output=output, extra_body=extra)
+    assert sent["include"] == ["reasoning.encrypted_content", "file_search_call.results"]
+    assert sent["reasoning"] == {"effort": "low", "summary": "detailed"}
+    assert sent["text"]["format"] == {"type": "json_schema", "name": "n", "schema": EMPTY, "strict": True}
+    assert sent["stream"] is False
+
+
+def test_tools_of_an_extra_body_are_sent_alone_where_there_are_no_others() -> None:
+    assert body(HELLO, extra_body={"tools": [{"type": "web_search"}]})["tools"] == [{"type": "web_search"}]
+
+
+def test_a_tool_of_an_extra_body_replaces_ours_of_its_name() -> None:
+    theirs = {"type": "custom", "name": "weather"}
+    assert body(HELLO, tools=(WEATHER,), extra_body={"tools": [theirs]})["tools"] == [theirs]
+
+
+def test_the_error_about_a_reserved_field_shows_what_was_given() -> None:
+    with pytest.raises(ConfigError) as caught:
+        body(HELLO, extra_body={"input": "x"})
+    assert str(caught.value) == "extra_body={'input': 'x'}: input is made from the messages; leave it out here"
+
+
+@pytest.mark.parametrize(("name", "sent"), [("n" * 64, "n" * 64), ("n" * 65, "n" * 64), ("", "output")])
+def test_the_name_of_an_output_is_as_long_as_it_may_be(name: str, sent: str) -> None:
+    form = body(HELLO, output=OutputSpec(name, EMPTY))["text"]["format"]
+    assert form == {"type": "json_schema", "name": sent, "schema": EMPTY, "strict": False}
+
+
+def test_parallel_calls_are_spoken_of_only_to_a_model_that_can_make_them() -> None:
+    single = Profile(provider="p", model="m", parallel_tool_calls=False)
+    assert "parallel_tool_calls" not in body(HELLO, single, tools=[WEATHER], parallel_tool_calls=True)
+    assert body(HELLO, tools=[WEATHER], parallel_tool_calls=True)["parallel_tool_calls"] is True
+
+
+def test_instructions_take_the_place_of_those_that_an_endpoint_demands() -> None:
+    assert body(HELLO, CODEX, instructions="Be brief.")["instructions"] == "Be brief."
+    assert body(HELLO, CODEX)["instructions"] == "You are a helpful assistant."
+    assert "instructions" not in body(HELLO)
+
+
+def test_as_many_lists_of_tools_as_are_allowed_are_remembered() -> None:
+    lists = [(ToolSpec(f"k{number}", "", {"type": "object"}),) for number in range(MAX_CACHED_TOOL_LISTS)]
+    encoded = [encode_tools(each, PROFILE) for each in lists]
+    assert all(encode_tools(each, PROFILE) is raw for each, raw in zip(lists, encoded, strict=True))

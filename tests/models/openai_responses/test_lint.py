@@ -140,3 +140,174 @@ def test_rules_are_steps_that_leave_earlier_states_alone() -> None:
     rules.end(before)
     with pytest.raises(ProviderRuleError):
         rules.end(rules.begin())
+
+
+@pytest.mark.parametrize(
+    ("items", "told"),
+    [
+        ([], "the conversation is empty: add a message"),
+        ([HI, {"type": "reasoning"}, SAID], "reasoning has no list of summaries: {'type': 'reasoning'}"),
+        ([{"id": "x"}], "the item {'id': 'x'} has no type"),
+        ([HI, THOUGHT], "the conversation ends with reasoning, without the item that it belongs to"),
+        ([HI, CALL, {**CALL, "call_id": "c2"}], "the calls ['c1', 'c2'] have no result"),
+        ([HI, {**CALL, "name": None}], "the call 'c1' names no tool"),
+        ([HI, {**CALL, "name": ""}], "the call 'c1' names no tool"),
+        ([HI, {**CALL, "arguments": None}], "the arguments of the call 'c1' must be text, and not None"),
+        (
+            [HI, {"type": "custom_tool_call", "call_id": "c1", "name": "f", "input": 7}],
+            "the input of the call 'c1' must be text, and not 7",
+        ),
+        (
+            [HI, CALL, THOUGHT, RESULT],
+            "the result of 'c1' follows reasoning, which belongs to another item",
+        ),
+        (
+            [HI, CALL, {**RESULT, "call_id": "c2"}],
+            "the result of 'c2' answers none of the open calls, ['c1']",
+        ),
+        (
+            [HI, CALL, {**RESULT, "output": []}],
+            "the result of 'c1' must be text or a list of content items, and not []",
+        ),
+        ([HI, {**CALL, "call_id": 7}], "the id of a call is text of 1 to 64 characters, and not 7"),
+        (
+            [{"role": "robot", "content": "hi"}],
+            "the role 'robot' is none of ['assistant', 'developer', 'system', 'user']",
+        ),
+        (
+            [HI, THOUGHT, {"role": "system", "content": "x"}],
+            "reasoning is followed by a message of the system, and not by what it belongs to",
+        ),
+        ([HI, CALL, HI], "a message of the user is before the results of ['c1']"),
+        ([{"role": "user"}], "a message of the user has no content: None"),
+        (
+            [{"role": "user", "content": [{"type": "refusal"}]}],
+            "a message of the user has an item 'refusal'; allowed are input_audio, input_file, input_image, input_text",
+        ),
+        (
+            [HI, {"role": "assistant", "content": [{"type": "input_text"}]}],
+            "a message of the assistant has an item 'input_text'; allowed are output_text, refusal",
+        ),
+    ],
+)
+def test_a_broken_rule_is_told_in_full(items: list[Any], told: str) -> None:
+    assert problems(*items) == f"the conversation would be refused: {told}"
+
+
+def test_only_the_beginning_of_a_long_item_is_shown() -> None:
+    assert len(problems({"id": "x" * 1000})) < 200
+
+
+def test_two_open_calls_of_one_id_break_two_rules() -> None:
+    assert problems(HI, CALL, CALL).split("; ") == [
+        "the conversation would be refused: two calls without results have the same id, 'c1'",
+        "the call_id 'c1' is used more than once",
+    ]
+
+
+def test_all_that_is_wrong_with_a_body_is_listed_in_order() -> None:
+    found = WIRE.lint(
+        {
+            "model": "",
+            "input": [
+                HI,
+                {**SAID, "id": "m"},
+                {**SAID, "id": "m"},
+                {"type": "reasoning", "id": "r", "summary": []},
+                SAID,
+            ],
+            "store": False,
+            "tools": [{**TOOL, "name": 7}, {"type": "custom", "name": "g"}, {"type": "custom", "name": "g"}],
+            "tool_choice": {"type": "function", "name": "f"},
+            "text": {"format": {"type": "json_schema", "name": "n" * 65, "schema": TOOL["parameters"]}},
+            "max_output_tokens": 15,
+            "prompt_cache_key": "x" * 65,
+        },
+        PROFILE,
+    )
+    assert found == [
+        "the id 'm' is used more than once",
+        "the reasoning 'r' is empty, and a provider that stores nothing cannot look it up",
+        "the name of a tool, 7, is not 1 to 64 letters, digits, '_' or '-'",
+        "the tool 'g' is used more than once",
+        "tool_choice names 'f', and there is no such tool",
+        f"the name of the output, {'n' * 65!r}, is not 1 to 64 letters, digits, '_' or '-'",
+        "there is no model: ''",
+        "max_output_tokens is 15, and must be at least 16",
+        "prompt_cache_key is longer than 64 characters",
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"max_output_tokens": 16, "prompt_cache_key": "x" * 64, "temperature": 1, "top_p": 1},
+        {"tools": [TOOL], "tool_choice": {"type": "function", "name": "f"}},
+        {"tools": [{**TOOL, "name": "n" * 64}], "tool_choice": "required"},
+        {"tools": [{"type": "web_search"}], "tool_choice": "required"},
+        {"tools": [{"type": "custom", "name": "g"}], "tool_choice": {"type": "function", "name": "g"}},
+        {"tools": [{**TOOL, "parameters": {**TOOL["parameters"], "$schema": "x"}}]},  # type: ignore[dict-item]
+        {"text": {"format": {"type": "json_schema", "name": "n" * 64, "schema": TOOL["parameters"]}}},
+        {"text": {"format": {"type": "json_object"}}},
+        {"reasoning": {"effort": "low"}, "include": ["reasoning.encrypted_content"]},
+    ],
+)
+def test_a_sound_body_breaks_no_rule(fields: dict[str, Any]) -> None:
+    assert problems(HI, **fields) == ""
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fields", "told"),
+    [
+        ("codex", {"stream": True, "store": False, "instructions": ""}, ""),
+        (
+            "codex",
+            {"stream": True, "store": True, "instructions": ""},
+            "this endpoint only streams, and stores nothing: stream must be true, and store false",
+        ),
+        (
+            "codex",
+            {"stream": False, "store": False, "top_p": 0.5},
+            (
+                "top_p is not accepted here, and is 0.5; this endpoint only streams, and stores nothing: "
+                "stream must be true, and store false; this endpoint requires instructions"
+            ),
+        ),
+        ("open", {"include": ["other"], "max_output_tokens": 1}, ""),
+        ("open", {"max_output_tokens": 0}, "max_output_tokens is 0, and must be at least 1"),
+        (
+            "silent",
+            {"include": ["reasoning.encrypted_content"], "reasoning": {}},
+            (
+                "reasoning is not accepted here, and is {}; "
+                "include asks for 'reasoning.encrypted_content', which this provider does not return"
+            ),
+        ),
+    ],
+)
+def test_the_rules_of_a_dialect_are_told_in_full(dialect: str, fields: dict[str, Any], told: str) -> None:
+    assert problems(HI, profile=Profile(provider="p", model="m", dialect=dialect), **fields) == told
+
+
+def test_a_provider_that_keeps_the_conversation_checks_only_the_rest_of_the_order() -> None:
+    for name in ("previous_response_id", "conversation"):
+        kept: dict[str, Any] = {name: "x"}
+        assert problems(HI, RESULT, **kept) == ""
+        assert problems(HI, RESULT, CALL, **kept) == (
+            "the conversation would be refused: the calls ['c1'] have no result"
+        )
+
+
+def test_steps_of_the_search_of_xai_are_items_of_its_own() -> None:
+    step = {"type": "custom_tool_call", "call_id": "c1", "name": "search", "input": "x"}
+    assert problems(HI, step, SAID, profile=Profile(provider="xai", model="grok-9", dialect="xai")) == ""
+    assert problems(HI, step, SAID) == "the conversation would be refused: the calls ['c1'] have no result"
+
+
+@pytest.mark.parametrize(("dialect", "least"), [("", 16), ("silent", 16), ("bedrock", 16), ("open", 1), ("xai", 1)])
+def test_a_reply_may_be_exactly_as_short_as_the_provider_takes(dialect: str, least: int) -> None:
+    profile = Profile(provider="p", model="m", dialect=dialect)
+    assert problems(HI, profile=profile, max_output_tokens=least) == ""
+    assert problems(HI, profile=profile, max_output_tokens=least - 1) == (
+        f"max_output_tokens is {least - 1}, and must be at least {least}"
+    )

@@ -1,18 +1,29 @@
 """A probe learns the truth about an endpoint, whatever its quirks, and learns nothing from one that does not answer."""
 
 import socket
+import zlib
+from contextlib import aclosing
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
-from perdure.core.error import AuthFailed, ConfigError
+from perdure.core.error import AuthFailed, ConfigError, RateLimited
 from perdure.core.event import TextDelta
-from perdure.core.message import user
+from perdure.core.message import ToolCall, assistant, user
 from perdure.core.model import Request, model_info
 from perdure.models import open_model, openai_compatible
+from perdure.models.api_key import ApiKey
+from perdure.models.encoding_memo import ProviderRuleError
+from perdure.models.model_builder import load_wire
 from perdure.models.probe import MAX_REQUESTS, probe
+from perdure.models.probe.client import ProbeClient
+from perdure.models.probe.experiments import build_red_png
+from perdure.models.probe.schema_keywords import KEYWORDS, find_used_keywords
+from perdure.models.profile import Profile
 from perdure.models.profile_files import load_profile
 from perdure.net.error import NetError
+from perdure.net.pooled_http_transport import HttpTransport
 from perdure.testing import FakeClock
 from tests.models.probe.quirky import Quirks, QuirkyServer, tools_of
 from tests.wire.server import Playback, Reply, json_reply
@@ -249,3 +260,324 @@ async def test_a_server_of_something_else_is_told_as_such():
     async with Playback(QuirkyServer(Quirks())) as server:
         with pytest.raises(ConfigError, match="check the base URL, which often ends in /v1"):
             await probe(server.base_url, "quirky", wire="openai_chat")
+
+
+# -- in words ----------------------------------------------------------------------------------------------------------
+
+REFUSED = "refused (HOST rejected the request (HTTP 400): {}. The request has to be changed; a retry does not help.)"
+NO_MORE = "The request has to be changed; a retry does not help."
+ALL_FOUND = {
+    "wire": "openai_chat",
+    "streaming": "yes",
+    "usage in streams": "yes",
+    "tools": "native calls",
+    "forced calls": "yes",
+    "parallel calls": "yes, and they can be disabled",
+    "schema keywords": (
+        "all accepted: $ref, anyOf, type as a list, const, format, pattern, minimum, additionalProperties"
+    ),
+    "strict tools": "accepted",
+    "structured output": "JSON Schema enforced",
+    "images": "accepted",
+    "developer role": "accepted",
+    "context": "not published; it is learned when a request is too long",
+    "thinking": "not shown",
+    "output limit": "called max_tokens",
+}
+UNTOLD = dict.fromkeys(["forced calls", "parallel calls", "schema keywords", "strict tools"])
+NO_CALLS = {name: None for name in UNTOLD if name != "forced calls"}
+OUTPUTS: list[tuple[Literal["object", "none"], str]] = [("object", "any JSON object"), ("none", "no")]
+NO_STREAM = {"streaming": "no: it replies at once", "usage in streams": None}
+
+
+def in_words(learned):
+    """What is told about an endpoint, without its port."""
+    host = learned.profile.provider
+    assert learned.saved_profile.learned == {each.about: each.found for each in learned.findings}
+    return {about: told.replace(host, "HOST") for about, told in learned.saved_profile.learned.items()}
+
+
+@pytest.mark.parametrize(
+    ("quirks", "differs", "requests"),
+    [
+        pytest.param(Quirks(), {}, 10, id="everything"),
+        pytest.param(Quirks(streams=False), {**NO_STREAM, "usage": "reported"}, 10, id="answers-at-once"),
+        pytest.param(
+            Quirks(streams=False, usage=False), {**NO_STREAM, "usage": "not reported"}, 10, id="tells-nothing-at-once"
+        ),
+        pytest.param(
+            Quirks(streams=False, stream_options=False), {**NO_STREAM, "usage": "reported"}, 14, id="refuses-streams"
+        ),
+        pytest.param(Quirks(stream_options=False), {"usage in streams": "not reported"}, 12, id="no-stream-options"),
+        pytest.param(Quirks(usage=False), {"usage in streams": "not reported"}, 10, id="tells-no-usage"),
+        pytest.param(
+            Quirks(limit_name="max_completion_tokens"),
+            {"output limit": "called max_completion_tokens"},
+            11,
+            id="newer-limit",
+        ),
+        pytest.param(
+            Quirks(tools="refused"),
+            {**UNTOLD, "tools": f"{REFUSED.format('tools are not supported by this model')}; JSON tool mode is used"},
+            5,
+            id="refuses-tools",
+        ),
+        pytest.param(
+            Quirks(tools="ignored"),
+            {
+                **NO_CALLS,
+                "forced calls": "ignored",
+                "tools": "no voluntary calls (it answers itself); JSON tool mode is used",
+            },
+            6,
+            id="ignores-tools",
+        ),
+        pytest.param(
+            Quirks(tools="forced"),
+            {**NO_CALLS, "tools": "no voluntary calls (only forced ones); JSON tool mode is used"},
+            6,
+            id="calls-when-forced",
+        ),
+        pytest.param(
+            Quirks(forced=False),
+            {"forced calls": REFUSED.format("tool_choice 'required' is not supported")},
+            10,
+            id="cannot-be-forced",
+        ),
+        pytest.param(Quirks(parallel=False), {"parallel calls": "one at a time"}, 10, id="one-call"),
+        *[
+            pytest.param(
+                Quirks(parallel_switch=switch), {"parallel calls": "yes, and they cannot be disabled"}, 10, id=switch
+            )
+            for switch in ("ignored", "refused")
+        ],
+        pytest.param(
+            Quirks(strict=False),
+            {"strict tools": REFUSED.replace("refused ", "no ").format('Unknown name "strict"')},
+            10,
+            id="refuses-strict",
+        ),
+        *[
+            pytest.param(
+                Quirks(output=output),
+                {"structured output": (f"{told}; a schema is {REFUSED.format('response_format is not supported')}")},
+                11,
+                id=f"output-{output}",
+            )
+            for output, told in OUTPUTS
+        ],
+        *[
+            pytest.param(
+                Quirks(output=output, ignores_output=True),
+                {"structured output": f"{told}; a schema is ignored"},
+                11,
+                id=f"ignores-{output}",
+            )
+            for output, told in OUTPUTS
+        ],
+        pytest.param(
+            Quirks(images=False, developer=False),
+            {
+                "images": REFUSED.format("This model does not support image input"),
+                "developer role": REFUSED.format("Unexpected role 'developer'"),
+            },
+            10,
+            id="blind",
+        ),
+        pytest.param(Quirks(window="list"), {"context": "4096 tokens"}, 10, id="window"),
+        pytest.param(Quirks(thinking="reasoning"), {"thinking": "shown as reasoning"}, 10, id="thinks"),
+        pytest.param(
+            Quirks(refused_keywords=frozenset({"pattern", "const"})),
+            {
+                "schema keywords": "refused: const, pattern; the rules 'gemini_json' do without",
+                "strict tools": "not tested, as some schemas are rejected",
+            },
+            17,
+            id="refuses-keywords",
+        ),
+    ],
+)
+async def test_all_that_was_found_out_is_told_in_words(quirks, differs, requests):
+    learned = await learn(quirks)
+    assert learned.profile.strict_tools is (learned.saved_profile.learned.get("strict tools") == "accepted")
+    assert in_words(learned) == {name: told for name, told in {**ALL_FOUND, **differs}.items() if told is not None}
+    assert learned.requests == requests
+
+
+async def test_the_steps_of_a_probe_have_an_order():
+    steps: list[str] = []
+    learned = await learn(
+        Quirks(window="overflow", refused_keywords=frozenset({"$ref"})), deep=True, on_progress=steps.append
+    )
+    assert [each.about for each in learned.findings] == list(ALL_FOUND)
+    assert found(learned, "context") == "4096 tokens, from its error message"
+    assert steps == [
+        "first request",
+        "tool calls",
+        "forced tool calls",
+        "parallel calls",
+        "one call at a time",
+        "schema keywords",
+        *[f"the keyword {word}" for word in KEYWORDS],
+        "output with a schema",
+        "images",
+        "the developer role",
+        "a request that is too long",
+    ]
+
+
+async def test_usage_that_is_reported_without_being_requested_is_told_and_not_asked_for():
+    class Talkative(QuirkyServer):
+        def _reply(self, body):
+            return super()._reply({**body, "stream_options": {}})
+
+    async with Playback(Talkative(Quirks(stream_options=False))) as server:
+        learned = await probe(f"{server.base_url}/v1", "quirky", wire="openai_chat")
+    assert found(learned, "usage in streams") == "reported without being requested"
+    assert learned.profile.usage_in_stream is False
+
+
+async def test_thinking_in_the_text_is_found():
+    class Thinks(QuirkyServer):
+        def _text(self, body):
+            return f"<think>Hm.</think>{super()._text(body)}"
+
+    async with Playback(Thinks(Quirks())) as server:
+        learned = await probe(f"{server.base_url}/v1", "quirky", wire="openai_chat")
+    assert found(learned, "thinking") == "shown as <think> in the text"
+
+
+async def test_calls_with_arguments_that_do_not_fit_are_none():
+    class Wrong(QuirkyServer):
+        def _calls(self, body):
+            calls = super()._calls(body)
+            for each in calls:
+                each["function"]["arguments"] = '{"words": 1}'
+            return calls
+
+    async with Playback(Wrong(Quirks())) as server:
+        learned = await probe(f"{server.base_url}/v1", "quirky", wire="openai_chat")
+    assert found(learned, "tools") == "no voluntary calls (it answers itself); JSON tool mode is used"
+
+
+async def test_keywords_that_are_refused_only_together_are_told():
+    class Overwhelmed(QuirkyServer):
+        def _complaint(self, body):
+            many = any(len(each["function"]["parameters"]["properties"]) > 4 for each in tools_of(body))
+            return "the schema is too complex" if many else super()._complaint(body)
+
+    async with Playback(Overwhelmed(Quirks())) as server:
+        learned = await probe(f"{server.base_url}/v1", "quirky", wire="openai_chat")
+    assert in_words(learned)["schema keywords"] == (
+        "each accepted, all at once refused "
+        f"(HOST rejected the request (HTTP 400): the schema is too complex. {NO_MORE})"
+    )
+
+
+async def test_keywords_that_no_rules_do_without_are_told():
+    learned = await learn(Quirks(refused_keywords=frozenset({"type as a list", "anyOf", "minimum"})))
+    assert found(learned, "schema keywords") == (
+        "refused: anyOf, type as a list, minimum; no rules do without all of them"
+    )
+    assert found(learned, "strict tools") == "not tested, as some schemas are rejected"
+    assert (learned.profile.schema, learned.profile.strict_tools) == ("plain", False)
+
+
+async def test_an_answer_that_cannot_be_read_is_told_as_such():
+    class Garbled(QuirkyServer):
+        def _reply(self, body):
+            return Reply(b"data: <html>\n\n") if "image_url" in str(body) else super()._reply(body)
+
+    async with Playback(Garbled(Quirks())) as server:
+        learned = await probe(f"{server.base_url}/v1", "quirky", wire="openai_chat")
+    assert in_words(learned)["images"] == (
+        "refused (HOST sent a chunk that is not a JSON object: b'<html>'. Try again.)"
+    )
+    assert learned.profile.images is False
+
+
+async def test_a_request_that_breaks_a_known_rule_is_refused_without_being_sent():
+    async with Playback([]) as server, aclosing(HttpTransport()) as transport:
+        client = ProbeClient(load_wire("openai_chat"), server.base_url, ApiKey(()), transport)
+        reply = await client.send_request("nothing", Profile(provider="p", model="m"), assistant([ToolCall("c1", "f")]))
+        assert server.received == []
+    assert isinstance(reply.error, ProviderRuleError)
+    assert not reply.is_accepted
+    assert not reply.is_streamed
+
+
+@pytest.mark.parametrize(("told", "waits"), [("", [5, 5, 5]), ("3", [3, 3, 3]), ("31", [30, 30, 30])])
+async def test_a_probe_waits_three_times_as_long_as_it_is_told_within_reason(told, waits):
+    steps: list[str] = []
+    clock = FakeClock(auto=True)
+    headers = {"retry_after": told} if told else {}
+    async with Playback(lambda _: json_reply({"error": {"message": "slow down"}}, 429, **headers)) as server:
+        with pytest.raises(RateLimited):
+            await probe(f"{server.base_url}/v1", "m", wire="openai_chat", clock=clock, on_progress=steps.append)
+    assert clock.slept == waits
+    assert steps == ["first request", f"rate limited: waiting {waits[0]} s"] * 3
+
+
+@pytest.mark.parametrize(
+    ("schema", "used"),
+    [
+        ({"type": "object", "properties": {"const": {"type": "string"}, "b": {"pattern": "x"}}}, {"pattern"}),
+        (
+            {"$defs": {"minimum": {"format": "date"}}, "items": {"anyOf": [{"minimum": 1}]}},
+            {"format", "anyOf", "minimum"},
+        ),
+        ({"enum": [{"pattern": 1}], "default": {"const": 1}}, set()),
+        ({"const": {"pattern": "x"}}, {"const"}),
+        ({"type": ["string", "null"]}, {"type as a list"}),
+        ({"additionalProperties": {"$ref": "#"}}, {"additionalProperties", "$ref"}),
+        ("format", set()),
+    ],
+)
+def test_keywords_are_found_where_they_are_keywords(schema, used):
+    assert find_used_keywords(schema) == used
+    assert find_used_keywords([schema, {}]) == used
+
+
+def test_the_picture_of_a_probe_is_a_red_square():
+    assert build_red_png(2) == (
+        b"\x89PNG\r\n\x1a\n"
+        b"\x00\x00\x00\rIHDR\x00\x00\x00\x02\x00\x00\x00\x02\x08\x02\x00\x00\x00\xfd\xd4\x9as" + build_red_png(2)[33:]
+    )
+    data = build_red_png(2)[33:]
+    length = int.from_bytes(data[:4])
+    assert data[4:8] == b"IDAT"
+    assert zlib.decompress(data[8 : 8 + length]) == b"\0\xff\0\0\xff\0\0" * 2
+    assert data[8 + length : 12 + length] == zlib.crc32(data[4 : 8 + length]).to_bytes(4)
+    assert data[12 + length :] == b"\0\0\0\0IEND\xaeB`\x82"
+
+
+async def test_another_wire_is_tried_first_with_a_stream_and_then_without():
+    bodies = []
+
+    def answer(request):
+        bodies.append(request.json())
+        return json_reply({"type": "error", "error": {"type": "invalid_request_error", "message": "no"}}, 400)
+
+    async with Playback(answer) as server:
+        with pytest.raises(ConfigError) as caught:
+            await probe(f"{server.base_url}/v1", "m", wire="anthropic")
+    host = server.base_url.removeprefix("http://")
+    assert [each.get("stream") for each in bodies] == [True, None]
+    assert str(caught.value) == (
+        f"'{host}' does not answer for the model 'm' ({host} rejected the request (HTTP 400): no. {NO_MORE}): "
+        "check the base URL, which often ends in /v1, the name of the model, and the wire"
+    )
+
+
+async def test_an_endpoint_that_knows_the_path_is_asked_by_no_other_wire():
+    async with Playback(QuirkyServer(Quirks(key="right"))) as server:
+        with pytest.raises(AuthFailed):
+            await probe(f"{server.base_url}/v1", "quirky", api_key="wrong")
+    assert [each.path for each in server.received] == ["/v1/chat/completions"]
+
+
+async def test_an_endpoint_that_knows_no_path_is_asked_by_every_wire():
+    async with Playback(lambda _: Reply(b"no", 404, media_type="text/plain", framing="length")) as server:
+        with pytest.raises(ConfigError, match="does not answer for the model 'm'"):
+            await probe(f"{server.base_url}/v1", "m")
+    assert [each.path for each in server.received] == ["/v1/chat/completions", "/v1/responses", "/v1/messages"]

@@ -1,6 +1,7 @@
 """Authentication at Google Cloud: tokens that are given, and default credentials, against a token server of our own."""
 
 import base64
+import hashlib
 import json
 from contextlib import aclosing
 from pathlib import Path
@@ -13,7 +14,7 @@ from perdure.core.error import AuthFailed, ConfigError, ProviderDown
 from perdure.models.vertex.auth import GoogleAuth
 from perdure.net.pooled_http_transport import HttpTransport
 from tests.models.canned import CannedTransport
-from tests.wire.server import Playback, json_reply
+from tests.wire.server import Playback, Reply, json_reply
 
 URL = "https://aiplatform.googleapis.com/v1/x"
 
@@ -156,3 +157,74 @@ async def test_without_google_auth_the_error_names_the_extra(monkeypatch: pytest
     monkeypatch.setattr("perdure.models.vertex.auth.importlib.import_module", missing)
     with pytest.raises(ConfigError, match=r"perdure\[vertex\]"):
         await GoogleAuth(transport=CannedTransport()).headers(URL, b"")
+
+
+def federated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base_url: str) -> None:
+    """Name the credentials of a federated identity, whose token comes from an address."""
+    told = {
+        "type": "external_account",
+        "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/q",
+        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+        "token_url": f"{base_url}/token",
+        "credential_source": {"url": f"{base_url}/subject", "headers": {"x-own": "1"}},
+    }
+    name_credentials(tmp_path, monkeypatch, told)
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
+
+
+@pytest.mark.packages("google.auth")
+async def test_a_federated_identity_is_fetched_and_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Reply(b"own-token", media_type="text/plain", framing="length")
+    async with Playback([subject, token("t1")]) as server, aclosing(HttpTransport()) as transport:
+        federated(tmp_path, monkeypatch, server.base_url)
+        assert await GoogleAuth(transport=transport).headers(URL, b"") == {"authorization": "Bearer t1"}
+        first, second = server.received
+    assert (first.method, first.path, first.headers["x-own"]) == ("GET", "/subject", "1")
+    assert (second.method, second.path) == ("POST", "/token")
+    assert b"subject_token=own-token" in second.body
+
+
+@pytest.mark.packages("google.auth")
+async def test_a_transport_that_cannot_get_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    federated(tmp_path, monkeypatch, "http://127.0.0.1:9")
+    transport = CannedTransport()
+    with pytest.raises(ProviderDown) as caught:
+        await GoogleAuth(transport=transport).headers(URL, b"")
+    assert str(caught.value) == (
+        "no token for Vertex AI: Google cannot be reached: "
+        f"the transport {transport!r} cannot send GET requests, which Google's credentials need; try again"
+    )
+    assert transport.posted == []
+
+
+async def test_what_identifies_credentials_does_not_tell_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    auth = GoogleAuth(token="ya29")
+    assert auth.identity == f"google:{hashlib.sha256(b'ya29').hexdigest()[:16]}"
+    assert repr(auth) == "GoogleAuth(token)"
+    monkeypatch.setenv("VERTEX_ACCESS_TOKEN", " ya29 ")
+    assert GoogleAuth().identity == auth.identity
+
+
+@pytest.mark.packages("google.auth")
+async def test_a_token_that_has_expired_is_refreshed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Playback([token("t1", -1), token("t2")]) as server, aclosing(HttpTransport()) as transport:
+        service_account(tmp_path, monkeypatch, f"{server.base_url}/token")
+        auth = GoogleAuth(transport=transport)
+        assert await auth.headers(URL, b"") == {"authorization": "Bearer t1"}
+        assert await auth.headers(URL, b"") == {"authorization": "Bearer t2"}
+        assert await auth.headers(URL, b"") == {"authorization": "Bearer t2"}
+        assert len(server.received) == 2
+
+
+@pytest.mark.packages("google.auth")
+async def test_a_refusal_is_told_on_one_line_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = json_reply({"error": "invalid_grant", "error_description": "Account not found\nmore"}, status=400)
+    async with Playback([refusal]) as server, aclosing(HttpTransport()) as transport:
+        service_account(tmp_path, monkeypatch, f"{server.base_url}/token")
+        with pytest.raises(AuthFailed) as caught:
+            await GoogleAuth(transport=transport).headers(URL, b"")
+    assert str(caught.value) == (
+        "Google issues no token for Vertex AI (invalid_grant: Account not found): "
+        "run `gcloud auth application-default login`, set GOOGLE_APPLICATION_CREDENTIALS to the file of a service "
+        "account, set VERTEX_ACCESS_TOKEN, or pass api_key=… (a token, or a function that returns one)"
+    )

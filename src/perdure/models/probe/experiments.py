@@ -149,7 +149,7 @@ async def probe_parallel_calls(client: ProbeClient, draft: ProfileDraft) -> None
 
 async def probe_strict_tools(client: ProbeClient, draft: ProfileDraft) -> None:
     """Test if the endpoint accepts strict tool schemas; skipped if it rejects JSON Schema keywords."""
-    if draft.profile.schema != "plain":
+    if draft.rejects_schemas:
         draft.record_finding("strict tools", "not tested, as some schemas are rejected", strict_tools=False)
         return
     held = replace(draft.profile, strict_tools=True, schema="openai_strict")

@@ -26,6 +26,8 @@ class ProfileDraft:
         """Fields of the profile that were found out."""
         self.thinking_fields: set[str] = set()
         """Fields of responses in which thinking was seen."""
+        self.rejects_schemas = False
+        """True if the endpoint rejects some JSON Schema keywords."""
 
     def record_finding(self, about: str, found: str, **fields: Any) -> None:
         """Record a finding, and set the fields of the profile that follow from it."""
