@@ -643,6 +643,7 @@ async def test_at_most_three_broken_rules_are_named(http):
         (json_reply({}, 503, retry_after="20"), 20),
         (json_reply({}, 503), 1),
         (json_reply({}, 529), 1),
+        (json_reply({}, 429), 1),
         (json_reply({}, 500, retry_after="7"), 7),
         (json_reply({}, 500), 0),
         (json_reply({}, 400), 0),
