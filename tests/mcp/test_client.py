@@ -498,6 +498,15 @@ async def test_a_connection_is_idle_only_when_no_request_is_being_made():
     await client.close()
 
 
+async def test_a_connection_that_was_made_for_its_instructions_is_closed_when_it_is_idle():
+    server = LineServer(instructions="Be kind.")
+    client = server.connect(idle_seconds=0.0001)
+    assert await client.get_instructions() == "Be kind."
+    await wait_until(lambda: server.processes[0].is_closed)
+    assert not client.is_in_use
+    await client.close()
+
+
 # -- the time limit of a call ------------------------------------------------------------------------------------------
 
 
