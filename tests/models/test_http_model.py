@@ -714,3 +714,24 @@ async def test_an_answer_may_be_quiet_for_as_long_as_the_limit(http, pings, is_a
     with pytest.raises(ReplyCutOff) as caught:
         await events_of(model)
     assert str(caught.value) == ("the reply of small broke off: no content for 300 s, though the connection is alive")
+
+
+@pytest.mark.parametrize("status", [300, 399])
+async def test_every_redirect_is_told(http, status):
+    async with Playback([json_reply({}, status, location="https://other.example/")]) as server:
+        with pytest.raises(BadRequest, match=rf"a redirect to 'https://other.example/' \(HTTP {status}\)"):
+            await events_of(endpoint(server, http))
+
+
+async def test_who_is_cancelled_while_it_waits_is_not_in_the_way_of_others(http):
+    clock = FakeClock()
+    throttle = Throttle(clock=clock, jitter=lambda: 0.0)
+    throttle.pause(20)
+    async with Playback([]) as server:
+        waiting = asyncio.create_task(events_of(endpoint(server, http, throttle=throttle, clock=clock)))
+        await clock.advance(10)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await clock.advance(10)
+    assert throttle.try_take_slot() is not None
+    assert server.received == []
