@@ -566,3 +566,23 @@ async def test_a_document_about_the_client_is_of_no_use_where_none_is_taken(host
 @pytest.mark.parametrize(("expires_at", "expired"), [(0.0, False), (1_030.0, True), (1_030.5, False), (999.0, True)])
 def test_a_token_is_refreshed_half_a_minute_before_it_expires(expires_at, expired):
     assert is_expired(replace(STORED, expires_at=expires_at), FakeClock(1_000.0)) is expired
+
+
+@pytest.mark.parametrize(("status", "answer"), [(200, {"access_token": "new", "token_type": "bearer"}),
+                                                (400, {"error": "invalid_grant"})])  # fmt: skip
+async def test_a_login_of_a_person_during_a_refresh_counts(status, answer, logins):
+    newer = replace(STORED, access_token="of the person")
+    logins.store("s", newer)
+    endpoint: Any = TokenEndpoint(status, answer)
+    assert await refresh_login("s", STORED, logins, endpoint, FakeClock(1_000.0)) == newer
+    assert logins.get("s") == newer
+
+
+async def test_the_redirect_of_a_login_is_on_a_free_port(hostile, logins):
+    opened: list[str] = []
+    for _ in range(2):
+        with pytest.raises(LoginFailed) as caught:
+            await log_in(named(f"{hostile.base}/mcp"), logins, opened.append, client_id="mine", seconds=0.01)
+        assert str(caught.value) == "nobody logged in within 0.01 seconds: try again"
+    ports = [urlsplit(dict(parse_qsl(urlsplit(url).query))["redirect_uri"]).port for url in opened]
+    assert all(port is not None and port > 1023 for port in ports)
