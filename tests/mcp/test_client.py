@@ -22,6 +22,7 @@ from perdure.mcp.client import (
     UnusableAnswer,
 )
 from perdure.mcp.listed_tool import CheckedToolList
+from perdure.mcp.request_delivery import RequestDelivery
 from perdure.mcp.server_settings import McpServer
 from perdure.mcp_extension import start_process
 from tests.mcp.line_server import Died, LineServer
@@ -496,6 +497,75 @@ async def test_a_connection_is_idle_only_when_no_request_is_being_made():
     assert not client.is_in_use
     assert "notifications/cancelled" in server.notified
     await client.close()
+
+
+async def test_a_connection_that_was_made_for_its_instructions_is_closed_when_it_is_idle():
+    server = LineServer(instructions="Be kind.")
+    client = server.connect(idle_seconds=0.0001)
+    assert await client.get_instructions() == "Be kind."
+    await wait_until(lambda: server.processes[0].is_closed)
+    assert not client.is_in_use
+    await client.close()
+
+
+async def test_only_the_end_of_what_a_program_wrote_before_it_ended_is_told():
+    client = LineServer({"tools/call": dies(1, {})}, error_text="a" + "b" * 500).connect()
+    with pytest.raises(FateUnknown) as caught:
+        await client.call_tool("echo", {})
+    assert str(caught.value) == f"MCP server 's': its process has ended; it wrote: {'b' * 500}"
+    await client.close()
+
+
+class Reported(Exception):
+    """An error as the SDK raises it."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+class Ending:
+    """A connection that notes why it ends."""
+
+    def __init__(self, end_reason: str = "") -> None:
+        self.end_reason = end_reason
+        self.ended: list[str] = []
+
+    def end(self, reason: str) -> None:
+        self.ended.append(reason)
+
+
+def delivery(status: int = 0, content_type: str = "application/json", *, unsent: str = "") -> RequestDelivery:
+    made = RequestDelivery()
+    if status:
+        made.note_answer(status, content_type)
+    if unsent:
+        made.note_unsent(unsent)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("record", "error", "kind", "said", "ended"),
+    [
+        (delivery(401), Reported(-32000, "no"), McpError,
+         "it wants a login (HTTP status 401); the request was not carried out", []),
+        (delivery(), Reported(-32000, "my own"), McpError, "error -32000: my own", []),
+        (delivery(), Reported(-32602, "bad\n input"), McpError, "error -32602: bad input", []),
+        (delivery(200), Reported(-32602, "bad"), McpError, "error -32602: bad", []),
+        (delivery(), Reported(-32000, "Connection closed"), FateUnknown, "it is gone", ["the connection was lost"]),
+        (delivery(unsent="no route"), Reported(-32000, "Connection closed"), EffectNotStarted, "no route",
+         ["no route"]),
+        (delivery(200), Reported(-32000, "my own"), FateUnknown, "HTTP status 200", []),
+        (delivery(200), Reported(-32001, "late"), FateUnknown, "HTTP status 200", []),
+        (delivery(500, "text/html"), Reported(-32603, "oops"), FateUnknown, "HTTP status 500", []),
+        (delivery(404, "text/html"), Reported(-32600, "oops"), FateUnknown, "HTTP status 404", ["HTTP status 404"]),
+    ],
+)  # fmt: skip
+async def test_an_error_tells_whether_a_request_was_carried_out(record, error, kind, said, ended):
+    connection: Any = Ending("it is gone")
+    found = LineServer().connect()._classify(error, record, connection)
+    assert (type(found), str(found)) == (kind, f"MCP server 's': {said}")
+    assert connection.ended == ended
 
 
 # -- the time limit of a call ------------------------------------------------------------------------------------------

@@ -210,6 +210,27 @@ async def test_a_request_gets_its_own_error_and_the_connection_stays() -> None:
     await connection.close()
 
 
+async def test_requests_have_a_moment_for_their_own_errors_when_the_server_is_gone() -> None:
+    server, go_on = LineServer(), asyncio.Event()
+    connection = opened(server)
+    await connection.wait_until_ready()
+
+    async def fail_later(_: Any) -> None:
+        await go_on.wait()
+        raise KeyError("mine")
+
+    request = asyncio.ensure_future(connection.perform(fail_later))
+    await wait_until(lambda: connection.is_busy)
+    connection.end("it is gone")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    go_on.set()
+    async with asyncio.timeout(30):
+        with pytest.raises(KeyError, match="mine"):
+            await request
+    await connection.close()
+
+
 async def test_a_change_of_the_tools_is_told_and_no_other_message() -> None:
     changes: list[str] = []
     server = LineServer({"tools/call": {"content": []}})
@@ -252,6 +273,23 @@ async def test_a_question_that_belongs_to_nobody_or_to_several_runs_is_declined(
     assert actions(server) == ["decline", "decline"]
     assert one.asked == other.asked == []
     await connection.close()
+
+
+async def test_a_question_inside_a_call_is_answered_by_the_run_of_that_call() -> None:
+    server, answerers = LineServer(), [Answerer("one"), Answerer("other")]
+    connection = opened(server)
+
+    async def ask_inside(client: Any) -> Any:
+        params = mcp_types.ElicitRequestFormParams.model_validate(QUESTION)
+        return await client.elicitation_callback(None, params)
+
+    async with asyncio.timeout(30):
+        calls = [asyncio.ensure_future(connection.perform(ask_inside, answerer=each)) for each in answerers]
+        await wait_until(lambda: all(each.asked for each in answerers))
+        for each in answerers:
+            each.go_on.set()
+        assert [result.content for result in await asyncio.gather(*calls)] == [{"by": "one"}, {"by": "other"}]
+        await connection.close()
 
 
 async def test_only_so_many_questions_are_open_at_once() -> None:
@@ -321,3 +359,17 @@ async def test_a_question_that_is_cancelled_leaves_room_for_others(monkeypatch: 
 )
 def test_an_error_is_described_in_one_line_by_the_first_of_its_causes(error: Exception, said: str) -> None:
     assert describe_connection_error(error) == said
+
+
+async def test_a_server_that_cannot_be_started_is_told_to_everyone_who_waits() -> None:
+    class Missing(LineServer):
+        async def start(self, _server: Any) -> Any:
+            raise OSError("no such program")
+
+    connection = opened(Missing())
+    request = asyncio.ensure_future(connection.perform(call))
+    said = "OSError: no such program"
+    assert await fate(asyncio.ensure_future(connection.wait_until_ready())) == (said, False)
+    assert await fate(request) == (said, False)
+    assert (connection.is_open, connection.end_reason) == (False, said)
+    await connection.close()

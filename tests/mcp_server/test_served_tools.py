@@ -20,12 +20,15 @@ from perdure import (
     UsageError,
     allow,
     allow_all,
+    ask,
+    later,
     tool,
     tool_from_schema,
 )
 from perdure.core.event import QuestionAsked
 from perdure.interaction import Confirm
 from perdure.mcp_server import ClientLimits, ServedAgent, served_tools, waiting_runs
+from perdure.mcp_server.client_limits import TooManyCalls
 from perdure.mcp_server.mcp_sdk_server import build_call_result
 from perdure.mcp_server.served_agent import list_served_agents
 from perdure.mcp_server.served_tools import ServedTools
@@ -360,3 +363,108 @@ async def test_an_agent_that_is_served_twice_is_opened_once() -> None:
     async with server.open():
         assert events == ["opened"]
     assert events == ["opened", "closed"]
+
+
+@pytest.mark.parametrize(
+    ("options", "hints"),
+    [
+        ({"effect": "read"}, (True, True, False)),
+        ({"effect": "idempotent"}, (False, True, False)),
+        ({"effect": "at_most_once"}, (False, False, False)),
+        ({"effect": "read", "sends": True}, (True, True, True)),
+    ],
+)
+def test_what_a_client_is_told_of_a_tool(options: dict[str, Any], hints: tuple[bool, bool, bool]) -> None:
+    @tool(**options)
+    def act() -> str:
+        """Act."""
+        return ""
+
+    (offered,) = ServedTools(list_served_agents([act])).tools.values()
+    assert (offered.is_read_only, offered.is_idempotent, offered.is_open_world) == hints
+
+
+def test_what_a_client_is_told_of_an_agent_and_of_its_tools() -> None:
+    agent = Agent(ScriptedModel(), name="box", description="Keeps things.", tools=[add])
+    whole, part = ServedTools([ServedAgent(agent=agent, offer="both", output=Sum)]).tools.values()
+    assert (whole.name, whole.description, whole.tool) == ("box", "Keeps things.", None)
+    assert (whole.input_schema, whole.served.agent) == (served_tools.TASK_SCHEMA, agent)
+    assert (sorted(whole.input_schema["properties"]), whole.input_schema["additionalProperties"]) == (
+        ["conversation", "task"],
+        False,
+    )
+    assert whole.output_schema is not None
+    assert whole.output_schema["properties"] == {"total": {"type": "integer"}}
+    assert (whole.is_read_only, whole.is_idempotent, whole.is_open_world) == (False, False, True)
+    (own,) = agent.toolbox
+    assert (part.name, part.description, part.tool) == ("add", own.description, own)
+    assert part.input_schema == own.parameters.json_schema
+    assert part.output_schema == derive_output_schema(own)
+    (plain,) = ServedTools([ServedAgent(agent=agent)]).tools.values()
+    assert plain.output_schema is None
+
+
+async def test_a_run_that_waits_in_its_log_is_continued_when_it_has_an_answer() -> None:
+    gate = Permissions(ask("*"), handler=later)
+    agent = Agent(ScriptedModel(call("send"), "It is sent."), name="sender", tools=[send], permission=gate)
+    server = ServedTools([ServedAgent(agent=agent)])
+    async with server.open():
+        first = await server.call("ann", "sender", {"task": "send it"})
+        assert first.result.status == "error"
+        assert first.result.text.startswith("sender waits for a person, on the machine of this server, to answer:\n- ")
+        again = (await server.call("ann", "sender", {})).result
+        assert again.text == (
+            "this conversation waits for an answer of a person: give a task, or call again when there is an answer"
+        )
+        session = agent.session(first.session_id)
+        assert await session.answer((await session.questions())[0].ask_id, answer=True)
+        last = (await server.call("ann", "sender", {})).result
+    assert (last.status, last.text) == ("ok", "It is sent.")
+
+
+async def test_an_agent_that_fails_is_an_error_for_its_client() -> None:
+    server = ServedTools([ServedAgent(agent=Agent(ScriptedModel(), name="mute"))])
+    result = (await server.call("ann", "mute", {"task": "speak"})).result
+    assert (result.status, result.name) == ("error", "mute")
+
+
+async def test_a_call_whose_arguments_are_wrong_or_that_is_denied_is_an_error_for_its_client() -> None:
+    server = ServedTools(list_served_agents([add, send]))
+    wrong = await server.call("ann", "add", {"a": "x"})
+    denied = await server.call("ann", "send", {})
+    assert [wrong.result.is_error, denied.result.is_error] == [True, True]
+    assert wrong.session_id == denied.session_id
+    assert wrong.session_id.startswith("mcp/ann/tools-tools-")
+    assert (await server.call("bob", "add", {"a": 1, "b": 2})).session_id.startswith("mcp/bob/tools-tools-")
+
+
+async def test_calls_of_one_client_are_limited_in_number_and_those_of_others_are_not() -> None:
+    clock = FakeClock()
+    server = ServedTools(list_served_agents([add]), limits=ClientLimits(calls_per_minute=1), clock=clock)
+    assert not (await server.call("ann", "add", {"a": 1, "b": 2})).result.is_error
+    with pytest.raises(TooManyCalls, match="this client makes too many calls"):
+        await server.call("ann", "add", {"a": 1, "b": 2})
+    assert not (await server.call("bob", "add", {"a": 1, "b": 2})).result.is_error
+    await clock.advance(60)
+    assert not (await server.call("ann", "add", {"a": 1, "b": 2})).result.is_error
+
+
+async def test_a_client_is_told_which_tools_an_agent_begins() -> None:
+    told: list[str] = []
+
+    async def report(text: str) -> None:
+        told.append(text)
+
+    agent = Agent(ScriptedModel(call("add", a=1, b=2), "3"), name="box", tools=[add])
+    await ServedTools([ServedAgent(agent=agent)]).call("ann", "box", {"task": "add"}, report)
+    assert told == ["add started"]
+
+
+async def test_a_run_that_waits_is_gone_once_the_token_of_its_client_is_revoked(short_wait: None) -> None:
+    _, agent = waiter(call("book"), "never")
+    server = ServedTools([ServedAgent(agent=agent)])
+    async with server.open():
+        await server.call("ann", "waiter", {"task": "book a table"})
+        server.cancel_waiting("ann")
+        after = (await server.call("ann", "waiter", {})).result
+    assert (after.status, after.text) == ("error", "the run of this conversation was cancelled: give a task")

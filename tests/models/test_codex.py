@@ -2,9 +2,10 @@
 
 import asyncio
 import base64
+import gc
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,13 +18,14 @@ from perdure.core.event import TextDelta
 from perdure.core.message import user
 from perdure.core.model import Request
 from perdure.models.codex import WIRE, CodexAuth, get_codex_profile, get_login_path, open_codex
-from perdure.models.codex.auth import CLIENT_ID, MIN_RENEWAL_INTERVAL_SECONDS
+from perdure.models.codex.auth import CLIENT_ID, MIN_RENEWAL_INTERVAL_SECONDS, TOKEN_URL
 from perdure.models.codex.login_file import LIFETIME_SECONDS, CodexLogin, read_login, write_login
 from perdure.models.encoding_memo import EncodingMemo
 from perdure.models.http_model import HttpModel
 from perdure.models.profile import Profile
 from perdure.net.pooled_http_transport import HttpTransport
 from perdure.testing import FakeClock
+from tests.models.canned import CannedResponse, CannedTransport
 from tests.wire.server import Playback, Received, Reply, json_reply, sse
 
 NOW = 1_700_000_000.0
@@ -415,3 +417,58 @@ def test_a_model_is_opened_with_the_login_that_there_is(
     monkeypatch.setenv("PERDURE_CODEX_AUTH", str(tmp_path / "nowhere.json"))
     with pytest.raises(ConfigError, match="run `codex login`"):
         open_codex("gpt-9")
+
+
+def test_a_model_of_the_subscription_is_described_in_full() -> None:
+    described = Profile(
+        provider="codex",
+        model="gpt-9",
+        context_tokens=400_000,
+        strict_tools=True,
+        schema="openai_strict",
+        documents=True,
+        dialect="codex",
+    )
+    assert get_codex_profile("gpt-9") == described
+
+
+async def test_a_model_renews_its_login_by_the_transport_that_all_share(
+    login: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = CannedTransport(CannedResponse(b"{}", status=401), CannedResponse(b"{}", status=403))
+    monkeypatch.setattr("perdure.net.pooled_http_transport.get_shared_transport", lambda: shared)
+    monkeypatch.setenv("PERDURE_CODEX_AUTH", str(login))
+    write(login, token(exp=1))
+    with pytest.raises(AuthFailed):
+        await anext(aiter(open_codex("gpt-9").stream(Request(messages=[user("hi")]))))
+    assert {url for url, _, _ in shared.posted} == {TOKEN_URL}
+
+
+async def test_a_renewal_that_fails_when_nobody_waits_any_more_is_not_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path / "auth.json", token(exp=NOW))
+    arrived, go = asyncio.Event(), asyncio.Event()
+
+    class Refusing(CannedTransport):
+        @asynccontextmanager
+        async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> AsyncIterator[CannedResponse]:
+            arrived.set()
+            await go.wait()
+            async with super().post(url, headers, body) as answer:
+                yield answer
+
+    async def ask_and_leave() -> None:
+        auth = CodexAuth(Refusing(CannedResponse(b"{}", status=401)), path=str(path), clock=FakeClock(NOW))
+        asking = asyncio.create_task(auth.headers(URL, b""))
+        await arrived.wait()
+        asking.cancel()
+        await asyncio.wait([asking])
+        (renewal,) = [each for each in asyncio.all_tasks() if each.get_name() == "renewal of the Codex login"]
+        go.set()
+        await asyncio.wait([renewal])
+
+    async with asyncio.timeout(30):
+        await ask_and_leave()
+    gc.collect()
+    assert caplog.text == ""

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -634,3 +635,103 @@ async def test_at_most_three_broken_rules_are_named(http):
         "tiny rejected the request (HTTP 400): no. The request has to be changed; a retry does not help. "
         "What may be the reason: the word 'b' is not known; the word 'c' is not known; the word 'd' is not known."
     )
+
+
+@pytest.mark.parametrize(
+    ("reply", "seconds"),
+    [
+        (json_reply({}, 503, retry_after="20"), 20),
+        (json_reply({}, 503), 1),
+        (json_reply({}, 529), 1),
+        (json_reply({}, 429), 1),
+        (json_reply({}, 500, retry_after="7"), 7),
+        (json_reply({}, 500), 0),
+        (json_reply({}, 400), 0),
+    ],
+)
+async def test_requests_pause_for_as_long_as_a_refusal_asks(http, reply, seconds):
+    clock = FakeClock()
+    throttle = Throttle(clock=clock, jitter=lambda: 0.0)
+    async with Playback([reply]) as server:
+        with pytest.raises(ModelError):
+            await events_of(endpoint(server, http, throttle=throttle, clock=clock))
+    if seconds:
+        await clock.advance(seconds - 0.1)
+        assert throttle.try_take_slot() is None
+        await clock.advance(0.1)
+    assert throttle.try_take_slot() is not None
+
+
+async def test_a_redirect_to_nowhere_is_an_error_of_its_status(http):
+    async with Playback([Reply(b"", 302)]) as server:
+        with pytest.raises(ModelError, match=r"\(HTTP 302\)") as caught:
+            await events_of(endpoint(server, http))
+    assert "redirect" not in str(caught.value)
+
+
+async def test_a_key_is_not_renewed_once_the_reply_has_begun(http):
+    auth = Renewing()
+    refusal = {"error": {"type": "authentication_error", "message": "no such key"}}
+    async with Playback([Reply(sse({"say": "well"}, refusal))]) as server:
+        with pytest.raises(AuthFailed, match="no such key"):
+            await events_of(endpoint(server, http, auth=auth))
+    assert (auth.keys, len(server.received)) == (1, 1)
+
+
+async def test_a_query_is_added_to_that_of_the_path(http):
+    class Asking(TinyWire):
+        def encode(self, request: Request, profile: Profile, memo: EncodingMemo) -> EncodedRequest:
+            return EncodedRequest("/ask?alt=sse", b"{}", {})
+
+    async with Playback([Reply(STREAM)]) as server:
+        base_url = f"{server.base_url}/openai/?api-version=1"
+        await events_of(HttpModel(Asking(), PROFILE, base_url=base_url, transport=http, throttle=Throttle()))
+    assert server.received[0].path == "/openai/ask?alt=sse&api-version=1"
+
+
+@pytest.mark.parametrize(("pings", "is_alive"), [(5, True), (6, False)])
+async def test_an_answer_may_be_quiet_for_as_long_as_the_limit(http, pings, is_alive):
+    pieces = [sse({"say": "".join(WORDS)}), *[b": ping\n\n"] * (pings + 1), sse({"done": 1})]
+
+    class Whole:
+        status, headers = 200, {"content-type": "text/event-stream"}
+
+        async def chunks(self):
+            for each in pieces:
+                yield each
+
+    class Scripted:
+        @asynccontextmanager
+        async def post(self, url, headers, body):
+            yield Whole()
+
+    transport: Any = Scripted()
+    options: Any = {"progress_seconds": 300.0, "clock": Hasty(), "throttle": Throttle()}
+    model = HttpModel(TinyWire(), PROFILE, base_url="https://a.example", transport=transport, **options)
+    if is_alive:
+        assert is_whole(await events_of(model))
+        return
+    with pytest.raises(ReplyCutOff) as caught:
+        await events_of(model)
+    assert str(caught.value) == ("the reply of small broke off: no content for 300 s, though the connection is alive")
+
+
+@pytest.mark.parametrize("status", [300, 399])
+async def test_every_redirect_is_told(http, status):
+    async with Playback([json_reply({}, status, location="https://other.example/")]) as server:
+        with pytest.raises(BadRequest, match=rf"a redirect to 'https://other.example/' \(HTTP {status}\)"):
+            await events_of(endpoint(server, http))
+
+
+async def test_who_is_cancelled_while_it_waits_is_not_in_the_way_of_others(http):
+    clock = FakeClock()
+    throttle = Throttle(clock=clock, jitter=lambda: 0.0)
+    throttle.pause(20)
+    async with Playback([]) as server:
+        waiting = asyncio.create_task(events_of(endpoint(server, http, throttle=throttle, clock=clock)))
+        await clock.advance(10)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await clock.advance(10)
+    assert throttle.try_take_slot() is not None
+    assert server.received == []

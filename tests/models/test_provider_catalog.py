@@ -6,6 +6,7 @@ import pytest
 
 from perdure.core.error import ConfigError
 from perdure.models import price_of
+from perdure.models.codex import get_codex_profile
 from perdure.models.openai_chat.dialect import get_dialect
 from perdure.models.profile import Profile
 from perdure.models.provider_catalog import PROVIDERS, find_provider, list_provider_names, raise_unknown_provider
@@ -122,3 +123,54 @@ def test_a_model_without_its_provider_is_answered_with_the_few_that_serve_it(mod
 def test_a_registered_provider_is_among_those_that_are_named():
     with pytest.raises(ConfigError, match="there are mine, openai, anthropic"):
         raise_unknown_provider("zzz", "zzz:large", ["mine"])
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "names"),
+    [
+        (
+            "needs_key",
+            False,
+            ["vertex", "bedrock", "codex", "ollama", "ollama-native", "lmstudio", "vllm", "local", "demo"],
+        ),
+        ("is_free", True, ["ollama", "ollama-native", "lmstudio", "local", "demo"]),
+        (
+            "same_at_any_url",
+            True,
+            ["vertex", "bedrock", "azure", "ollama", "ollama-native", "lmstudio", "vllm"],
+        ),
+        ("window_set_by_server", True, ["featherless", "ollama", "ollama-native", "lmstudio", "vllm", "local"]),
+    ],
+)
+def test_some_providers_need_no_key_cost_nothing_or_are_what_their_server_makes_of_them(field, value, names):
+    assert [each.name for each in PROVIDERS if getattr(each, field) is value] == names
+
+
+def test_what_the_models_of_a_provider_can_do_differs_from_others_in_few_fields():
+    assert [each.name for each in PROVIDERS if each.profile.get("strict_tools")] == [
+        "openai",
+        "openai-chat",
+        "azure",
+        "codex",
+    ]
+    without = {each.name: sorted(name for name, can in each.profile.items() if can is False) for each in PROVIDERS}
+    assert {name: fields for name, fields in without.items() if fields} == {"gemini-chat": ["documents", "video"]}
+
+
+def test_a_model_of_codex_is_described_in_the_catalogue_as_when_it_is_opened():
+    codex = find_provider("codex")
+    assert codex is not None
+    opened = get_codex_profile()
+    assert {name: getattr(opened, name) for name in codex.profile} == codex.profile
+    assert (opened.model, opened.dialect) == (codex.default_model, "codex")
+
+
+@pytest.mark.parametrize("model", ["maker/gpt-4o", "4o", ""])
+def test_a_model_whose_maker_is_not_known_by_its_name_is_answered_with_common_providers(model):
+    with pytest.raises(ConfigError) as caught:
+        raise_unknown_provider(model, model, [])
+    assert str(caught.value) == (
+        f"unknown model provider {model!r}; there are openai, anthropic, gemini, openrouter, ollama and others. "
+        "`perdure models` lists all providers, perdure.models.register adds one, and "
+        "openai_compatible(base_url, model) needs none"
+    )

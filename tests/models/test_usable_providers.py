@@ -132,3 +132,19 @@ def test_what_needs_no_key_says_so(tmp_path):
 def test_local_weights_are_there_when_nothing_is_to_be_installed(monkeypatch, command, available):
     monkeypatch.setattr("perdure.models.local.get_install_command", lambda: command)
     assert (offer("local").available, offer("local").why) == (available, command or "runs in this process")
+
+
+@pytest.mark.parametrize(
+    ("provider", "missing", "why"),
+    [
+        ("bedrock", "botocore", "pip install 'perdure[bedrock]'"),
+        ("vertex", "google", "pip install 'perdure[vertex]'"),
+        ("vertex", "google.auth", "pip install 'perdure[vertex]'"),
+    ],
+)
+def test_a_provider_is_not_there_without_its_package_even_with_a_key(monkeypatch, provider, missing, why):
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "key.json")
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "k")
+    monkeypatch.setattr(availability, "find_spec", lambda name: None if name == missing else object())
+    assert (offer(provider).available, offer(provider).why) == (False, why)

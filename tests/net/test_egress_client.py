@@ -124,6 +124,10 @@ def test_options_that_cannot_work_are_refused(options):
         EgressClient(**options)
 
 
+def test_a_body_may_be_limited_to_one_byte():
+    assert EgressClient(max_bytes=1).policy == EgressPolicy()
+
+
 # -- redirects ---------------------------------------------------------------------------------------------------------
 
 

@@ -403,3 +403,11 @@ def test_every_limit_is_a_number(name):
         with pytest.raises(ConfigError, match=name):
             ProxyLimits(**{name: each})
     assert getattr(ProxyLimits(**{name: 1}), name) == 1
+
+
+@pytest.mark.parametrize(("digits", "status"), [("9" * 5_000, 413), ("0" * 5_000 + "1001", 413), ("0" * 5_000, 200)])
+async def test_a_length_may_have_any_number_of_digits(digits, status):
+    limits = ProxyLimits(max_upload_bytes=1_000)
+    async with RawHost(b"HTTP/1.1 200 OK\r\n\r\nhi") as host, EgressProxy(HERE, limits=limits) as proxy:
+        answer = await talk(proxy, f"POST http://127.0.0.1:{host.port}/ HTTP/1.1\r\nContent-Length: {digits}")
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())

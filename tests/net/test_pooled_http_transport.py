@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import traceback
+import weakref
 from pathlib import Path
 from typing import NoReturn
 
@@ -266,6 +267,62 @@ def test_closing_reaches_the_loops_of_other_threads():
     other.call_soon_threadsafe(other.stop)
     thread.join(30)
     other.close()
+
+
+def test_closing_waits_until_the_loops_of_other_threads_have_closed_their_connections(monkeypatch):
+    http = HttpTransport()
+    other = asyncio.new_event_loop()
+    thread = threading.Thread(target=other.run_forever)
+    thread.start()
+    begun, may_close = threading.Event(), threading.Event()
+
+    async def close_late() -> None:
+        begun.set()
+        await asyncio.to_thread(may_close.wait, 30)
+        await close()
+
+    async def close_all() -> tuple[bool, bool]:
+        closing = asyncio.ensure_future(http.aclose())
+        assert await asyncio.to_thread(begun.wait, 30)
+        done_early = closing.done()
+        may_close.set()
+        await asyncio.wait_for(closing, 30)
+        return done_early, pool.is_closed
+
+    with Playback(lambda _: Reply(STREAM)) as server:
+        asyncio.run_coroutine_threadsafe(ask(http, server), other).result(30)
+        pool = http._pools[other][0]
+        close = pool.aclose
+        monkeypatch.setattr(pool, "aclose", close_late)
+        assert asyncio.run(close_all()) == (False, True)
+    asyncio.run_coroutine_threadsafe(other.shutdown_asyncgens(), other).result(30)
+    other.call_soon_threadsafe(other.stop)
+    thread.join(30)
+    other.close()
+
+
+def test_closing_does_not_wait_for_a_loop_that_does_not_run():
+    http = HttpTransport()
+    resting = asyncio.new_event_loop()
+    with Playback(lambda _: Reply(STREAM)) as server:
+        resting.run_until_complete(ask(http, server))
+        asyncio.run(asyncio.wait_for(http.aclose(), 30))
+        resting.run_until_complete(server_sees_nobody(server))  # by what it has begun to close
+    resting.close()
+
+
+def test_a_loop_that_was_closed_is_not_kept():
+    http, loops = HttpTransport(), []
+
+    async def ask_here() -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        await ask(http, server)
+
+    with Playback(lambda _: Reply(STREAM)) as server:
+        asyncio.run(ask_here())
+        asyncio.run(ask_here())
+        gc.collect()
+    assert loops[0]() is None
 
 
 def test_a_transport_that_nobody_has_any_more_closes_its_connections():

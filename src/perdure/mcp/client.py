@@ -5,8 +5,8 @@ After a lost connection a read is tried once more; what may have an effect is ne
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
@@ -175,8 +175,9 @@ class McpClient:
 
     async def get_instructions(self) -> str:
         """Return the server's instructions for its use, within the limit of a description. Raises `McpError`."""
-        connection = await self._connect()
-        return clean_text((await connection.wait_until_ready()).instructions or "")[:4096]
+        with self._keep_from_idling():
+            connection = await self._connect()
+            return clean_text((await connection.wait_until_ready()).instructions or "")[:4096]
 
     async def close(self) -> None:
         """Close the connection, and end the server's process if there is one. The next request opens it again."""
@@ -225,9 +226,7 @@ class McpClient:
         expected: ListedTool | None = None,
     ) -> T:
         """Make a request, and once more after a lost connection if it only reads or was never sent."""
-        self._users += 1
-        self._cancel_idle_timer()
-        try:
+        with self._keep_from_idling():
             for attempt in (1, 2):
                 try:
                     return await self._request_once(function, answerer, expected)
@@ -237,9 +236,6 @@ class McpClient:
                     if attempt == 2 or not (may_repeat or was_not_sent):  # noqa: PLR2004 - the second attempt is the last
                         raise
             raise AssertionError("unreachable")  # pragma: no cover - the loop returns or raises
-        finally:
-            self._users -= 1
-            self._start_idle_timer()
 
     async def _request_once(
         self,
@@ -381,6 +377,17 @@ class McpClient:
 
     def _note_change(self) -> None:
         self.list_version += 1
+
+    @contextmanager
+    def _keep_from_idling(self) -> Generator[None]:
+        """Keep the connection open during a block; the time in which it may be idle begins after the last one."""
+        self._users += 1
+        self._cancel_idle_timer()
+        try:
+            yield
+        finally:
+            self._users -= 1
+            self._start_idle_timer()
 
     def _start_idle_timer(self) -> None:
         if self._users or self._connection is None:

@@ -365,9 +365,10 @@ def _get_body_length(request: _ProxyRequest, limits: ProxyLimits) -> int:
     length = request.get_header("content-length") or "0"
     if not (length.isascii() and length.isdigit()):
         raise _Refusal("400 Bad Request", "the Content-Length is malformed")
-    if int(length) > limits.max_upload_bytes:
+    body_bytes = int(length.lstrip("0")[:20] or "0")  # Python converts no text of thousands of digits
+    if body_bytes > limits.max_upload_bytes:
         raise _Refusal("413 Content Too Large", f"the body has more than {limits.max_upload_bytes:,} bytes")
-    return int(length)
+    return body_bytes
 
 
 def _build_head(request: _ProxyRequest, target: UrlTarget) -> bytes:

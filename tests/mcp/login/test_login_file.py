@@ -1,5 +1,7 @@
 """The file of the logins: what is stored, exchanged and removed."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,37 @@ def test_a_file_that_others_can_use_is_not_used(logins: LoginFile, mode: int) ->
     assert str(caught.value) == f"others can use {logins.path!r}, so it is not used: chmod 600 it, and log in again"
     Path(logins.path).chmod(0o700)
     assert list(logins.load()) == ["a"]
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_what_is_no_file_is_refused_and_closed(logins: LoginFile, make: Callable[[str, int], None]) -> None:
+    Path(logins.path).parent.mkdir()
+    make(logins.path, 0o700)
+    before = sorted(Path("/proc/self/fd").iterdir())
+    with pytest.raises(ConfigError) as caught:
+        logins.load()
+    assert str(caught.value) == f"{logins.path!r} is not a file: move it away, and log in again"
+    assert sorted(Path("/proc/self/fd").iterdir()) == before
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"a": {"access_token": "one"}}', '{"a": '])
+def test_a_damaged_file_is_refused_without_its_content(logins: LoginFile, content: str) -> None:
+    logins.store("a", LOGIN)
+    Path(logins.path).write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        logins.load()
+    assert str(caught.value) == f"{logins.path!r} cannot be parsed, so it is not used: delete it, and log in again"
+    assert caught.value.__suppress_context__
+
+
+def test_a_link_is_not_followed(logins: LoginFile, tmp_path: Path) -> None:
+    logins.store("a", LOGIN)
+    link = tmp_path / "link.json"
+    link.symlink_to(logins.path)
+    with pytest.raises(ConfigError) as caught:
+        LoginFile(link).load()
+    assert str(caught.value) == f"the logins to MCP servers cannot be read: {caught.value.__cause__}"
+    assert isinstance(caught.value.__cause__, OSError)
 
 
 async def test_a_refresh_that_takes_too_long_is_not_waited_for(

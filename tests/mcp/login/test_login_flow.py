@@ -2,10 +2,13 @@
 
 import asyncio
 import base64
+import hashlib
+import json
 import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import pytest
@@ -16,7 +19,7 @@ from perdure import ConfigError
 from perdure.mcp.client import McpClient, McpError, StartAndLoginCallbacks
 from perdure.mcp.login import login_file
 from perdure.mcp.login.login_file import LoginFile, StoredLogin
-from perdure.mcp.login.login_flow import log_in, refresh_login
+from perdure.mcp.login.login_flow import is_expired, log_in, refresh_login
 from perdure.mcp.login.oauth_http import LoginFailed, OAuthHttp, build_login_policy
 from perdure.mcp.login.stored_login_auth import build_login_resolver
 from perdure.mcp.server_settings import McpServer
@@ -426,3 +429,160 @@ async def test_a_document_about_the_client_has_to_be_encrypted(hostile, logins):
         )
     assert str(caught.value) == "the metadata document 'http://example.org/client.json' needs an https address"
     assert (opened, hostile.posted) == ([], [])
+
+
+def consenting(opened: list[str], **answer: str) -> Callable[[str], None]:
+    """A browser whose person answers so, with the state of the login if nothing else is said; see `opened`."""
+
+    def open_url(url: str) -> None:
+        opened.append(url)
+        asked = dict(parse_qsl(urlsplit(url).query))
+        tasks.append(asyncio.ensure_future(follow(asked["redirect_uri"], {"state": asked["state"], **answer})))
+
+    async def follow(url: str, fields: dict[str, str]) -> None:
+        async with httpx2.AsyncClient(timeout=WAIT_SECONDS, trust_env=False) as http:
+            await http.get(url, params=fields)
+
+    tasks: list[Any] = []
+    return open_url
+
+
+async def test_a_login_sends_and_stores_what_the_protocol_demands(hostile, logins):
+    hostile.documents["/register"] = {"client_id": "c:1", "client_secret": "s/1"}
+    hostile.documents["/token"] = {"access_token": "a", "token_type": "Bearer", "refresh_token": "r", "expires_in": 60}
+    hostile.documents[METADATA]["authorization_endpoint"] += "?tenant=t"
+    opened: list[str] = []
+    login = await log_in(
+        named(f"{hostile.base}/mcp"),
+        logins,
+        consenting(opened, code="the code"),
+        scope="read write",
+        seconds=SECONDS,
+        clock=FakeClock(1_000.0),
+    )
+    registered, exchanged = hostile.posted
+    asked = dict(parse_qsl(urlsplit(opened[0]).query))
+    redirect_url, state, challenge = (asked.pop(name) for name in ("redirect_uri", "state", "code_challenge"))
+    assert opened[0].startswith(f"{hostile.base}/authorize?tenant=t&response_type=code&")
+    assert asked == {
+        "tenant": "t",
+        "response_type": "code",
+        "client_id": "c:1",
+        "code_challenge_method": "S256",
+        "resource": f"{hostile.base}/mcp",
+        "scope": "read write",
+    }
+    assert (registered[0], json.loads(registered[1])) == (
+        "/register",
+        {
+            "client_name": "Perdure",
+            "redirect_uris": [redirect_url],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": "none",
+            "application_type": "native",
+            "scope": "read write",
+        },
+    )
+    form = dict(parse_qsl(exchanged[1]))
+    verifier = form.pop("code_verifier")
+    assert base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode() == f"{challenge}="
+    assert (len(verifier), len(state)) == (64, 43)
+    assert (exchanged[0], form) == (
+        "/token",
+        {
+            "grant_type": "authorization_code",
+            "code": "the code",
+            "redirect_uri": redirect_url,
+            "resource": f"{hostile.base}/mcp",
+            "client_id": "c:1",
+        },
+    )
+    assert login == logins.get("safe")
+    assert login == StoredLogin(
+        url=f"{hostile.base}/mcp",
+        resource=f"{hostile.base}/mcp",
+        issuer=hostile.base,
+        token_endpoint=f"{hostile.base}/token",
+        client_id="c:1",
+        client_secret="s/1",
+        access_token="a",
+        refresh_token="r",
+        expires_at=1_060.0,
+        scope="read write",
+    )
+
+
+async def test_a_login_without_scopes_asks_for_none_and_stores_those_that_were_granted(hostile, logins):
+    hostile.documents["/register"] = {"client_id": "c", "client_secret": 7}
+    hostile.documents["/token"] = {"access_token": "a", "token_type": "bearer", "scope": "granted"}
+    opened: list[str] = []
+    login = await log_in(named(f"{hostile.base}/mcp"), logins, consenting(opened, code="x"), seconds=SECONDS)
+    assert "scope" not in opened[0]
+    assert opened[0].startswith(f"{hostile.base}/authorize?response_type=code&")
+    assert "scope" not in json.loads(hostile.posted[0][1])
+    assert (login.scope, login.client_secret, login.refresh_token, login.expires_at) == ("granted", "", "", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("sends_issuer", "answer", "said"),
+    [
+        (True, {"code": "x"}, "the answer comes from another authorization server: None"),
+        (False, {"code": "x", "iss": "https://b.example"},
+         "the answer comes from another authorization server: 'https://b.example'"),
+        (False, {"code": "x", "state": "y"}, "the answer belongs to another login: try again"),
+        (False, {"error": "e" * 101, "error_description": "d" * 201},
+         f"the login was refused: {'e' * 100!r} {'d' * 200!r}"),
+        (False, {"error": "no", "code": "x"}, "the login was refused: 'no' ''"),
+        (False, {"code": ""}, "the answer has no code: try again"),
+    ],
+)  # fmt: skip
+async def test_an_answer_that_cannot_be_trusted_is_not_exchanged(sends_issuer, answer, said, hostile, logins):
+    hostile.documents[METADATA]["authorization_response_iss_parameter_supported"] = sends_issuer
+    with pytest.raises(LoginFailed) as caught:
+        await log_in(named(f"{hostile.base}/mcp"), logins, consenting([], **answer), client_id="mine", seconds=SECONDS)
+    assert str(caught.value) == said
+    assert hostile.posted == []
+
+
+@pytest.mark.parametrize("made", [{}, {"client_id": 7}])
+async def test_a_registration_without_an_id_is_none(made, hostile, logins):
+    hostile.documents["/register"] = made
+    with pytest.raises(LoginFailed) as caught:
+        await log_in(named(f"{hostile.base}/mcp"), logins, print, seconds=SECONDS)
+    assert str(caught.value) == "the authorization server did not register this program (HTTP status 200)"
+
+
+async def test_a_document_about_the_client_is_of_no_use_where_none_is_taken(hostile, logins):
+    hostile.documents[METADATA] |= {"client_id_metadata_document_supported": False, "registration_endpoint": None}
+    document = "https://example.org/client.json"
+    with pytest.raises(LoginFailed) as caught:
+        await log_in(named(f"{hostile.base}/mcp"), logins, print, metadata_document=document, seconds=SECONDS)
+    assert str(caught.value) == (
+        f"the authorization server {hostile.base!r} registers no clients: register one there, and give its client id"
+    )
+
+
+@pytest.mark.parametrize(("expires_at", "expired"), [(0.0, False), (1_030.0, True), (1_030.5, False), (999.0, True)])
+def test_a_token_is_refreshed_half_a_minute_before_it_expires(expires_at, expired):
+    assert is_expired(replace(STORED, expires_at=expires_at), FakeClock(1_000.0)) is expired
+
+
+@pytest.mark.parametrize(("status", "answer"), [(200, {"access_token": "new", "token_type": "bearer"}),
+                                                (400, {"error": "invalid_grant"})])  # fmt: skip
+async def test_a_login_of_a_person_during_a_refresh_counts(status, answer, logins):
+    newer = replace(STORED, access_token="of the person")
+    logins.store("s", newer)
+    endpoint: Any = TokenEndpoint(status, answer)
+    assert await refresh_login("s", STORED, logins, endpoint, FakeClock(1_000.0)) == newer
+    assert logins.get("s") == newer
+
+
+async def test_the_redirect_of_a_login_is_on_a_free_port(hostile, logins):
+    opened: list[str] = []
+    for _ in range(2):
+        with pytest.raises(LoginFailed) as caught:
+            await log_in(named(f"{hostile.base}/mcp"), logins, opened.append, client_id="mine", seconds=0.01)
+        assert str(caught.value) == "nobody logged in within 0.01 seconds: try again"
+    ports = [urlsplit(dict(parse_qsl(urlsplit(url).query))["redirect_uri"]).port for url in opened]
+    assert all(port is not None and port > 1023 for port in ports)

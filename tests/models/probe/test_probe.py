@@ -25,6 +25,7 @@ from perdure.models.profile_files import load_profile
 from perdure.net.error import NetError
 from perdure.net.pooled_http_transport import HttpTransport
 from perdure.testing import FakeClock
+from tests.models.canned import CannedResponse, CannedTransport
 from tests.models.probe.quirky import Quirks, QuirkyServer, tools_of
 from tests.wire.server import Playback, Reply, json_reply
 
@@ -581,3 +582,23 @@ async def test_an_endpoint_that_knows_no_path_is_asked_by_every_wire():
         with pytest.raises(ConfigError, match="does not answer for the model 'm'"):
             await probe(f"{server.base_url}/v1", "m")
     assert [each.path for each in server.received] == ["/v1/chat/completions", "/v1/responses", "/v1/messages"]
+
+
+@pytest.mark.parametrize(
+    ("wire", "options", "sent"),
+    [
+        ("anthropic", {"key_variable": "A_KEY"}, {"x-api-key": "of the environment"}),
+        ("openai_chat", {"key_variable": "A_KEY"}, {"authorization": "Bearer of the environment"}),
+        ("openai_responses", {"key_variable": "A_KEY", "api_key": "given"}, {"authorization": "Bearer given"}),
+        ("openai_chat", {"key_variable": "NO_SUCH_KEY"}, {}),
+        ("openai_chat", {}, {}),
+    ],
+)
+async def test_a_key_is_sent_as_its_wire_expects_it(monkeypatch, wire, options, sent):
+    monkeypatch.setenv("A_KEY", "of the environment")
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    transport = CannedTransport(CannedResponse(b"{}", "application/json", 401))
+    with pytest.raises(AuthFailed):
+        await probe("https://host.example/v1", "m", wire=wire, transport=transport, **options)
+    (_, headers, _) = transport.posted[0]
+    assert {name: text for name, text in headers.items() if name in {"x-api-key", "authorization"}} == sent

@@ -228,3 +228,12 @@ async def test_a_refusal_is_told_on_one_line_with_what_to_do(tmp_path: Path, mon
         "run `gcloud auth application-default login`, set GOOGLE_APPLICATION_CREDENTIALS to the file of a service "
         "account, set VERTEX_ACCESS_TOKEN, or pass api_key=… (a token, or a function that returns one)"
     )
+
+
+@pytest.mark.packages("google.auth")
+async def test_an_empty_project_is_not_billed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
+    login = {"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "r"}
+    name_credentials(tmp_path, monkeypatch, {**login, "quota_project_id": ""})
+    transport = CannedTransport(b'{"access_token": "t1", "expires_in": 3600, "token_type": "Bearer"}')
+    assert await GoogleAuth(transport=transport).headers(URL, b"") == {"authorization": "Bearer t1"}

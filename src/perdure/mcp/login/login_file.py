@@ -1,6 +1,6 @@
 """File with the logins to MCP servers: OAuth tokens by server name, readable only by its owner."""
 
-# ruff: noqa: PTH100, PTH103, PTH111, PTH118, PTH119, PTH120, PTH123 - as in `pin_file`
+# ruff: noqa: PTH100, PTH103, PTH111, PTH118, PTH119, PTH120 - as in `pin_file`
 import asyncio
 import contextlib
 import os
@@ -62,11 +62,16 @@ class LoginFile:
             return {}
         except OSError as error:
             raise ConfigError(f"the logins to MCP servers cannot be read: {error}") from error
-        with open(descriptor, "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode) or mode & _FOR_OTHERS:
+        try:
+            mode = os.fstat(descriptor).st_mode
+            if not stat.S_ISREG(mode):
+                raise ConfigError(f"{self.path!r} is not a file: move it away, and log in again")
+            if mode & _FOR_OTHERS:
                 raise ConfigError(f"others can use {self.path!r}, so it is not used: chmod 600 it, and log in again")
-            data = file.read(_MAX_FILE_BYTES)
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(_MAX_FILE_BYTES)
+        finally:
+            os.close(descriptor)
         try:
             return msgspec.json.decode(data, type=dict[str, StoredLogin])
         except msgspec.MsgspecError:  # whose text could have a token in it
