@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from perdure import Agent, BadRequest, ConfigError, Limits, Price, Usage, open_store, tool
+from perdure import Agent, BadRequest, ConfigError, Limits, Output, Price, Usage, open_store, tool
 from perdure.core.error import StoreError
 from perdure.core.event import Custom, Entry, RunEnded
+from perdure.core.model import OutputMode
 from perdure.goals import read_grades, until
 from perdure.goals.until_engine import list_grades
 from perdure.grading import Evidence, Grade, contains, model_grader
@@ -124,8 +125,6 @@ class Town:
 
 @pytest.mark.parametrize("mode", ["prompted", "tool", "native"])
 async def test_a_structured_output_is_graded_in_every_mode(mode):
-    from perdure import Output
-
     def reply(name):
         return call("final_answer", name=name) if mode == "tool" else json.dumps({"name": name})
 
@@ -263,6 +262,19 @@ async def test_a_run_that_is_cancelled_in_a_later_round_has_the_cost_of_the_grad
     assert (outcome.status, outcome.reason) == ("cancelled", "cancelled")
     assert outcome.usage.total_tokens == 2 * 15 + 110
     assert [each.status for each in outcome.messages[-1].tool_results] == ["cancelled"]
+
+
+@pytest.mark.parametrize("mode", ["prompted", "tool", "native"])
+async def test_the_cost_of_the_grades_of_a_structured_output_is_counted_in_every_mode(mode: OutputMode) -> None:
+    def grade(_evidence: Evidence) -> Grade:
+        return Grade(passed=True, usage=Usage(100, 10), cost_usd=0.5)
+
+    reply = call("final_answer", name="Bergen") if mode == "tool" else '{"name": "Bergen"}'
+    model = ScriptedModel(reply, price=Price(input_usd=1000, output_usd=1000))
+    agent = Agent(model, store=open_store("memory:"))
+    outcome = await agent.run("Name a town.", output=Output(Town, mode=mode), engine=until(grade))
+    assert (outcome.status, outcome.value, outcome.usage.total_tokens) == ("done", Town("Bergen"), 125)
+    assert outcome.cost_usd == pytest.approx(0.515)
 
 
 @pytest.mark.parametrize("options", [{"max_rounds": 0}, {"engine": "react"}, {"timeout_seconds": -1}])
