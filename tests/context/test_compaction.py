@@ -136,6 +136,7 @@ async def test_a_second_summary_begins_with_the_first():
     asked = "".join([request.messages[0].text for request in talk.model.requests[before:]])
     assert "The first snapshot." in asked
     assert f"[{upto + 1}] " in asked
+    assert f"[{upto}] " not in asked
     assert "[1] user" not in asked
     files = read_summary_data(run.state.view).files
     assert "/boat/0.txt" in files.read

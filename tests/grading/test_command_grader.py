@@ -3,6 +3,8 @@
 import asyncio
 import os
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -169,3 +171,16 @@ def is_running(pid):
     except ProcessLookupError:
         return False
     return True
+
+
+async def test_no_file_of_a_long_output_is_left_when_the_program_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, work = tmp_path / "temporary", tmp_path / "work"
+    folder.mkdir()
+    work.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    judge = grader(work, "head -c 3000000 /dev/zero | tr '\\0' x; exit 1")
+    for _ in range(2):
+        assert "xxxx" in (await grade_evidence(judge, Evidence())).feedback
+        assert list(folder.iterdir()) == []

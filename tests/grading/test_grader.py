@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import threading
 from typing import Any
 
 import msgspec
@@ -274,3 +275,14 @@ def test_wrong_options_of_a_combination_are_named(options):
             combine(lambda _: True, **options)
         [(name, value)] = options.items()
         assert str(error.value).startswith(f"{combine.__name__}({name}={value}): ")
+
+
+async def test_a_plain_function_grades_on_a_thread_and_an_async_one_in_the_loop() -> None:
+    def grade_plainly(_evidence: Evidence) -> bool:
+        return threading.current_thread() is not threading.main_thread()
+
+    async def grade_in_loop(_evidence: Evidence) -> bool:
+        return threading.current_thread() is threading.main_thread()
+
+    assert (await grade_evidence(grade_plainly, EVIDENCE)).passed
+    assert (await grade_evidence(grade_in_loop, EVIDENCE)).passed

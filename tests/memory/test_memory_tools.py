@@ -309,3 +309,16 @@ def test_a_model_reads_of_a_memory_what_there_is_to_know() -> None:
 def test_pinned_memories_are_lines_up_to_a_number_of_characters(most: int, lines: list[str]) -> None:
     records = [MemoryRecord(id=each, text=each, created_at=1) for each in ("red\n wine", "b", "c")]
     assert format_pinned(records, most) == "\n".join(["Pinned memories, chosen by the person you work for:", *lines])
+
+
+async def test_the_model_reads_under_which_id_an_entity_and_an_episode_are_remembered(memory: LongTermMemory) -> None:
+    _, _, results = await run(
+        memory,
+        call("remember_entity", name="Ann", type="person", properties={"age": 7}),
+        call("remember_episode", content="They sailed.", occurred_at="2026-03-01", participants=["Ann", "Bo", "Cy"]),
+    )
+    entity = await memory.get_entity("Ann", type="person")
+    (episode,) = [each for each in await memory.list_memories() if each.kind == "episode"]
+    assert entity is not None
+    assert [each.text for each in results] == [f"Remembered as {entity.id}.", f"Remembered as {episode.id}."]
+    assert (episode.text, episode.participants) == ("They sailed.", ("Ann", "Bo", "Cy"))

@@ -1,5 +1,7 @@
 """Full-text search in memories: any text is a query."""
 
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -103,3 +105,11 @@ def test_where_no_memory_has_all_of_the_common_words_those_with_the_rarest_are_f
 def test_as_many_matches_as_are_candidates_are_ranked(fruits, monkeypatch):
     monkeypatch.setattr(text_search, "MAX_CANDIDATES", 2)
     assert len(fruits("plum")) == 2
+
+
+def test_matches_are_ranked_by_their_length_and_number_up_to_the_limit(fruits: Any) -> None:
+    found = fruits("pear")  # as many as are ranked
+    assert {row: score for row, score in found.items() if score == 1.0} == dict.fromkeys([1, 5, 7], 1.0)
+    assert 0.0 < found[3] < 1.0  # a longer text
+    assert set(fruits("else plum")) == {2, 3, 6}  # together as many as are ranked
+    assert next(iter(fruits("else plum"))) == 6

@@ -1,8 +1,11 @@
 """`VectorMemory`: the earlier messages that are relevant to the current turn."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from perdure import ModelError, VectorMemory, assistant, user
+from perdure import ConfigError, ModelError, VectorMemory, assistant, user
 from perdure.memory import vector_memory
 from tests.memory.embedders import WordEmbedder
 from tests.memory.transcripts import build
@@ -90,3 +93,35 @@ async def test_an_embedder_that_returns_nonsense_is_named(vectors, said):
     with pytest.raises(ModelError) as error:
         await VectorMemory(Broken())(TALK)
     assert said in str(error.value)
+
+
+async def test_messages_that_are_as_similar_as_is_asked_for_are_sent() -> None:
+    assert await VectorMemory(WordEmbedder(), 8)(TALK) == TALK  # the least similarity is 0
+    talk = [user("red apples"), assistant("well"), user("red apples")]
+    assert await VectorMemory(WordEmbedder(), 8, min_similarity=0.99)(talk) == [talk[0], talk[2]]
+
+
+async def test_vectors_are_kept_up_to_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_memory, "MAX_CACHED_VECTORS", len(TALK))
+    embedder = WordEmbedder()
+    shape = VectorMemory(embedder)
+    await shape(TALK)
+    await shape(TALK)
+    assert len(embedder.texts) == len(TALK)
+
+
+NO_EMBEDDER: Any = "words"
+
+
+@pytest.mark.parametrize(
+    ("build_memory", "message"),
+    [
+        (lambda: VectorMemory(NO_EMBEDDER), r"VectorMemory\(embedder='words'\)"),
+        (lambda: VectorMemory(WordEmbedder(), 0), r"VectorMemory\(max_messages=0\)"),
+        (lambda: VectorMemory(WordEmbedder(), min_similarity=1.01), r"VectorMemory\(min_similarity=1.01\)"),
+        (lambda: VectorMemory(WordEmbedder(), min_similarity=-0.1), r"VectorMemory\(min_similarity=-0.1\)"),
+    ],
+)
+def test_options_that_cannot_be_used_are_refused(build_memory: Callable[[], object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build_memory()

@@ -257,3 +257,15 @@ async def test_more_agreement_than_there_are_reviews_is_not_asked_for(
     others = [reviewer(answer(), name=f"o{place}") for place in range(count - needed)]
     done = await review(repository, *models, *others, agree=None if count == 3 else 9)
     assert [each.models for each in done.findings] == [tuple(f"m{place}" for place in range(needed))]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "kept"),
+    [("a\nb\n", 2, 2), ("a\nb\n", 3, None), ("a\nb", 2, 2), ("a\nb", 3, None), ("a\n\n", 2, 2), ("", 1, None)],
+)
+async def test_the_last_line_of_a_file_is_kept_and_the_one_behind_it_is_not(
+    repository: Path, text: str, line: int, kept: int | None
+) -> None:
+    (repository / "boat.py").write_text(text)
+    (found,) = (await review(repository, reviewer(answer({"line": line})))).findings
+    assert found.finding.line == kept

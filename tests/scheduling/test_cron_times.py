@@ -52,6 +52,8 @@ def test_the_calendar_ends():
 def test_a_time_that_the_clocks_skip_is_due_at_the_end_of_the_gap():
     found = list_times("30 2 * * *", "Europe/Berlin", "2026-03-28T00:00", 3)
     assert found == ["03-28 02:30 +0100", "03-29 03:00 +0200", "03-30 02:30 +0200"]
+    odd = list_times("1 2 * * *", "Europe/Berlin", "2026-03-28T12:00", 1)
+    assert odd == ["03-29 03:00 +0200"]
     both = list_times("0,30 2,3 * * *", "Europe/Berlin", "2026-03-28T04:00", 3)
     assert both == ["03-29 03:00 +0200", "03-29 03:30 +0200", "03-30 02:00 +0200"]
 

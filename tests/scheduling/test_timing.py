@@ -1,6 +1,8 @@
 """Timings: intervals, moments and cron expressions as values, with advice for what is wrong."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -114,9 +116,15 @@ def test_moments_are_shown_in_utc():
         ({"when": every(minutes=5), "prompt": " "}, "give a prompt, or a skill"),
         ({"skill": "x", "prompt": "y"}, "keep one"),
         ({"session": "a\nb"}, "line breaks"),
+        ({"session": "schedules"}, "session='schedules'.: schedules themselves are stored there: give another"),
+        ({"name": "schedules"}, "session='schedules'.: schedules themselves are stored there: give another"),
+        ({"prompt": 3}, "prompt=3"),
+        ({"skill": 3}, "skill=3"),
+        ({"session": 3}, "session=3"),
+        ({"role": 3}, "role=3"),
         ({"retries": -1}, "retries"),
         ({"retries": 101}, "at most 100"),
-        ({"timeout_seconds": 0}, "more than 0"),
+        ({"timeout_seconds": 0}, r"timeout_seconds=0\): give more than 0, or None"),
         ({"late_seconds": -1}, "late_seconds"),
         ({"retry_seconds": "1"}, "retry_seconds"),
         ({"new_session": 1}, "new_session"),
@@ -130,3 +138,28 @@ def test_a_schedule_that_cannot_work_is_refused(options, message):
 def test_a_schedule_describes_its_times():
     assert Schedule(name="a").describe_timing() == "when triggered"
     assert Schedule(name="a", when=every(days=1), prompt="x").describe_timing() == "every 1d"
+
+
+WRONG: Any = "soon"
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Every(WRONG), r"Every\(seconds='soon'\)"),
+        (lambda: At(WRONG), r"'soon' is no moment: give seconds since 1970, or use at\(…\)"),
+        (lambda: At(float("inf")), "inf is no moment"),
+        (lambda: Cron("0 9 * *"), "'0 9 \\* \\*' is no cron expression"),
+        (lambda: Cron("0 9 * * *", "Europe/Atlantis"), "there is no time zone 'Europe/Atlantis'"),
+        (lambda: cron(" "), r"cron\(expression=' '\)"),
+        (lambda: cron("0 9 * * *", timezone=""), r"cron\(timezone=''\)"),
+    ],
+)
+def test_a_timing_that_is_wrong_is_refused_when_it_is_made(build: Callable[[], object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build()
+
+
+def test_a_schedule_without_options_is_tried_once_and_may_take_an_hour() -> None:
+    schedule = Schedule(name="a")
+    assert (schedule.retries, schedule.retry_seconds, schedule.timeout_seconds) == (0, 1.0, 3600.0)

@@ -38,7 +38,7 @@ class HistoryCutIndex:
     def extend(self, messages: Sequence[Message]) -> None:
         """Add the messages that are not in the index yet."""
         first = self.length
-        role = messages[first - 1].role if first else ""
+        role = messages[first - 1].role if first and not is_summary(messages[first - 1]) else ""
         for place, message in enumerate(messages[first:], first):
             if _is_fixed(message):
                 self.fixed.append(place)

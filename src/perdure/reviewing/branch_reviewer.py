@@ -176,7 +176,8 @@ class BranchReviewer:
             content = self._files.read_file(target)
         except FileRefused:
             return None
-        return content.data.count(b"\n") + 1
+        is_last_line_open = not content.data.endswith(b"\n") and bool(content.data)
+        return content.data.count(b"\n") + is_last_line_open
 
     def _build_tools(self) -> list[Any]:
         files, search = self._files, LocalSearch(self._files)

@@ -1,5 +1,7 @@
 """Files that a message mentions, as text for the model."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,3 +126,11 @@ async def test_no_path_raises_or_leads_out(tmp_path_factory, path):
     assert "the secret" not in done.text
     assert done.notes
     done.text.encode()
+
+
+async def test_a_link_within_the_folder_is_not_attached_and_attached_files_are_listed(place: Path) -> None:
+    (place / "inside").symlink_to("a.txt")
+    done = await MentionSettings(str(place)).read_files(["inside", "./a.txt", "b.txt", "a.txt"])
+    assert done.attached == ("a.txt", "b.txt")
+    assert len(done.notes) == 1
+    assert done.notes[0].startswith("@inside is not attached: ")
