@@ -54,7 +54,7 @@ class UntilEngine:
         grades = list_grades(run.entries)
         is_graded = _ends_with_grade(run.entries)
         while True:
-            outcome = await self._work(run, grades)
+            outcome = await self._perform_round(run, grades)
             if not _has_answer(outcome) or run.is_interrupted:
                 return _add_grading_cost(outcome, grades)
             if is_graded:  # a crash came between the last grade and the end of the run
@@ -71,7 +71,7 @@ class UntilEngine:
             feedback = user(grade.feedback or _get_goal(run), origin=GRADE_ORIGIN)
             await run.emit(run.stamp_event(event), run.stamp_event(MessageAdded(feedback)))
 
-    async def _work(self, run: Run, grades: Sequence[GradeGiven]) -> Outcome[Any]:
+    async def _perform_round(self, run: Run, grades: Sequence[GradeGiven]) -> Outcome[Any]:
         """Perform one round. After a grade, an error or a cancel is an outcome too, to which its cost can be added."""
         try:
             return await call_engine(self._engine, run)
