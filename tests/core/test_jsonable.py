@@ -622,6 +622,10 @@ def test_as_many_values_as_allowed_are_kept_and_the_rest_is_marked(monkeypatch: 
     assert to_jsonable([[1], 2]) == [[1], 2]
     assert to_jsonable([[1, 2], 3]) == [[1, 2], 3, cut]
     assert to_jsonable([[1, 2], [3, 4], [5]]) == [[1, 2], [3, 4, cut], cut]
+    assert to_jsonable([[1, 2, 3], [4, 5]]) == [[1, 2, 3], [4, cut], cut]
+    assert to_jsonable([[1, 2, 3], 4]) == [[1, 2, 3], 4, cut]
+    assert to_jsonable({"a": [1, 2, 3], "b": 4}) == {"a": [1, 2, 3], "b": 4, "…": cut}
+    assert to_jsonable([[1, 2, 3], {"a": 4, "b": 5}]) == [[1, 2, 3], {"a": 4, "…": cut}, cut]
     assert to_jsonable([[1, 2, 3, 4, 5], 6]) == [[1, 2, 3, 4, cut], cut]
     assert to_jsonable([{"a": 1, "b": 2, "c": 3, "d": 4}, 6]) == [{"a": 1, "b": 2, "c": 3, "d": 4, "…": cut}, cut]
     assert to_jsonable({"a": [1, 2, 3, 4, 5], "b": 6}) == {"a": [1, 2, 3, 4, cut], "…": cut}

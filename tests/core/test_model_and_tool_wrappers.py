@@ -47,6 +47,7 @@ from perdure.core.model_and_tool_wrappers import (
     timed,
     truncated,
 )
+from perdure.core.permissions import Permissions, allow
 from perdure.core.shared_budget import Budget
 from perdure.core.tool import Skip, tool, tool_from_schema
 from perdure.runtime.agent import Agent
@@ -939,3 +940,56 @@ async def test_two_characters_are_the_least_that_truncation_keeps() -> None:
     signed = ToolResult("c", "echo", (Text("abcdef", "sig"), Text("ab")))
     cut = truncated(echo, 2).finish[-1](ToolCall("c", "echo"), signed)
     assert cut == ToolResult("c", "echo", (Text("a\n[… 4 characters left out …]\nf", "sig"), Text("ab")))
+
+
+async def test_the_result_of_a_wrapper_around_an_approved_call_is_the_result() -> None:
+    @tool(permission=True)
+    async def pay(amounts: list[int]) -> str:
+        """Pay."""
+        return f"paid {amounts}"
+
+    async def twice(call_next: Any, arguments: Any, context: Any) -> str:
+        arguments["amounts"].append(100)
+        return f"<{await call_next()} {await call_next()}>"
+
+    def instead(call_next: Any, arguments: Any, context: Any) -> str:
+        return f"instead of {arguments['amounts']}"
+
+    for wrapper, text in ((twice, "<paid [5] paid [5]>"), (instead, "instead of [5]")):
+        model = ScriptedModel(call("pay", amounts=[5]), "done")
+        outcome = await Agent(model, tools=[around(pay, wrapper)], permission=Permissions(allow("pay"))).run("go")
+        assert outcome.messages[2].tool_results[0].text == text
+
+
+async def test_an_async_observer_is_waited_for_before_the_event_goes_on() -> None:
+    seen: list[Any] = []
+
+    async def watch(_request: Request, event: Any) -> None:
+        await asyncio.sleep(0)
+        seen.append(event)
+
+    async for event in observed(ScriptedModel("Hi"), watch).stream(ASKED):
+        assert seen[-1] == event
+
+
+@pytest.mark.parametrize(
+    ("wrap", "start"),
+    [
+        (lambda: observed(ScriptedModel(), None), "observed(watch=None)"),  # type: ignore[arg-type]
+        (lambda: gated(ScriptedModel(), "gate"), "gated(gate='gate')"),  # type: ignore[arg-type]
+        (lambda: compacted(ScriptedModel(), 5), "compacted(compact=5)"),  # type: ignore[arg-type]
+        (lambda: retried(ScriptedModel(), jitter=0.5), "retried(jitter=0.5)"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_model_is_not_wrapped_by_what_is_no_function(wrap: Any, start: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        wrap()
+    assert str(refused.value).startswith(start)
+
+
+async def test_a_gate_that_returns_something_else_is_named() -> None:
+    def gate(_request: Request) -> Any:
+        return "request"
+
+    with pytest.raises(ConfigError, match="a request, or None to leave it as it is"):
+        await listen(gated(ScriptedModel("Hi"), gate))
