@@ -659,7 +659,7 @@ def test_a_child_whose_cost_is_not_known_adds_none_to_that_of_its_parent():
 
 # -- every field -------------------------------------------------------------------------------------------------------
 
-OF_A_RUN = {
+OF_A_RUN: dict[str, object] = {
     "run": None,
     "run_ended_event": None,
     "first_message_index": 0,
@@ -688,7 +688,7 @@ OF_A_RUN = {
 }
 """What a state says of the current run, as it is before the first one."""
 
-OF_A_SESSION = {
+OF_A_SESSION: dict[str, object] = {
     "path": "",
     "parent": None,
     "children": {},
@@ -933,19 +933,18 @@ def test_the_cost_of_a_run_that_is_not_over_counts_if_its_price_is_known() -> No
 
 def test_the_last_reply_is_known_while_its_calls_run_and_until_the_next_request() -> None:
     state = folded(*START)
-    assert state.last_reply is None
-    state.apply(MessageAdded(reply("a")))
-    assert (state.last_reply, state.answer) == (reply("a"), None)
-    state.apply(finished("a"))
-    assert (state.last_reply, state.answer) == (reply("a"), None)
-    state.apply(ModelRequested(2))
-    assert state.last_reply is None
-    state.apply(MessageAdded(assistant("Done.")))
-    assert state.last_reply == state.answer == assistant("Done.")
-    state.apply(MessageAdded(Message("user", (Text("Stop"),), origin="steering")))
-    assert (state.last_reply, state.answer, state.is_steered) == (None, None, True)
-    state.apply(RunStarted(run_id="r2"))
-    assert (state.last_reply, state.answer) == (None, None)
+    done = assistant("Done.")
+    for event, last_reply, answer in (
+        (Custom("note"), None, None),
+        (MessageAdded(reply("a")), reply("a"), None),
+        (finished("a"), reply("a"), None),
+        (ModelRequested(2), None, None),
+        (MessageAdded(done), done, done),
+        (MessageAdded(Message("user", (Text("Stop"),), origin="steering")), None, None),
+        (RunStarted(run_id="r2"), None, None),
+    ):
+        state.apply(event)
+        assert look(state, ("last_reply", "answer")) == {"last_reply": last_reply, "answer": answer}
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------

@@ -647,7 +647,7 @@ def test_keys_that_clash_get_the_first_free_number() -> None:
     assert to_jsonable({"1 (3)": "a", "1": "b", 1: "c"}) == {"1 (3)": "a", "1": "b", "1 (4)": "c"}
 
 
-class Pair(msgspec.Struct, array_like=True, tag="pair", rename="camel"):
+class TaggedPair(msgspec.Struct, array_like=True, tag="pair", rename="camel"):
     first_one: object
     second_one: object = msgspec.UNSET
 
@@ -660,7 +660,7 @@ class Named(msgspec.Struct, tag="named", tag_field="kind", rename="camel"):
 def test_a_struct_has_its_tag_and_its_names_as_they_are_encoded() -> None:
     assert to_jsonable(Named(1)) == {"kind": "named", "firstOne": 1}
     assert to_jsonable(Named(1, None)) == {"kind": "named", "firstOne": 1, "secondOne": None}
-    assert to_jsonable(Pair(1, 2)) == ["pair", 1, 2]
+    assert to_jsonable(TaggedPair(1, 2)) == ["pair", 1, 2]
 
 
 def test_bytes_are_text_or_a_url_and_sets_have_an_order() -> None:
