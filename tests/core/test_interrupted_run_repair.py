@@ -1,5 +1,7 @@
 """Repairs of a log whose run was interrupted, compared whole."""
 
+from typing import Literal
+
 import pytest
 
 from perdure.core.event import (
@@ -41,7 +43,7 @@ def reply(*call_ids: str) -> MessageAdded:
 
 
 def started(call_id: str, effect: str = "at_most_once", run_id: str = "r1") -> ToolStarted:
-    return ToolStarted(call_id, "act", effect, "", f"key-{call_id}", 1, run_id=run_id)  # type: ignore[arg-type]
+    return ToolStarted(call_id, "act", effect, "", f"key-{call_id}", 1, run_id=run_id)
 
 
 def lost(call_id: str, text: str, status: Status = Status.UNKNOWN) -> ToolFinished:
@@ -106,7 +108,7 @@ def test_children_are_ended_first_and_their_tasks_are_given_up() -> None:
 
 
 def test_questions_of_a_call_that_is_over_are_withdrawn_and_no_others() -> None:
-    def asked(ask_id: str, about: str, call_id: str, path: str = "") -> QuestionAsked:
+    def asked(ask_id: str, about: Literal["permission", "slot"], call_id: str, path: str = "") -> QuestionAsked:
         return QuestionAsked(ask_id, about, calls=({"call_id": call_id},), run_id="r1", path=path)
 
     questions = [

@@ -903,7 +903,7 @@ async def test_chance_has_to_be_a_number() -> None:
         ([TextDelta("a"), TextDelta(" ")], True),
         ([ThinkingDelta("Hm")], False),
         ([ThinkingDelta("", is_item=True)], True),
-        ([ToolCallDelta(0, "c", "f", "{}")], True),
+        ([ToolCallDelta("c", "f", "{}")], True),
         ([UsageReported(Usage(1, 1))], False),
     ],
     ids=str,
