@@ -455,6 +455,17 @@ class Listed:
         return self.content
 
 
+class Modelled:
+    """A model of a library."""
+
+    def __init__(self, content: object) -> None:
+        self.content = content
+
+    def model_dump(self, mode: str) -> object:
+        assert mode == "json"
+        return self.content
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -469,6 +480,7 @@ class Listed:
         Wrapped,
         WrappedInArray,
         Listed,
+        Modelled,
     ],
 )
 def test_nesting_in_containers_of_every_kind_is_cut(make):
