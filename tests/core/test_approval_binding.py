@@ -1,9 +1,14 @@
 """The identity that an approval is bound to."""
 
+from pathlib import Path
+
+import pytest
+
 from perdure import tool
 from perdure.core.approval_binding import (
     KEEPS_GRANTS_OF,
     ApprovalBinding,
+    build_approval_binding,
     build_unique_session_key,
     identify_store,
     identify_tool,
@@ -111,3 +116,86 @@ def test_a_session_that_an_older_version_named_by_its_id_in_a_part_is_recognized
     assert not old.names_session("c/b/k@r")
     assert not old.names_session("other@r")
     assert not ApprovalBinding(store="X", session="k@r").names_session("a/b/k@r")
+
+
+# -- bindings compared -------------------------------------------------------------------------------------------------
+
+
+def bound(store: str, session: str = "s@r1", project: str = "/p") -> ApprovalBinding:
+    return ApprovalBinding("t", "boss", store, project, session)
+
+
+@pytest.mark.parametrize(
+    ("session", "store", "widened"),
+    [
+        ("acme/s@r1", "db", "db/acme/"),
+        ("acme/inner/s@r1", "db", "db/acme/inner/"),
+        ("acme/s@r1", "db/acme/", "db/acme/"),
+        ("s@r1", "db", "db"),
+        ("s@r1", "db/acme/", "db/acme/"),
+    ],
+)
+def test_a_binding_is_widened_to_all_sessions_of_its_tenant(session: str, store: str, widened: str) -> None:
+    assert bound(store, session).widen_to_tenant() == ApprovalBinding("t", "boss", widened, "/p", "")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (bound("db"), bound("db"), True),
+        (bound("db/acme/"), bound("db"), True),
+        (bound("db"), bound("db/acme/"), True),
+        (bound("db"), bound("other"), False),
+        (bound("db2/"), bound("db"), False),
+        (bound("db"), bound("db", "s@r2"), False),
+        (bound("db"), bound("db", project="/q"), False),
+    ],
+)
+def test_a_session_is_the_same_through_a_part_of_its_store(
+    one: ApprovalBinding, other: ApprovalBinding, same: bool
+) -> None:
+    assert one.is_same_session(other) is same
+
+
+@pytest.mark.parametrize(
+    ("store", "other", "has"),
+    [
+        ("db", bound("db"), True),
+        ("db", bound("db", "acme/s@r1"), False),
+        ("db/acme/", bound("db/acme/", "acme/s@r1"), True),
+        ("db/acme/", bound("db", "acme/s@r1"), True),
+        ("db/acme/", bound("db", "other/s@r1"), False),
+        ("db/acme//inner/", bound("db/acme/inner/", "acme/inner/s@r1"), True),
+        ("db/acme/", bound("other", "acme/s@r1"), False),
+        ("db", bound("db", project="/q"), False),
+    ],
+)
+def test_a_store_has_the_sessions_of_its_part_and_a_whole_one_those_without_a_tenant(
+    store: str, other: ApprovalBinding, has: bool
+) -> None:
+    assert bound(store, "").has_in_store(other) is has
+
+
+def test_stores_agents_and_sessions_of_bindings_are_compared() -> None:
+    assert bound("db", "a@1").is_same_store(bound("db", "b@2"))
+    assert not bound("db").is_same_store(bound("other"))
+    assert not bound("db").is_same_store(bound("db", project="/q"))
+    above, below, beside = [ApprovalBinding(agent=each) for each in ("boss", "boss/scout", "bossy")]
+    assert [above.is_above(each) for each in (above, below, beside)] == [True, True, False]
+    assert not below.is_above(above)
+    assert bound("db").names_session("s@r1")
+    assert not bound("db").names_session("acme/s@r1")
+    assert bound("db/acme/").names_session("acme/s@r1")
+    assert not bound("db/acme/").names_session("other/s@r1")
+    assert not bound("db/acme/").names_session("s@r2")
+    assert (bound("db", "acme/s@r1").session_id, bound("db", "").session_id) == ("acme/s", "")
+
+
+def test_a_binding_has_the_working_folder_for_a_project_unless_it_is_given_one() -> None:
+    class Named:
+        identity = "db"
+
+    looking = tool(look)
+    for given, project in (("/p", "/p"), ("", str(Path.cwd()))):
+        binding = build_approval_binding(looking, agent="boss", store=Named(), project=given, session="s@r1")
+        assert binding == ApprovalBinding(identify_tool(looking), "boss", "db", project, "s@r1")

@@ -171,3 +171,11 @@ def test_a_reply_of_exactly_the_limit_is_kept_and_one_above_it_is_cut():
         "the prompt has 1,003 characters, and at most 1,000 can be stored: give the name of a file, or a part of the "
         "text"
     )
+
+
+def test_a_text_of_which_nothing_fits_is_left_out_of_a_reply_that_is_cut() -> None:
+    full, more = Text("x" * MOST), Text("abc")
+    cut = content_limit.truncate_oversized_reply(assistant([full, more]))
+    assert (cut.parts, cut.stop) == ((full,), StopReason.LENGTH)
+    part = content_limit.truncate_oversized_reply(assistant([Text("x" * (MOST - 1)), more, Text("d")]))
+    assert part.parts == (Text("x" * (MOST - 1)), Text("a"))

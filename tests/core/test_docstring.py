@@ -119,6 +119,7 @@ def test_no_text_says_nothing(text):
         "Parameters\nare explained elsewhere",
         "---",
         "Heading\n-------\nText.",
+        "Do.\n\nArgs:\ncity: not indented, and so no list",
     ],
 )
 def test_what_only_resembles_a_section_stays_in_the_description(text):

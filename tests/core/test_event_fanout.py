@@ -556,3 +556,53 @@ async def test_the_subscriptions_of_one_owner_are_closed_and_no_others():
         [1, 2],
     ]
     assert [event async for event in mine] == []
+
+
+async def test_a_fanout_that_is_closed_is_not_watched() -> None:
+    fanout = Fanout[int]()
+    fanout.add_watcher(print)
+    fanout.subscribe()
+    await fanout.aclose()
+    assert (fanout.is_watched, fanout.receivers, fanout.stats) == (False, (), ())
+
+
+async def test_a_fanout_whose_only_watcher_was_dropped_is_not_watched() -> None:
+    fanout = Fanout[int]()
+
+    async def fail(_event: int) -> None:
+        raise ValueError
+
+    fanout.add_watcher(fail)
+    fanout.publish(1)
+    await fanout.drain(SECONDS)
+    assert (fanout.is_watched, fanout.receivers, fanout.stats) == (False, (), ())
+    await fanout.aclose()
+
+
+async def test_room_is_made_when_exactly_half_has_been_read() -> None:
+    fanout = Fanout[int](capacity=2)
+    subscription = fanout.subscribe(backpressure=True, capacity=4)
+    for number in range(3):
+        fanout.publish(number)
+    assert not fanout.is_congested
+    fanout.publish(3)
+    assert (fanout.is_congested, len(subscription)) == (True, 4)
+    assert subscription.get_nowait() == 0
+    assert fanout.is_congested
+    assert subscription.get_nowait() == 1
+    assert not fanout.is_congested
+    for number in range(4, 10):
+        fanout.publish(number)
+    assert (len(subscription), subscription.stats.buffered) == (6, 6)
+    subscription.close()
+    assert (fanout.is_congested, fanout.is_watched) == (False, False)
+    assert await read_all(subscription) == [4, 5, 6, 7, 8, 9]
+
+
+async def test_a_subscription_has_the_capacity_of_the_fanout_unless_it_says_another() -> None:
+    fanout = Fanout[int](capacity=2)
+    usual, small = fanout.subscribe(), fanout.subscribe(capacity=1)
+    for number in range(3):
+        fanout.publish(number)
+    await fanout.aclose()
+    assert (await read_all(usual), await read_all(small)) == ([1, 2], [2])

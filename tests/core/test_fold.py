@@ -6,16 +6,21 @@ from typing import NoReturn
 import pytest
 
 from perdure.core.event import (
+    AnswerReviewed,
     Compacted,
     Custom,
+    EntriesLost,
     Entry,
     Event,
     GrantRevoked,
     InboxAdded,
     InboxResolved,
+    LimitReached,
     MessageAdded,
+    ModelReplied,
     ModelRequested,
     PermissionDecided,
+    PlanMade,
     QuestionAnswered,
     QuestionAsked,
     QuestionWithdrawn,
@@ -26,6 +31,7 @@ from perdure.core.event import (
     RunWaiting,
     Scope,
     SessionConfigured,
+    SessionImported,
     SkillLoaded,
     SlotClosed,
     SlotOpened,
@@ -40,6 +46,9 @@ from perdure.core.event import (
 from perdure.core.fold import State, fold_entries, fold_events
 from perdure.core.interrupted_run_repair import INTERRUPTED_CALL_TEXT, NOT_STARTED_CALL_TEXT, build_repair_events
 from perdure.core.message import Message, Status, Text, ToolCall, ToolResult, Usage, assistant, user
+from perdure.core.model import Price
+from perdure.core.past_run_totals import RunWithInputId
+from perdure.core.program_call_id import build_program_call_id
 from tests.transcript import assert_valid
 
 
@@ -646,3 +655,407 @@ def test_a_child_whose_cost_is_not_known_adds_none_to_that_of_its_parent():
             RunStarted(run_id="r1"), task, began, RunEnded("done", cost_usd=cost, run_id="r1/c1", path="scout")
         )
         assert state.children_usd == total
+
+
+# -- every field -------------------------------------------------------------------------------------------------------
+
+OF_A_RUN: dict[str, object] = {
+    "run": None,
+    "run_ended_event": None,
+    "first_message_index": 0,
+    "turns": 0,
+    "attempts": 0,
+    "tool_calls": 0,
+    "unanswered_request": None,
+    "aside_requests": {},
+    "children_usd": 0.0,
+    "price_usd": (),
+    "direct_results": {},
+    "is_waiting": False,
+    "recoveries": 0,
+    "has_lost_entries": False,
+    "engine_steps": [],
+    "reached_limit": "",
+    "own_usage": Usage(),
+    "usage": Usage(),
+    "answer": None,
+    "last_reply": None,
+    "is_interrupted": False,
+    "is_private": False,
+    "is_parked": False,
+    "unanswered_requests": [],
+    "unanswered_usage": Usage(),
+}
+"""What a state says of the current run, as it is before the first one."""
+
+OF_A_SESSION: dict[str, object] = {
+    "path": "",
+    "parent": None,
+    "children": {},
+    "open_children": {},
+    "child_paths_by_call": {},
+    "messages": [],
+    "view": [],
+    "call_ids": set(),
+    "first_run_id": "",
+    "view_turns": 0,
+    "view_changed": False,
+    "last_request": None,
+    "unsettled_reply": None,
+    "open_calls": {},
+    "results": {},
+    "started_calls": {},
+    "subagents": {},
+    "latest_result": None,
+    "latest_results": (),
+    "decisions": {},
+    "remembered_decisions": [],
+    "questions_by_id": {},
+    "answers_by_question": {},
+    "slots": {},
+    "may_have_lost_runs": False,
+    "inbox": {},
+    "runs_by_input_id": {},
+    "kept_values": {},
+    "skills": {},
+    "settings": {},
+    "settings_by_agent": {},
+    "labels": {},
+    "imports": [],
+    "total_usage": Usage(),
+    "total_turns": 0,
+    "total_usd": 0.0,
+    "is_steered": False,
+    "open_questions": [],
+    "unsettled_calls": [],
+    "begun_call_ids": frozenset(),
+    "session_inbox": {},
+}
+
+
+def look(state: State, names: Iterable[str]) -> dict[str, object]:
+    return {name: getattr(state, name) for name in names}
+
+
+def test_a_log_without_events_is_a_session_in_which_nothing_has_happened() -> None:
+    expected = OF_A_RUN | OF_A_SESSION
+    assert look(fold_events([]), expected) == expected
+    assert {name for name in State.__slots__ if not name.startswith("_")} - {*expected} == {"past_runs", "transcript"}
+
+
+def test_of_the_run_before_a_new_run_keeps_nothing() -> None:
+    aside = ModelRequested(2, aside=True, estimated_tokens=7, price_usd=(1.0, 2.0), run_id="r1")
+    first = (
+        RunStarted("agent", run_id="r1"),
+        MessageAdded(user("Go"), run_id="r1"),
+        ModelRequested(1, 3, estimated_tokens=5, price_usd=(1.0, 2.0), run_id="r1"),
+        aside,
+        ReplyDiscarded(1, "error", assistant("Well", usage=Usage(9, 9)), run_id="r1"),
+        SubagentFinished("c1", "scout", "done", "", Usage(3, 1), 0.5, run_id="r1"),
+        started("direct"),
+        finished("direct"),
+        RunWaiting(("q",), run_id="r1"),
+        PlanMade((), run_id="r1"),
+        AnswerReviewed("Good.", run_id="r1"),
+        LimitReached("max_turns", run_id="r1"),
+        EntriesLost(3, 4, run_id="r1"),
+    )
+    state = folded(*first)
+    assert look(state, OF_A_RUN) == OF_A_RUN | {
+        "run": first[0],
+        "is_interrupted": True,
+        "turns": 2,
+        "attempts": 3,
+        "tool_calls": 1,
+        "aside_requests": {2: aside},
+        "children_usd": 0.5,
+        "price_usd": (1.0, 2.0),
+        "direct_results": {"direct": finished("direct").result},
+        "is_waiting": True,
+        "has_lost_entries": True,
+        "engine_steps": [PlanMade((), run_id="r1"), AnswerReviewed("Good.", run_id="r1")],
+        "reached_limit": "max_turns",
+        "own_usage": Usage(9, 9),
+        "usage": Usage(12, 10),
+        "unanswered_requests": [aside],
+        "unanswered_usage": Usage(7, precision="estimated"),
+    }
+    state.apply(RunResumed(run_id="r1"))
+    assert (state.is_waiting, state.recoveries, state.unanswered_requests) == (False, 1, [])
+    second = RunStarted("agent", run_id="r2")
+    state.apply(second)
+    assert look(state, OF_A_RUN) == OF_A_RUN | {"run": second, "is_interrupted": True, "first_message_index": 1}
+    assert (state.first_run_id, state.total_turns, state.total_usage.input_tokens) == ("r1", 2, 19)
+
+
+# -- inputs with an id -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_found_by_the_id_of_its_input_with_its_messages_and_its_end() -> None:
+    ended = RunEnded("done", run_id="r2")
+    state = folded(
+        *START,
+        MessageAdded(assistant("Hello.")),
+        RunEnded("done", run_id="r1"),
+        RunStarted(run_id="r2", input_id="mail-1"),
+        MessageAdded(user("Go on")),
+    )
+    assert state.runs_by_input_id == {"mail-1": RunWithInputId("r2", 2)}
+    state.apply(MessageAdded(assistant("Done.")))
+    state.apply(ended)
+    assert state.runs_by_input_id == {"mail-1": RunWithInputId("r2", 2, 4, ended)}
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_a_child_carries_out_the_call_that_is_its_input_unless_it_is_private(private: bool) -> None:
+    began = RunStarted("child", input_id="c1", private=private, run_id="r2", path="a")
+    state = folded(*START, MessageAdded(reply("c1")), began)
+    assert state.child_paths_by_call == ({} if private else {"c1": "a"})
+    assert state.begun_call_ids == frozenset(() if private else ("c1",))
+    assert state.open_children == {"a": state.children["a"]}
+    state.apply(RunEnded("done", run_id="r2", path="a"))
+    assert state.open_children == {}
+    assert folded(*START, RunStarted("child", run_id="r2", path="a")).child_paths_by_call == {}
+
+
+# -- private runs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_turns_calls_and_labels_of_a_private_run_count_for_the_run_above(private: bool) -> None:
+    seen = ToolResult("a", "act", (Text("x"),), labels=("secret",))
+    state = folded(
+        *START,
+        RunStarted("planner", private=private, run_id="r2", path="plan"),
+        ModelRequested(1, path="plan"),
+        ModelRequested(1, 2, path="plan"),
+        MessageAdded(reply("a", "b"), path="plan"),
+        ToolStarted("a", "act", "pure", "", "key", 1, path="plan"),
+        ToolStarted("a", "act", "pure", "", "key", 2, path="plan"),
+        ToolFinished("a", "act", seen, path="plan"),
+        SubagentStarted("b", "scout", "Look.", path="plan"),
+        finished("b"),
+        ToolFinished("b", "act", ToolResult("b", "act", ()), path="plan"),
+        ModelRequested(2, path="plan"),
+    )
+    child = state.children["plan"]
+    assert (child.is_private, child.turns, child.tool_calls, child.labels) == (private, 2, 2, {"secret": ("tool:act",)})
+    assert (state.turns, state.tool_calls, state.labels) == ((3, 2, child.labels) if private else (1, 0, {}))
+
+
+# -- requests aside ----------------------------------------------------------------------------------------------------
+
+
+def test_a_request_aside_is_a_turn_that_changes_nothing_of_the_conversation() -> None:
+    aside = ModelRequested(2, aside=True, estimated_tokens=20, price_usd=(3.0, 4.0))
+    asked = ModelRequested(1, estimated_tokens=10)
+    state = folded(RunStarted(run_id="r1"), asked, ViewChanged("tools"), aside)
+    assert (state.turns, state.attempts, state.view_turns, state.view_changed) == (2, 1, 1, True)
+    assert (state.last_request, state.unanswered_requests, state.price_usd) == (asked, [asked, aside], (3.0, 4.0))
+    assert state.unanswered_usage == Usage(30, precision="estimated")
+    again = ModelRequested(1, 2)
+    state.apply(again)
+    assert (state.turns, state.attempts, state.view_turns, state.view_changed) == (2, 2, 1, False)
+    assert (state.last_request, state.unanswered_requests, state.price_usd) == (again, [again, aside], ())
+
+
+@pytest.mark.parametrize("usage", [None, Usage(4, 2)])
+def test_a_request_aside_is_answered_or_discarded_with_its_tokens(usage: Usage | None) -> None:
+    asked, aside = ModelRequested(1), ModelRequested(2, aside=True)
+    for after in (
+        ModelReplied(2, assistant("Sum.", usage=usage)),
+        ReplyDiscarded(2, "error", assistant("Su", usage=usage), aside=True),
+    ):
+        state = folded(RunStarted(run_id="r1"), asked, aside, after)
+        assert (state.unanswered_requests, state.usage, words(state.messages)) == ([asked], usage or Usage(), [])
+    assert folded(RunStarted(run_id="r1"), asked, aside, ReplyDiscarded(2, "error", aside=True)).usage == Usage()
+    assert folded(asked, aside, ReplyDiscarded(1, "error", None)).unanswered_requests == [aside]
+    assert folded(ReplyDiscarded(1, "error"), ModelReplied(1, assistant("Sum."))).unanswered_requests == []
+
+
+def test_an_answer_aside_in_a_child_is_progress_of_all_above_it() -> None:
+    state = folded(*START, RunStarted(path="a"), RunStarted(path="a/b"))
+    everyone = (state, state.children["a"], state.children["a/b"])
+    for event in (
+        ModelReplied(1, assistant("Sum."), path="a/b"),
+        MessageAdded(user("Go on"), path="a/b"),
+        ToolFinished("x", "act", ToolResult("x", "act", ()), path="a/b"),
+        RunWaiting(("q",), path="a/b"),
+        QuestionAnswered("q", path="a/b"),
+    ):
+        for path in ("", "a", "a/b"):
+            state.apply(RunResumed(path=path))
+        assert [each.recoveries for each in everyone] == [1, 1, 1]
+        state.apply(event)
+        assert [each.recoveries for each in everyone] == [0, 0, 0]
+
+
+def test_estimates_of_children_in_progress_are_added() -> None:
+    asked = [ModelRequested(1, estimated_tokens=tokens, path=path) for path, tokens in (("", 1), ("a", 20), ("b", 300))]
+    state = folded(RunStarted(), RunStarted(path="a"), RunStarted(path="b"), *asked)
+    assert (state.own_unanswered_usage.input_tokens, state.unanswered_usage.input_tokens) == (1, 321)
+    state.apply(RunEnded("done", path="b"))
+    assert state.unanswered_usage.input_tokens == 21
+
+
+# -- costs -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("usages", "with_price", "without_price"),
+    [
+        ((Usage(1_000_000, reported_usd=0.5), Usage(1_000_000, reported_usd=0.25)), 0.75, 0.75),
+        ((Usage(1_000_000), Usage(2_000_000)), 6.0, None),
+        ((Usage(1_000_000, reported_usd=0.5), Usage(2_000_000)), 4.5, None),
+    ],
+)
+def test_a_run_costs_what_was_reported_and_the_price_of_the_rest(
+    usages: tuple[Usage, ...], with_price: float, without_price: float | None
+) -> None:
+    state = folded(*START, *[MessageAdded(assistant("Yes.", usage=usage)) for usage in usages])
+    assert (state.own_cost_usd(Price(input_usd=2.0, output_usd=8.0)), state.own_cost_usd(None)) == (
+        with_price,
+        without_price,
+    )
+
+
+def test_the_cost_of_a_run_that_is_not_over_counts_if_its_price_is_known() -> None:
+    events = [*run_events("r1", 10, 0.5), RunStarted(run_id="r2")]
+    said = MessageAdded(assistant("Yes.", usage=Usage(1_000_000)))
+    known = fold_events([*events, ModelRequested(1, price_usd=(2.0, 8.0, None, None)), said])
+    unknown = fold_events([*events, ModelRequested(1), said])
+    assert (known.total_usd, unknown.total_usd) == (2.5, None)
+    assert (known.total_usage, known.total_turns) == (Usage(1_000_010), 2)
+
+
+# -- the last reply ----------------------------------------------------------------------------------------------------
+
+
+def test_the_last_reply_is_known_while_its_calls_run_and_until_the_next_request() -> None:
+    state = folded(*START)
+    done = assistant("Done.")
+    for event, last_reply, answer in (
+        (Custom("note"), None, None),
+        (MessageAdded(reply("a")), reply("a"), None),
+        (finished("a"), reply("a"), None),
+        (ModelRequested(2), None, None),
+        (MessageAdded(done), done, done),
+        (MessageAdded(Message("user", (Text("Stop"),), origin="steering")), None, None),
+        (RunStarted(run_id="r2"), None, None),
+    ):
+        state.apply(event)
+        assert look(state, ("last_reply", "answer")) == {"last_reply": last_reply, "answer": answer}
+
+
+# -- labels ------------------------------------------------------------------------------------------------------------
+
+
+def test_each_label_has_the_first_twenty_sources_of_its_texts() -> None:
+    state = folded(*START)
+    for number in range(25):
+        call = f"c{number}"
+        state.apply(MessageAdded(assistant([ToolCall(call, f"t{number}")])))
+        labels = ("all", "even") if number % 2 == 0 else ("all",)
+        state.apply(ToolFinished(call, f"t{number}", ToolResult(call, f"t{number}", (), labels=labels)))
+    assert state.labels == {
+        "all": tuple(f"tool:t{number}" for number in range(20)),
+        "even": tuple(f"tool:t{number}" for number in range(0, 25, 2)),
+    }
+
+
+def test_a_result_inside_a_program_labels_what_follows_while_the_program_runs() -> None:
+    inner = build_program_call_id("p", 1, "act", "{}")
+    labelled = ToolFinished(inner, "act", ToolResult(inner, "act", (), labels=("secret",)))
+    plain = ToolFinished(inner, "act", ToolResult(inner, "act", ()))
+    assert folded(*START, started("p"), labelled).labels == {"secret": ("tool:act",)}
+    assert folded(*START, started("p"), plain).labels == {}
+    assert folded(*START, labelled).labels == {}
+
+
+def test_a_summary_has_the_labels_of_what_it_replaces_and_its_tokens_count() -> None:
+    def labelled(text: str, label: str) -> MessageAdded:
+        return MessageAdded(Message("user", (Text(text),), labels=(label,)))
+
+    events = (*START, labelled("one", "x"), labelled("two", "y"), labelled("three", "z"))
+    state = folded(*events, Compacted(user("Summary"), 3, usage=Usage(5, 1)))
+    assert (words(state.view), state.view[0].labels) == (["Summary", "three"], ("x", "y"))
+    assert (state.view_turns, state.usage, len(state.messages)) == (0, Usage(5, 1), 4)
+    assert folded(*START, Compacted(user("Summary"), 1)).usage == Usage()
+
+
+def test_older_results_are_shortened_up_to_where_the_event_says() -> None:
+    results = [ToolResult(each, "act", (Text("long text"),), summary="short") for each in ("a", "b")]
+    state = folded(*START)
+    for result in results:
+        state.apply(MessageAdded(reply(result.call_id)))
+        state.apply(ToolFinished(result.call_id, "act", result))
+    state.apply(ViewChanged("tools"))
+    assert (state.view_changed, state.view) == (True, state.messages)
+    state.apply(ViewChanged("results", 3))
+    assert [each.text for message in state.view for each in message.tool_results] == ["short", "long text"]
+
+
+# -- damage ------------------------------------------------------------------------------------------------------------
+
+
+def test_lost_entries_concern_the_runs_that_are_open_and_calls_without_results() -> None:
+    runs = (RunStarted(run_id="r1"), RunStarted(path="open"), RunStarted(path="over"), RunEnded("done", path="over"))
+    calls = (RunStarted(path="calls"), MessageAdded(reply("a"), path="calls"), RunEnded("failed", path="calls"))
+    state = folded(*runs, *calls, RunEnded("done", run_id="r1"))
+    state.apply(EntriesLost(8, 9, run_id="r1"))
+    assert (state.has_lost_entries, state.may_have_lost_runs) == (False, False)
+    assert {path: child.has_lost_entries for path, child in state.children.items()} == {
+        "open": True,
+        "over": False,
+        "calls": True,
+    }
+    state.apply(EntriesLost(10, 11))
+    assert (state.has_lost_entries, state.may_have_lost_runs) == (False, True)
+
+
+# -- the session -------------------------------------------------------------------------------------------------------
+
+
+def test_settings_are_those_of_the_session_or_of_the_agent_that_they_are_for() -> None:
+    state = folded(
+        SessionConfigured({"model": "a", "effort": "low"}),
+        SessionConfigured({"model": "b", "for": "writer"}),
+        SessionConfigured({"effort": "high"}),
+        SessionConfigured({"effort": "none", "for": "writer"}),
+        SessionImported("d1"),
+        SessionImported("d2"),
+    )
+    assert state.settings == {"model": "a", "effort": "high"}
+    assert state.settings_by_agent == {"writer": {"model": "b", "effort": "none"}}
+    assert state.imports == [SessionImported("d1"), SessionImported("d2")]
+
+
+def test_grants_and_their_revocations_are_those_of_all_agents_in_order() -> None:
+    grant, revoked = decided("a", "session"), GrantRevoked("g1")
+    state = folded(RunStarted(), RunStarted(path="x"), grant, decided("b"), revoked)
+    assert state.remembered_decisions == state.children["x"].remembered_decisions == [grant, revoked]
+    assert state.decisions == {"a": grant, "b": decided("b")}
+    assert (state.children["x"].first_run_id, state.children["x"].decisions) == (state.first_run_id, {})
+
+
+def test_tokens_before_the_first_run_count_for_none() -> None:
+    before = Compacted(user("Summary"), 0, usage=Usage(5, 1))
+    state = folded(before)
+    assert state.usage == Usage(5, 1)
+    state = folded(before, RunStarted(run_id="r1"))
+    assert (state.usage, state.total_usage) == (Usage(), Usage())
+
+
+def test_a_slot_lasts_as_long_as_the_run_or_the_call_that_it_names_and_no_other() -> None:
+    slots = [
+        SlotOpened("s1", "form", until="run", run_id="r1"),
+        SlotOpened("s2", "form", until="run", run_id="r0"),
+        SlotOpened("s3", "form", until="call", call_id="a", run_id="r1"),
+        SlotOpened("s4", "form", until="call", call_id="b", run_id="r1"),
+        SlotOpened("s5", "form", until="closed", call_id="a", run_id="r1"),
+    ]
+    state = folded(*START, *slots, finished("a"))
+    assert list(state.slots) == ["s1", "s2", "s4", "s5"]
+    state.apply(SlotUpdated("s9", {"a": 1}))
+    state.apply(RunEnded("done", run_id="r1"))
+    assert list(state.slots) == ["s2", "s4", "s5"]

@@ -7,17 +7,24 @@ import pytest
 
 from perdure.core.inherited_permission_gates import (
     BackgroundTaskCaller,
+    DenyRulesGate,
     RestrictedGate,
     add_rules_to_gate,
     can_ask_in_process,
+    can_call_see_path,
     decide_by_gate,
     explain_decision,
+    explain_each_gate,
+    gate_depth,
+    has_path_restrictions,
     list_chain_grants,
     narrow_gate,
     restrict_gate,
 )
+from perdure.core.permission_target import PathTarget
 from perdure.core.permissions import (
     NO_ONE_TO_ASK,
+    Explanation,
     Gate,
     Grant,
     Grants,
@@ -283,3 +290,116 @@ def test_a_gate_can_be_copied_with_another_handler():
     gate, kept = Permissions(deny("pay")), Grants()
     double = gate.with_handler(later, kept)
     assert (double.handler, double.grants, double.rules, gate.handler) == (later, kept, gate.rules, None)
+
+
+# -- paths that an allowed call may see --------------------------------------------------------------------------------
+
+SECRET, PLAIN = PathTarget("/work/secret.txt", "/work"), PathTarget("/work/notes.txt", "/work")
+REFUSED = Grants([Grant("session", False, "read", "read", "/work/secret.txt", "s")])
+GRANTED = Grants([Grant("session", True, "read", "read", "/work/secret.txt", "s")])
+
+
+@pytest.mark.parametrize(
+    ("gate", "expected"),
+    [
+        (None, False),
+        (allow_all, False),
+        (Careful(), False),
+        (Permissions(), False),
+        (Permissions(deny("shell")), False),
+        (Permissions(allow("read", target="/work/*")), False),
+        (Permissions(deny("read", target="/work/secret*")), True),
+        (Permissions(ask("read", target="/work/secret*")), True),
+        (Permissions(grants=REFUSED), True),
+        (Permissions(grants=GRANTED), False),
+        (DenyRulesGate([deny("shell")]), True),
+        (RestrictedGate(Permissions(), Permissions()), False),
+        (RestrictedGate(None, Permissions(deny(target="/work/secret*"))), True),
+        (RestrictedGate(Permissions(deny(target="/work/secret*")), Permissions()), True),
+    ],
+)
+def test_rules_about_targets_and_remembered_denials_restrict_paths(gate: Gate | None, expected: bool) -> None:
+    assert has_path_restrictions(gate) is expected
+
+
+@pytest.mark.parametrize(
+    ("gate", "seen"),
+    [
+        (Careful(), [True, True]),
+        (Permissions(), [True, True]),
+        (Permissions(deny("read", target="/work/secret*")), [False, True]),
+        (Permissions(ask("read", target="/work/secret*"), handler=later), [False, True]),
+        (Permissions(ask("read"), handler=later), [True, True]),
+        (RestrictedGate(Permissions(ask("read"), handler=later), Permissions(allow())), [True, True]),
+        (RestrictedGate(Permissions(), Permissions(deny(target="/work/secret*"))), [False, True]),
+        (RestrictedGate(Permissions(deny(target="/work/secret*")), Permissions()), [False, True]),
+        (Permissions(grants=REFUSED), [False, True]),
+    ],
+)
+def test_an_allowed_call_sees_the_paths_that_no_rule_or_grant_objects_to(gate: Gate, seen: list[bool]) -> None:
+    assert [can_call_see_path(gate, request("read"), path) for path in (SECRET, PLAIN)] == seen
+
+
+# -- whole explanations ------------------------------------------------------------------------------------------------
+
+
+def test_a_gate_of_denials_says_which_rule_denies() -> None:
+    gate = DenyRulesGate([deny("pay")]).add_denials([deny("shell")])
+    reasons = [(each.allow, each.reason) for each in gate([request(each) for each in ("pay", "shell", "read")])]
+    assert reasons == [
+        (False, "denied by the rule deny('pay')"),
+        (False, "denied by the rule deny('shell')"),
+        (True, "everything is allowed"),
+    ]
+    assert gate.explain(request("pay")) == Explanation("deny", "denied by the rule deny('pay')", "deny('pay')")
+    assert gate.explain(request("read")) == Explanation("allow", "everything is allowed")
+
+
+def test_the_stricter_of_two_gates_explains_a_call() -> None:
+    asks, refuses = Permissions(ask("pay"), handler=later), Permissions(deny("pay"))
+    yes = Permissions(allow("pay"))
+    for own, above, rule in (
+        (yes, asks, "ask('pay')"),
+        (refuses, asks, "deny('pay')"),
+        (asks, refuses, "deny('pay')"),
+        (asks, yes, "ask('pay')"),
+        (None, asks, "ask('pay')"),
+        (refuses, yes, "deny('pay')"),
+    ):
+        assert RestrictedGate(own, above).explain(request("pay")).rule == rule
+
+
+def test_each_gate_of_a_chain_explains_a_call_the_highest_first() -> None:
+    chain = RestrictedGate(Permissions(ask("pay"), handler=later), RestrictedGate(Careful(), Permissions(deny("pay"))))
+    assert [each.verdict for each in explain_each_gate(chain, request("pay"))] == ["deny", "ask"]
+    assert explain_each_gate(None, request("pay")) == []
+
+
+def test_gates_of_denials_are_not_counted_as_levels() -> None:
+    denials = DenyRulesGate([deny("pay")])
+    assert [gate_depth(each) for each in (None, allow_all, denials)] == [0, 1, 0]
+    assert gate_depth(RestrictedGate(Permissions(), Permissions())) == 2
+    assert gate_depth(RestrictedGate(Permissions(), denials)) == 1
+    assert gate_depth(RestrictedGate(None, RestrictedGate(Permissions(), Permissions()))) == 3
+
+
+def test_a_chain_is_narrowed_at_its_lowest_gate_alone() -> None:
+    top, low = Permissions(allow()), Permissions(allow())
+    gate = RestrictedGate(low, top, HERE).narrow_by_rules([ask("read")])
+    assert isinstance(gate, RestrictedGate)
+    above, own = gate.parts
+    assert above is top
+    assert isinstance(own, Permissions)
+    assert own.rules == (allow(), ask("read"))
+    assert RestrictedGate(Careful(), top).narrow_by_rules([ask("read")]) is None
+    assert RestrictedGate(Careful(), top).with_rules([ask("read")]) is None
+
+
+def test_denials_of_another_session_outlast_rules_that_are_added() -> None:
+    above = Permissions(allow(), grants=Grants([Grant("session", False, "shell", "shell", "", "s", "never here")]))
+    asked = request("shell", "s/scout-1")
+    chain = RestrictedGate(Permissions(allow()), above, HERE)
+    for gate in (chain, chain.with_rules([ask("read")]), chain.narrow_by_rules([ask("read")])):
+        assert explain_decision(gate, asked).why == "never here"
+    assert explain_decision(chain.add_denials([deny("pay")]), asked).why == "never here"
+    assert explain_decision(RestrictedGate(None, above, HERE).narrow_by_rules([ask("read")]), asked).why == "never here"

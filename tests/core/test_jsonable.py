@@ -455,6 +455,17 @@ class Listed:
         return self.content
 
 
+class Modelled:
+    """A model of a library."""
+
+    def __init__(self, content: object) -> None:
+        self.content = content
+
+    def model_dump(self, mode: str) -> object:
+        assert mode == "json"
+        return self.content
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -469,6 +480,7 @@ class Listed:
         Wrapped,
         WrappedInArray,
         Listed,
+        Modelled,
     ],
 )
 def test_nesting_in_containers_of_every_kind_is_cut(make):
@@ -565,3 +577,104 @@ def test_a_very_long_message_of_an_error_is_cut_off():
     message = error_message(ValueError("x" * (MAX_ERROR_CHARACTERS + 1)))
     assert len(message) < MAX_ERROR_CHARACTERS + 20
     assert message.endswith("x… (cut off)")
+
+
+@pytest.mark.parametrize(
+    ("length", "text"), [(5, "'abc'"), (4, "'ab…"), (3, "'a…"), (2, "'…"), (1, "…"), (6, "'abc'"), (300, "'abc'")]
+)
+def test_an_excerpt_is_cut_only_if_it_is_too_long(length: int, text: str) -> None:
+    assert short_repr("abc", length) == text
+
+
+def test_an_excerpt_of_a_text_of_the_same_length_has_its_quotes_counted() -> None:
+    assert short_repr("a\nb", 7) == "'a\\nb'"
+    assert short_repr("é" * 4, 4) == "'éé…"
+    assert short_repr("é" * 5, 4) == "'éé…"
+
+
+def test_an_excerpt_of_several_lines_is_on_one() -> None:
+    class Poem:
+        def __repr__(self) -> str:
+            return "one\ntwo \ud800"
+
+    assert short_repr(Poem()) == "one two \ufffd"
+    assert to_jsonable(Poem()).endswith("Poem: one two \ufffd>")
+
+
+def test_the_message_of_an_error_is_whole_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "MAX_ERROR_CHARACTERS", 5)
+    assert [error_message(ValueError(text)) for text in ("", "12345", "123456")] == ["", "12345", "12345… (cut off)"]
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        (2**63 - 1, 2**63 - 1),
+        (2**63, "9223372036854775808"),
+        (-(2**63) + 1, -(2**63) + 1),
+        (-(2**63), "-9223372036854775808"),
+        (float("nan"), "NaN"),
+        (float("inf"), "Infinity"),
+        (float("-inf"), "-Infinity"),
+        (0.0, 0.0),
+    ],
+)
+def test_numbers_that_json_readers_change_become_text(value: float, kept: object) -> None:
+    assert (to_jsonable(value), to_jsonable([value])) == (kept, [kept])
+
+
+def test_as_many_values_as_allowed_are_kept_and_the_rest_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "MAX_VALUES", 3)
+    cut = "<cut: more than 1000000 values>"
+    assert to_jsonable([1, 2, 3]) == [1, 2, 3]
+    assert to_jsonable([1, 2, 3, 4]) == [1, 2, 3, 4, cut]
+    assert to_jsonable([1, 2, 3, 4, 5]) == [1, 2, 3, 4, cut]
+    assert to_jsonable({"a": 1, "b": 2, "c": 3}) == {"a": 1, "b": 2, "c": 3}
+    assert to_jsonable(dict.fromkeys("abcde", 0)) == {"a": 0, "b": 0, "c": 0, "d": 0, "…": cut}
+    assert to_jsonable([[1], 2]) == [[1], 2]
+    assert to_jsonable([[1, 2], 3]) == [[1, 2], 3, cut]
+    assert to_jsonable([[1, 2], [3, 4], [5]]) == [[1, 2], [3, 4, cut], cut]
+    assert to_jsonable([[1, 2, 3], [4, 5]]) == [[1, 2, 3], [4, cut], cut]
+    assert to_jsonable([[1, 2, 3], 4]) == [[1, 2, 3], 4, cut]
+    assert to_jsonable({"a": [1, 2, 3], "b": 4}) == {"a": [1, 2, 3], "b": 4, "…": cut}
+    assert to_jsonable([[1, 2, 3], {"a": 4, "b": 5}]) == [[1, 2, 3], {"a": 4, "…": cut}, cut]
+    assert to_jsonable([[1, 2, 3, 4, 5], 6]) == [[1, 2, 3, 4, cut], cut]
+    assert to_jsonable([{"a": 1, "b": 2, "c": 3, "d": 4}, 6]) == [{"a": 1, "b": 2, "c": 3, "d": 4, "…": cut}, cut]
+    assert to_jsonable({"a": [1, 2, 3, 4, 5], "b": 6}) == {"a": [1, 2, 3, 4, cut], "…": cut}
+
+
+def test_each_64_characters_of_text_and_of_keys_count_as_one_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "MAX_VALUES", 3)
+    cut = "<cut: more than 1000000 values>"
+    fits, long = "x" * 191, "x" * 192
+    assert to_jsonable([fits]) == [fits]
+    assert to_jsonable([long]) == [long, cut]
+    assert to_jsonable(long + long) == long + long
+    assert to_jsonable({"k" * 63: 1, "l" * 63: 2, "m" * 63: 3}) == {"k" * 63: 1, "l" * 63: 2, "m" * 63: 3}
+    assert to_jsonable({"k" * 64: 1, "l" * 64: 2, "m" * 64: 3}) == {"k" * 64: 1, "l" * 64: 2, "m" * 64: 3, "…": cut}
+
+
+def test_keys_that_clash_get_the_first_free_number() -> None:
+    assert to_jsonable({"1": "a", 1: "b", "1 (2)": "c"}) == {"1": "a", "1 (2)": "b", "1 (2) (3)": "c"}
+    assert to_jsonable({"1 (3)": "a", "1": "b", 1: "c"}) == {"1 (3)": "a", "1": "b", "1 (4)": "c"}
+
+
+class TaggedPair(msgspec.Struct, array_like=True, tag="pair", rename="camel"):
+    first_one: object
+    second_one: object = msgspec.UNSET
+
+
+class Named(msgspec.Struct, tag="named", tag_field="kind", rename="camel"):
+    first_one: object
+    second_one: object = msgspec.UNSET
+
+
+def test_a_struct_has_its_tag_and_its_names_as_they_are_encoded() -> None:
+    assert to_jsonable(Named(1)) == {"kind": "named", "firstOne": 1}
+    assert to_jsonable(Named(1, None)) == {"kind": "named", "firstOne": 1, "secondOne": None}
+    assert to_jsonable(TaggedPair(1, 2)) == ["pair", 1, 2]
+
+
+def test_bytes_are_text_or_a_url_and_sets_have_an_order() -> None:
+    assert to_jsonable([b"abc", bytearray(b"\xc3\xa9"), memoryview(b"\xff\x00")]) == ["abc", "é", "data:;base64,/wA="]
+    assert to_jsonable({"b", "a", 3, 20}) == ["a", "b", 20, 3]

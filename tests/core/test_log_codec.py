@@ -328,3 +328,15 @@ DAMAGED = (b"", b"[", b"[{]", b'[{"kind":"run_ended"}]', b"[1]", b"\x00", b"\x91
 def test_damage_among_several_events_is_told_as_such(raw):
     with pytest.raises(msgspec.DecodeError):
         decode_events(raw)
+
+
+@pytest.mark.usefixtures("at_version_three")
+@pytest.mark.parametrize("form", [msgspec.json.encode, msgspec.msgpack.encode])
+def test_events_of_an_older_version_are_brought_up_although_their_kinds_are_known(form: Any) -> None:
+    old = form([{"kind": "custom", "name": "as it is now", "title": "as it was"}])
+    assert decode_events(old, version=1) == [Custom("as it was")]
+    assert decode_events(old, version=3) == [Custom("as it is now")]
+    assert log_codec.decode_events_if_all_known(old, version=1) is None
+    assert log_codec.decode_events_if_all_known(old, version=3) == [Custom("as it is now")]
+    with pytest.raises(EntryTooNew, match="an entry of version 4, and this is version 3: upgrade perdure"):
+        decode_events(old, version=4)

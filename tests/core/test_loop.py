@@ -16,6 +16,7 @@ from perdure.core.error import (
     ProviderDown,
     RateLimited,
     ReplyCutOff,
+    UsageError,
 )
 from perdure.core.event import (
     AutoContinued,
@@ -32,17 +33,19 @@ from perdure.core.event import (
     ReplyFinished,
     RetryScheduled,
     RunEnded,
+    RunWaiting,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
     TurnEnded,
     UsageReported,
 )
-from perdure.core.loop import react
+from perdure.core.loop import act, react, run_turn
 from perdure.core.message import Message, StopReason, Text, Thinking, ToolCall, Usage, user
 from perdure.core.model import ModelInfo, Request, Settings
 from perdure.core.model_and_tool_wrappers import failover, retried
 from perdure.core.outcome import Outcome
+from perdure.core.permissions import Permissions, later
 from perdure.core.run import Accepted, Retry, Run
 from perdure.core.stop_conditions import Halt, Nudge, Step, repeated_calls
 from perdure.core.tool import ToolOutput
@@ -963,3 +966,103 @@ async def test_a_warning_of_a_model_is_shown_and_is_no_part_of_its_reply():
     assert outcome.text == "hello"
     assert "error_raised" in recorder.kinds
     assert "reply_discarded" not in recorder.kinds
+
+
+async def test_an_engine_has_to_carry_out_the_calls_of_a_reply_before_it_asks_again() -> None:
+    told: list[str] = []
+
+    async def hasty(run: Run) -> Outcome[Any]:
+        reply = await run_turn(run)
+        with pytest.raises(UsageError) as refused:
+            await run_turn(run)
+        told.append(str(refused.value))
+        await act(run, reply)
+        return await react(run)
+
+    model = ScriptedModel(call("add", a=1, b=1), "Two.")
+    outcome = await Agent(model, tools=[add], engine=hasty).run("1 + 1?")
+    assert (outcome.status, outcome.text, outcome.turns) == ("done", "Two.", 2)
+    assert told == ["the calls of the last reply have no results yet: await act(run, reply) before the next turn"]
+
+
+async def test_an_engine_cannot_ask_twice_at_once() -> None:
+    told: list[str] = []
+
+    async def twice(run: Run) -> Outcome[Any]:
+        first = asyncio.ensure_future(run_turn(run))
+        while not model.requests:  # noqa: ASYNC110 - the thing waited for has no event of its own
+            await asyncio.sleep(0)
+        with pytest.raises(UsageError) as refused:
+            await run_turn(run)
+        told.append(str(refused.value))
+        free.set()
+        await first
+        return run.outcome("done")
+
+    free = asyncio.Event()
+    model = ScriptedModel([free, TextDelta("Hi"), ReplyFinished()])
+    outcome = await Agent(model, engine=twice).run("Hello")
+    assert (outcome.status, outcome.text, len(model.requests)) == ("done", "Hi", 1)
+    assert told == ["this run waits for a reply already: await run_turn(run) before you call it again"]
+
+
+# -- waiting -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [None, 60.0])
+async def test_a_run_that_waits_says_for_which_questions_and_until_when_and_loses_nothing(
+    seconds: float | None,
+) -> None:
+    @tool(permission=True)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    store, clock = NotedStore(), FakeClock()
+    gate = Permissions(handler=later, expires_seconds=seconds)
+    model = ScriptedModel(calls(call("pay", amount=1), call("pay", amount=2)), "Never mind.")
+    session = Agent(model, tools=[pay], store=store, clock=clock, permission=gate).session("s")
+    outcome = await session.run("Pay")
+    assert (outcome.status, outcome.reason) == ("waiting", "question")
+    (waiting,) = of(await log_of(store, "s"), RunWaiting)
+    due_at = None if seconds is None else clock.now() + seconds
+    assert waiting == RunWaiting(
+        tuple(each.ask_id for each in outcome.questions), due_at, "question", run_id=outcome.run_id
+    )
+    assert len(outcome.questions) == 1
+    assert [each.sync for each in store.appends if waiting in each.events] == [True]
+    await session.aclose()
+
+
+@pytest.mark.parametrize(("effect", "sync"), [("read", False), ("at_most_once", True)])
+async def test_the_intent_of_a_call_that_only_reads_is_not_synced(effect: Any, sync: bool) -> None:
+    @tool(effect=effect)
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    store = NotedStore()
+    await Agent(ScriptedModel(call("look"), "Done."), tools=[look], store=store).run("Go")
+    assert [each.sync for each in store.appends if "tool_started" in each.kinds] == [sync]
+    assert [each.sync for each in store.appends if "run_ended" in each.kinds] == [True]
+
+
+async def test_a_run_that_ends_by_a_model_that_says_no_event_names_what_it_said() -> None:
+    class Odd:
+        info = ModelInfo("odd")
+
+        async def stream(self, request: Request) -> AsyncIterator[Any]:
+            yield TextDelta("Hel")
+            yield "lo"
+
+    recorder = Recorder()
+    outcome = await Agent(Odd(), watchers=[recorder]).run("Hi")
+    assert (outcome.status, outcome.reason, str(outcome.error)) == (
+        "failed",
+        "ModelError",
+        "odd yielded 'lo', which is not an event: a model yields deltas and one ReplyFinished",
+    )
+    (discarded,) = recorder.of(ReplyDiscarded)
+    assert (discarded.turn, discarded.reason) == (1, "ModelError")
+    assert discarded.partial is not None
+    assert discarded.partial.text == "Hel"

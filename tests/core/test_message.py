@@ -1,10 +1,12 @@
 """Messages and their parts: values that JSON keeps unchanged."""
 
 import math
+from typing import Any, cast
 
 import msgspec
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from perdure.core.error import ConfigError
 from perdure.core.message import (
@@ -18,6 +20,8 @@ from perdure.core.message import (
     Image,
     Message,
     Part,
+    Precision,
+    ResultPart,
     Status,
     StopReason,
     Text,
@@ -29,9 +33,14 @@ from perdure.core.message import (
     assistant,
     check_labels,
     clamp_usage,
+    is_cost,
+    is_cut_short,
     is_empty,
     merge_exact_usages,
+    merge_labels,
     parts_to_text,
+    sanitize_citation,
+    sanitize_part,
     to_parts,
     tool_message,
     user,
@@ -332,3 +341,131 @@ def test_items_that_the_provider_made_are_no_thinking_and_no_empty_reply():
     reply = Message("assistant", (Thinking("Hm."), Thinking(details=search, is_item=True)))
     assert (reply.provider_items, reply.thinking, is_empty(reply)) == ((search,), "Hm.", False)
     assert is_empty(Message("assistant", (Thinking("Hm.", details={"type": "reasoning"}),)))
+
+
+# -- parts of every kind -----------------------------------------------------------------------------------------------
+
+
+def test_several_texts_calls_and_results_are_all_given_in_order() -> None:
+    message = assistant(["a", "b", Thinking("x"), Thinking("y"), CALL, ToolCall("call_2", "time"), "c"])
+    assert (message.text, message.thinking) == ("abc", "xy")
+    assert message.tool_calls == (CALL, ToolCall("call_2", "time"))
+    assert assistant(["a", "b"]).text == "ab"
+    assert assistant([CALL, "a"]).tool_calls == (CALL,)
+    assert assistant([CALL, "a"]).text == "a"
+    other = ToolResult("call_2", "time", (Text("noon"), Text("sharp")))
+    assert tool_message([RESULT, other]).tool_results == (RESULT, other)
+    assert other.text == "noon\nsharp"
+
+
+@pytest.mark.parametrize(
+    ("part", "kept"),
+    [
+        (Text("a\ud800", "s\ud800"), Text("a\ufffd", "s\ufffd")),
+        (Text(cast("str", 5)), None),
+        (Image(data=b"x", name="n\ud800"), Image(data=b"x", name="n\ufffd")),
+        (Image(data=cast("bytes", "x")), None),
+        (Image(url=cast("str", 5)), None),
+        (Image(url=cast("str", 5), data=cast("bytes", 5)), None),
+        (Document(data=b"x", name=cast("str", None)), None),
+    ],
+    ids=ascii,
+)
+def test_a_part_has_its_text_mended_and_is_none_if_it_cannot_be(part: ResultPart, kept: ResultPart | None) -> None:
+    assert sanitize_part(part) == kept
+
+
+@pytest.mark.parametrize("text", ["", "Hello"])
+@pytest.mark.parametrize("stop", [None, *StopReason])
+def test_a_reply_is_cut_short_at_a_limit_by_a_filter_or_before_any_text(stop: StopReason | None, text: str) -> None:
+    always = {StopReason.LENGTH, StopReason.CONTENT_FILTER}
+    expected = stop in always or (stop is StopReason.STOP_SEQUENCE and not text)
+    assert is_cut_short(assistant(text, stop=stop)) is expected
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (Citation("a", start=0, end=0), Citation("a", start=0, end=0)),
+        (Citation("a", start=2, end=1), Citation("a")),
+        (Citation("a", start=-1, end=1), Citation("a")),
+        (Citation("a", start=None, end=1), Citation("a")),
+        (Citation("a", start=cast("int", 0.5), end=1), Citation("a")),
+        (Citation(cast("str", 1), "t", "q"), Citation("", "t", "q")),
+        (Citation("a", details={"b": (1,)}), Citation("a", details={"b": [1]})),
+        (Citation("a", details=cast("dict[str, object]", "b")), Citation("a")),
+    ],
+    ids=repr,
+)
+def test_a_citation_has_a_span_and_details_that_can_be_stored(given: Citation, kept: Citation) -> None:
+    assert sanitize_citation(given) == kept
+
+
+def test_a_citation_that_can_be_stored_is_returned_as_it_is() -> None:
+    citation = Citation("a", "b", "c", 0, 3, {"d": [1]})
+    assert sanitize_citation(citation) is citation
+
+
+# -- token counts ------------------------------------------------------------------------------------------------------
+
+
+def test_token_counts_in_range_are_returned_as_they_are() -> None:
+    for usage in (Usage(), Usage(1), Usage(MAX_TOKENS), Usage(1, 2, 3, 4, 5, "partial", 0.5), Usage(reported_usd=0)):
+        assert clamp_usage(usage) is usage
+
+
+@pytest.mark.parametrize("field", ["input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"])
+@pytest.mark.parametrize(
+    ("given", "kept"), [(-1, 0), (MAX_TOKENS + 1, MAX_TOKENS), (1.9, 1), (math.nan, 0), ("5", 0), (None, 0), (0.0, 0)]
+)
+def test_a_count_out_of_range_changes_no_other(field: str, given: object, kept: int) -> None:
+    plain = Usage(1, 2, 3, 4, 5, "exact", 0.5)
+    assert clamp_usage(replace(plain, **{field: given})) == replace(plain, **{field: kept})
+
+
+def test_a_precision_that_is_not_known_is_an_estimate() -> None:
+    assert clamp_usage(Usage(1, 2, 3, 4, 5, cast("Precision", "rough"), 0.5)) == Usage(1, 2, 3, 4, 5, "estimated", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("value", "fits"),
+    [
+        *[(0, True), (0.5, True), (MAX_TOKENS, True), (MAX_TOKENS + 1, False), (-0.1, False), (True, False)],
+        *[("1", False), (math.nan, False), (math.inf, False), (None, False)],
+    ],
+)
+def test_a_cost_is_a_number_that_can_be_paid(value: object, fits: bool) -> None:
+    assert is_cost(value) is fits
+
+
+def test_every_count_is_added_and_taken_away() -> None:
+    one, other = Usage(10, 20, 30, 40, 50), Usage(1, 2, 3, 4, 5, "partial", 0.5)
+    assert one + other == Usage(11, 22, 33, 44, 55, "partial")
+    assert other + one == Usage(11, 22, 33, 44, 55, "partial")
+    assert one.minus(other) == Usage(9, 18, 27, 36, 45)
+    assert other.minus(Usage(1)) == Usage(0, 2, 3, 4, 5, "partial")
+    assert merge_exact_usages([one, one]) == (Usage(20, 40, 60, 80, 100),)
+    assert merge_exact_usages([]) == ()
+
+
+# -- labels ------------------------------------------------------------------------------------------------------------
+
+
+def test_labels_are_given_once_each_in_order() -> None:
+    assert check_labels(["b", "a", "b"]) == ("b", "a")
+    assert merge_labels(("b", "a"), (), ["c", "a"]) == ("b", "a", "c")
+    assert user("Hi", labels=["x" * 64]).labels == ("x" * 64,)
+
+
+@pytest.mark.parametrize("labels", ["untrusted", [""], ["x" * 65], ["a\nb"], [5], {"a"}], ids=repr)
+def test_labels_that_are_no_list_of_short_words_are_refused(labels: Any) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_labels(labels)
+    assert str(refused.value) == f"labels={labels!r}: give a list of short words, such as ['untrusted']"
+
+
+@pytest.mark.parametrize("results", ["text", RESULT, [RESULT, "text"], 5], ids=["text", "one", "mixed", "number"])
+def test_a_message_of_results_is_made_of_results(results: Any) -> None:
+    with pytest.raises(ConfigError) as refused:
+        tool_message(results)
+    assert str(refused.value) == (f"{results!r} cannot be put into a message of results: give a list of ToolResult(…)")

@@ -455,3 +455,197 @@ def test_what_the_provider_says_about_a_reply_is_metadata_of_the_message():
 )
 def test_a_citation_is_stored_in_a_form_that_can_be_read_back(given, kept):
     assert sanitize_reply(assistant(["Text", given]), set()).parts == (Text("Text"), kept)
+
+
+# -- what is checked, and what is computed -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "advice"),
+    [
+        ("temperature", "hot", ""),
+        ("top_p", 1.5, ""),
+        ("max_output_tokens", 0, ""),
+        ("stop_sequences", "END", "give a list of texts, such as ('END',)"),
+        ("stop_sequences", ["END", 1], "give a list of texts, such as ('END',)"),
+        ("seed", 1.5, ""),
+        ("seed", -(2**63) - 1, ""),
+        ("reasoning_effort", "much", ""),
+        ("reasoning_tokens", -1, ""),
+        ("thinking", True, ""),
+        ("chat_template_kwargs", [1], "give a dict of JSON values"),
+        ("reasoning_in_text", "yes", ""),
+        ("echo_reasoning", 1, ""),
+        ("citations", "yes", ""),
+        ("cache", "2h", ""),
+        ("tool_choice", True, "give 'auto', 'none', 'required', or the name of a tool"),
+        ("parallel_tool_calls", 1, ""),
+        ("extra_body", {"a": object()}, "give a dict of JSON values"),
+        ("extra_body", 5, "give a dict of JSON values"),
+    ],
+)
+def test_a_setting_that_no_provider_takes_is_refused(name: str, value: object, advice: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Settings(**cast("Any", {name: value}))
+    assert str(refused.value).startswith(f"Settings({name}=")
+    assert str(refused.value).endswith(advice)
+
+
+def test_settings_at_their_bounds_are_accepted() -> None:
+    least = Settings(temperature=0, top_p=0, max_output_tokens=1, seed=-(2**63), reasoning_tokens=0)
+    assert (least.top_p, least.seed) == (0, -(2**63))
+    assert Settings(top_p=1, stop_sequences=cast("Any", ["END"]), extra_body={"a": [1]}).top_p == 1
+
+
+@pytest.mark.parametrize("field", ["context_tokens", "max_output_tokens"])
+def test_facts_about_a_model_are_checked(field: str) -> None:
+    assert getattr(ModelInfo("m", **cast("Any", {field: 1})), field) == 1
+    with pytest.raises(ConfigError, match=rf"ModelInfo\({field}=0"):
+        ModelInfo("m", **cast("Any", {field: 0}))
+
+
+@pytest.mark.parametrize(
+    ("given", "start"),
+    [
+        ({"name": 5}, "ModelInfo(name=5)"),
+        ({"name": "m", "provider": None}, "ModelInfo(provider=None)"),
+        ({"name": "m", "output": "xml"}, "ModelInfo(output='xml')"),
+    ],
+)
+def test_other_facts_about_a_model_are_checked_too(given: dict[str, Any], start: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        ModelInfo(**given)
+    assert str(refused.value).startswith(start)
+
+
+def test_the_price_of_a_model_is_a_price() -> None:
+    with pytest.raises(ConfigError) as refused:
+        ModelInfo("m", price=cast("Any", 3.0))
+    assert str(refused.value) == "ModelInfo(price=3.0): give a Price(…), or None when it is not known"
+
+
+def test_the_info_of_a_model_is_a_model_info() -> None:
+    class Odd:
+        info = "gpt"
+
+    with pytest.raises(ConfigError) as refused:
+        model_info(cast("Any", Odd()))
+    assert str(refused.value) == "Odd(info='gpt'): the info of a model is a ModelInfo(…)"
+
+
+def test_a_million_tokens_cost_their_price() -> None:
+    price = Price(input_usd=2.0, output_usd=8.0, cache_read_usd=0.5, cache_write_usd=4.0)
+    assert price.cost_usd(Usage(1_000_000)) == 2.0
+    assert price.cost_usd(Usage(0, 1_000_000)) == 8.0
+    assert price.cost_usd(Usage(1_000_000, cache_read_tokens=1_000_000)) == 0.5
+    assert price.cost_usd(Usage(1_000_000, cache_write_tokens=1_000_000)) == 4.0
+    assert price.cost_usd(Usage(4_000_000, 1_000_000, 1_000_000, 1_000_000)) == 4.0 + 8.0 + 0.5 + 4.0
+
+
+def test_a_price_may_be_nothing_and_is_read_back_as_it_was_stored() -> None:
+    price = Price(input_usd=0, output_usd=1.5, cache_write_usd=2.5)
+    assert (price.read_usd, price.write_usd, price.to_tuple()) == (0, 2.5, (0, 1.5, None, 2.5))
+    assert Price.from_tuple(price.to_tuple()) == price
+    unreadable: list[Any] = [(), (1.0,), (-1.0, 1.0), ("a", 1.0)]
+    assert [Price.from_tuple(each) for each in unreadable] == [None] * 4
+
+
+def test_tokens_that_a_provider_has_not_counted_are_estimated_from_text_alone() -> None:
+    uncounted = Message(
+        "assistant", (Thinking("x" * 400), Text("y" * 40), ToolCall("c", "f", "z" * 400)), usage=Usage()
+    )
+    assert estimate_input_tokens(Request(messages=[user("x" * 8), uncounted]), 100) == 112
+
+
+def test_the_usage_of_a_reply_that_was_cut_off_is_the_last_that_was_told() -> None:
+    events: list[ModelEvent] = [UsageReported(Usage(1)), UsageReported(Usage(2, 1)), TextDelta("a"), TextDelta("b")]
+    cut = assemble_reply(events)
+    assert cut == Message("assistant", (Text("ab"),), stop=StopReason.CANCELLED, usage=Usage(2, 1, precision="partial"))
+    assert assemble_reply(events[2:]).usage is None
+
+
+def test_a_reply_is_made_of_everything_that_was_told() -> None:
+    finished = ReplyFinished(usage=Usage(3, 4), model="m", provider="p", metadata={"tier": "flex"})
+    events: list[ModelEvent] = [
+        ThinkingDelta("a", signature="s1", data="d1", details={"x": 1}),
+        ThinkingDelta("b", signature="s2", data="d2", details={"y": 2}, is_item=True),
+        TextDelta("Hel"),
+        TextDelta("lo"),
+        ToolCallDelta("", "", '{"a":', index=1),
+        ToolCallDelta("c1", "look", "1}", index=1, signature="s3"),
+    ]
+    assert assemble_reply(events, finished) == Message(
+        "assistant",
+        (
+            Thinking("ab", "s1s2", "d1d2", "p", "m", {"x": 1, "y": 2}, is_item=True),
+            Text("Hello"),
+            ToolCall("c1", "look", '{"a":1}', "s3"),
+        ),
+        provider="p",
+        model="m",
+        stop=StopReason.TOOL_USE,
+        usage=Usage(3, 4),
+        metadata={"tier": "flex"},
+    )
+    assert assemble_reply(events[:1], finished).parts == (Thinking("a", "s1", "d1", "p", "m", {"x": 1}),)
+
+
+# -- what is mended ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Message("assistant", (Text("a"),), origin="steering"),
+        Message("assistant", (Text("a"),), original_text="é"),
+        Message("assistant", (Text("a"),), provider="é", model="é", stop=StopReason.STOP),
+        assistant(ToolCall("c1", "look", "{}", "sig", "id")),
+        assistant(ToolCall("c1", "é", "é", "é", "é")),
+        assistant(ToolCall("x" * 64, "look")),
+        assistant(Thinking("é", "é", "é", "é", "é", {"a": "é"})),
+        assistant(ToolResult("c1", "look", (Text("a"),))),
+    ],
+    ids=repr,
+)
+def test_a_reply_that_can_be_stored_is_returned_as_it_is(reply: Message) -> None:
+    assert sanitize_reply(reply) is reply
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (ToolCall("c", "a\ud800"), ToolCall("c", "a\ufffd")),
+        (ToolCall("c", "a", "\ud800"), ToolCall("c", "a", "\ufffd")),
+        (ToolCall("c", "a", "{}", "\ud800"), ToolCall("c", "a", "{}", "\ufffd")),
+        (ToolCall("c", "a", "{}", "", "\ud800"), ToolCall("c", "a", "{}", "", "\ufffd")),
+        (
+            ToolCall("c d", "a", "{}", run_by_provider=True),
+            ToolCall("call_1", "a", "{}", "", "c d", run_by_provider=True),
+        ),
+        (Thinking("\ud800"), Thinking("\ufffd")),
+        (Thinking("a", "\ud800"), Thinking("a", "\ufffd")),
+        (Thinking("a", "", "\ud800"), Thinking("a", "", "\ufffd")),
+        (Thinking("a", "", "", "\ud800"), Thinking("a", "", "", "\ufffd")),
+        (Thinking("a", "", "", "", "\ud800"), Thinking("a", "", "", "", "\ufffd")),
+        (Thinking("a", details={"b": "\ud800"}, is_item=True), Thinking("a", details={"b": "\ufffd"}, is_item=True)),
+        (Text("a", "\ud800"), Text("a", "\ufffd")),
+        (Image(data=b"x", name="\ud800"), Image(data=b"x", name="\ufffd")),
+    ],
+    ids=ascii,
+)
+def test_each_text_of_a_part_is_mended_and_the_others_stay(given: Any, kept: Any) -> None:
+    assert sanitize_reply(assistant([given, Text("b")])).parts == (kept, Text("b"))
+
+
+def test_each_text_of_a_reply_is_mended_and_the_others_stay() -> None:
+    plain = Message("assistant", (Text("a"),), "é", "é", "é", StopReason.STOP, original_text="é", metadata={"a": "b"})
+    for field in ("provider", "model", "origin", "original_text"):
+        torn = msgspec.structs.replace(plain, **{field: "\ud800"})
+        assert sanitize_reply(torn) == msgspec.structs.replace(plain, **{field: "\ufffd"})
+
+
+def test_an_id_is_replaced_by_the_first_that_is_free() -> None:
+    reply = assistant([ToolCall("", "a"), ToolCall("", "b")])
+    taken = {"call_3", "x"}
+    assert [call.call_id for call in sanitize_reply(reply, taken).tool_calls] == ["call_4", "call_5"]
+    assert [call.call_id for call in sanitize_reply(reply, {"x"}).tool_calls] == ["call_2", "call_3"]

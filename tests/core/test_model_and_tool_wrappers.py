@@ -29,6 +29,7 @@ from perdure.core.event import (
     RetryScheduled,
     TextDelta,
     ThinkingDelta,
+    ToolCallDelta,
     UsageReported,
 )
 from perdure.core.message import Image, Status, StopReason, Text, ToolCall, ToolResult, Usage, assistant, user
@@ -46,6 +47,7 @@ from perdure.core.model_and_tool_wrappers import (
     timed,
     truncated,
 )
+from perdure.core.permissions import Permissions, allow
 from perdure.core.shared_budget import Budget
 from perdure.core.tool import Skip, tool, tool_from_schema
 from perdure.runtime.agent import Agent
@@ -825,3 +827,169 @@ async def test_a_budget_counts_both_requests():
 
 async def test_a_model_that_is_compacted_keeps_the_contract():
     await check_model(lambda: compacted(ScriptedModel("Hello there", repeat_last=True, chunk=3), last_message_alone))
+
+
+async def test_a_shorter_request_is_told_as_the_second_of_two_attempts() -> None:
+    model = compacted(ScriptedModel(ContextOverflow("too long"), "after"), last_message_alone)
+    assert await listen(model) == [
+        RetryScheduled(1, 2, 0.0, "ContextOverflow", "too long"),
+        *await listen(ScriptedModel("after")),
+    ]
+
+
+# -- whole answers and limits ------------------------------------------------------------------------------------------
+
+
+def test_a_wrapped_model_is_shown_by_the_name_of_the_model_inside() -> None:
+    assert repr(retried(gated(ScriptedModel(name="deep"), nothing))) == "WrappedModel('deep')"
+
+
+async def test_an_observer_is_told_of_an_answer_that_breaks_off() -> None:
+    seen: list[Any] = []
+    model = observed(ScriptedModel([TextDelta("Hel")], name="m"), lambda _, event: seen.append(event))
+    assert await listen(model) == [TextDelta("Hel")]
+    cut_off = ErrorRaised("ReplyCutOff", "the reply of m broke off before it was finished", "model")
+    assert seen == [TextDelta("Hel"), cut_off]
+    seen.clear()
+    answer = await listen(observed(ScriptedModel("Hi"), lambda _, event: seen.append(event)))
+    assert seen == answer
+
+
+@pytest.mark.parametrize(("attempts", "base", "most"), [(1, 0, 0), (1, 0.0, 0.0), (2, 4.0, 4.0), (True, 0, 1)], ids=str)
+async def test_a_policy_at_its_bounds_is_accepted(attempts: int, base: float, most: float) -> None:
+    model = retried(ScriptedModel("Hi"), attempts=attempts, base_seconds=base, max_seconds=most)
+    assert await said(model) == "Hi"
+
+
+@pytest.mark.parametrize(
+    ("options", "given"),
+    [
+        ({"attempts": 0}, "attempts=0, base_seconds=2.0, max_seconds=30.0"),
+        ({"attempts": "4"}, "attempts='4', base_seconds=2.0, max_seconds=30.0"),
+        ({"base_seconds": "2"}, "attempts=4, base_seconds='2', max_seconds=30.0"),
+        ({"max_seconds": None}, "attempts=4, base_seconds=2.0, max_seconds=None"),
+        ({"max_seconds": 1.0}, "attempts=4, base_seconds=2.0, max_seconds=1.0"),
+    ],
+    ids=str,
+)
+def test_a_policy_that_is_refused_is_shown_whole(options: dict[str, Any], given: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        retried(ScriptedModel("a"), **options)
+    assert str(refused.value) == f"retried({given}): give at least one attempt, and a base from 0 to the maximum"
+
+
+async def test_the_waits_are_as_long_as_chance_and_the_provider_say() -> None:
+    model = ScriptedModel(*[ProviderDown("gone") for _ in range(4)], "Hi")
+    clock = FakeClock(auto=True)
+    patient = retried(model, attempts=5, base_seconds=1.0, max_seconds=6.0, jitter=lambda: 0.5, clock=clock)
+    told = [event for event in await listen(patient) if isinstance(event, RetryScheduled)]
+    assert told == [
+        RetryScheduled(attempt, 5, wait, "ProviderDown", "gone")
+        for attempt, wait in ((1, 0.75), (2, 1.5), (3, 3.0), (4, 4.5))
+    ]
+
+
+async def test_chance_has_to_be_a_number() -> None:
+    model = retried(ScriptedModel(ProviderDown("gone"), "Hi"), jitter=lambda: "much")  # type: ignore[arg-type,return-value]
+    with pytest.raises(ConfigError, match="a number from 0 to 1"):
+        await listen(model)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "is_answer"),
+    [
+        ([TextDelta(" \n")], False),
+        ([TextDelta("a")], True),
+        ([TextDelta("a"), TextDelta(" ")], True),
+        ([ThinkingDelta("Hm")], False),
+        ([ThinkingDelta("", is_item=True)], True),
+        ([ToolCallDelta("c", "f", "{}")], True),
+        ([UsageReported(Usage(1, 1))], False),
+    ],
+    ids=str,
+)
+async def test_blank_text_and_mere_thoughts_are_no_answer(pieces: list[Any], is_answer: bool) -> None:
+    model, _ = at_once(ScriptedModel([*pieces, ReplyFinished()], "Hello", name="m"))
+    told = [event for event in await listen(model) if isinstance(event, RetryScheduled)]
+    empty = RetryScheduled(1, 4, 2.0, "EmptyReply", "m answered with neither text nor calls")
+    assert told == ([] if is_answer else [empty])
+
+
+async def test_a_failover_tells_about_the_first_of_its_models() -> None:
+    both = failover(ScriptedModel(name="a"), ScriptedModel(name="b"))
+    assert model_info(both) == model_info(ScriptedModel(name="a"))
+    three = failover(*[ScriptedModel(ProviderDown(each), name=each) for each in "ab"], ScriptedModel("Hi", name="c"))
+    told = [event for event in await listen(three) if isinstance(event, FailedOver)]
+    assert told == [FailedOver("a", "b", "ProviderDown", "a"), FailedOver("b", "c", "ProviderDown", "b")]
+
+
+@pytest.mark.parametrize(
+    ("most", "short"),
+    [
+        (6, "abcdef"),
+        (5, "abc\n[… 1 characters left out …]\nef"),
+        (4, "ab\n[… 2 characters left out …]\nef"),
+        (2, "a\n[… 4 characters left out …]\nf"),
+    ],
+)
+def test_a_text_is_shortened_in_its_middle(most: int, short: str) -> None:
+    assert shorten_text("abcdef", most) == short
+
+
+async def test_two_characters_are_the_least_that_truncation_keeps() -> None:
+    signed = ToolResult("c", "echo", (Text("abcdef", "sig"), Text("ab")))
+    cut = truncated(echo, 2).finish[-1](ToolCall("c", "echo"), signed)
+    assert cut == ToolResult("c", "echo", (Text("a\n[… 4 characters left out …]\nf", "sig"), Text("ab")))
+
+
+async def test_the_result_of_a_wrapper_around_an_approved_call_is_the_result() -> None:
+    @tool(permission=True)
+    async def pay(amounts: list[int]) -> str:
+        """Pay."""
+        return f"paid {amounts}"
+
+    async def twice(call_next: Any, arguments: Any, context: Any) -> str:
+        arguments["amounts"].append(100)
+        return f"<{await call_next()} {await call_next()}>"
+
+    def instead(call_next: Any, arguments: Any, context: Any) -> str:
+        return f"instead of {arguments['amounts']}"
+
+    for wrapper, text in ((twice, "<paid [5] paid [5]>"), (instead, "instead of [5]")):
+        model = ScriptedModel(call("pay", amounts=[5]), "done")
+        outcome = await Agent(model, tools=[around(pay, wrapper)], permission=Permissions(allow("pay"))).run("go")
+        assert outcome.messages[2].tool_results[0].text == text
+
+
+async def test_an_async_observer_is_waited_for_before_the_event_goes_on() -> None:
+    seen: list[Any] = []
+
+    async def watch(_request: Request, event: Any) -> None:
+        await asyncio.sleep(0)
+        seen.append(event)
+
+    async for event in observed(ScriptedModel("Hi"), watch).stream(ASKED):
+        assert seen[-1] == event
+
+
+@pytest.mark.parametrize(
+    ("wrap", "start"),
+    [
+        (lambda: observed(ScriptedModel(), None), "observed(watch=None)"),  # type: ignore[arg-type]
+        (lambda: gated(ScriptedModel(), "gate"), "gated(gate='gate')"),  # type: ignore[arg-type]
+        (lambda: compacted(ScriptedModel(), 5), "compacted(compact=5)"),  # type: ignore[arg-type]
+        (lambda: retried(ScriptedModel(), jitter=0.5), "retried(jitter=0.5)"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_model_is_not_wrapped_by_what_is_no_function(wrap: Any, start: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        wrap()
+    assert str(refused.value).startswith(start)
+
+
+async def test_a_gate_that_returns_something_else_is_named() -> None:
+    def gate(_request: Request) -> Any:
+        return "request"
+
+    with pytest.raises(ConfigError, match="a request, or None to leave it as it is"):
+        await listen(gated(ScriptedModel("Hi"), gate))

@@ -1,10 +1,24 @@
 """How an outcome is printed. How runs end is in `test_loop.py`."""
 
+from typing import Any
+
 import pytest
 
 from perdure import Agent, Budget, Price, tool
-from perdure.core.event import QuestionAsked
-from perdure.core.message import Usage, assistant, user
+from perdure.core.error import UsageError
+from perdure.core.event import (
+    Custom,
+    Entry,
+    MessageAdded,
+    ModelRequested,
+    QuestionAsked,
+    RunEnded,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+)
+from perdure.core.finished_run_steps import RunStep, ToolCallRecord
+from perdure.core.message import ToolCall, ToolResult, Usage, assistant, user
 from perdure.core.outcome import SHOWN, Outcome
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Reply, ScriptedModel, call
@@ -117,3 +131,92 @@ async def test_a_stored_run_still_says_that_its_cost_was_reported():
     outcome = await session.run("Look.", input_id="one")
     again = await session.run("Look.", input_id="one")
     assert (again.cost_usd, again.is_cost_reported) == (outcome.cost_usd, True) == (0.25, True)
+
+
+# -- what an outcome is asked for --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["done", "stopped"])
+def test_an_outcome_of_a_run_that_completed_is_itself(status: Any) -> None:
+    ended = Outcome[int](status=status, output=5)
+    assert ended.unwrap() is ended
+    assert ended.value == 5
+
+
+@pytest.mark.parametrize("status", ["limit", "waiting", "cancelled", "failed", "parked"])
+def test_an_outcome_of_a_run_that_did_not_complete_raises(status: Any) -> None:
+    for reason, words in (("max_turns", "max_turns"), ("", "no reason given")):
+        ended = Outcome[int](status=status, reason=reason)
+        for ask in (ended.unwrap, lambda ended=ended: ended.value):
+            with pytest.raises(UsageError) as raised:
+                ask()
+            assert str(raised.value) == f"the run ended with status {status!r} ({words})"
+
+
+def test_an_outcome_of_a_run_that_failed_raises_its_error() -> None:
+    error = ValueError("no luck")
+    ended = Outcome[int](status="failed", error=error)
+    for ask in (ended.unwrap, lambda: ended.value):
+        with pytest.raises(ValueError, match="no luck") as raised:
+            ask()
+        assert raised.value is error
+
+
+@pytest.mark.parametrize(("reason", "how"), [("", "'done'"), ("budget", "'done', budget")])
+def test_an_outcome_without_an_output_says_how_to_get_one(reason: str, how: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        _ = Outcome[int](status="done", reason=reason).value
+    assert str(raised.value) == (
+        f"this run has no output (it ended as {how}): was it given a type, as in run(…, output=Plan)?"
+    )
+
+
+def test_an_outcome_knows_when_its_run_began_and_ended() -> None:
+    noted, began, ended = Entry(1, 4.0, Custom("x")), Entry(2, 5.0, RunStarted()), Entry(3, 9.0, RunEnded("done"))
+
+    def times(*entries: Entry) -> tuple[float, float]:
+        run = Outcome[Any](status="done", entries=entries)
+        return run.started_at, run.finished_at
+
+    assert times() == (0.0, 0.0)
+    assert times(noted) == (0.0, 0.0)
+    assert times(noted, began) == (5.0, 0.0)
+    assert times(noted, began, ended) == (5.0, 9.0)
+
+
+def test_an_outcome_lists_the_calls_of_all_its_turns() -> None:
+    calls = [ToolCall("a", "look"), ToolCall("b", "look", "{}")]
+    result = ToolResult("a", "look", ())
+    entries = [
+        Entry(1, 1.0, ModelRequested(1, model="m")),
+        Entry(2, 2.0, MessageAdded(assistant([calls[0]]))),
+        Entry(3, 3.0, ToolStarted("a", "look", "read", "", "key", 1)),
+        Entry(4, 4.0, ToolStarted("a", "look", "read", "", "key", 2)),
+        Entry(5, 5.0, ToolFinished("a", "look", result, duration_seconds=1.5)),
+        Entry(6, 6.0, ModelRequested(2, model="m")),
+        Entry(7, 7.0, MessageAdded(assistant([calls[1]]))),
+    ]
+    run = Outcome[Any](status="done", entries=entries)
+    records = [
+        ToolCallRecord(
+            call_id="a", name="look", arguments=calls[0].arguments, result=result, started_at=3.0, finished_at=5.0,
+            duration_seconds=1.5,
+        ),
+        ToolCallRecord(call_id="b", name="look", arguments="{}"),
+    ]  # fmt: skip
+    assert run.tool_calls == records
+    assert run.steps == [
+        RunStep(
+            turn=1, model="m", requested_at=1.0, replied_at=2.0, reply=assistant([calls[0]]), tool_calls=(records[0],)
+        ),
+        RunStep(
+            turn=2, model="m", requested_at=6.0, replied_at=7.0, reply=assistant([calls[1]]), tool_calls=(records[1],)
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cost", "reported", "expected"), [(None, None, False), (0.5, None, False), (0.0, 0.0, True), (None, 0.5, False)]
+)
+def test_a_cost_is_reported_if_the_provider_said_it(cost: float | None, reported: float | None, expected: bool) -> None:
+    assert Outcome[Any](status="done", cost_usd=cost, usage=Usage(reported_usd=reported)).is_cost_reported is expected
