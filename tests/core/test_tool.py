@@ -703,7 +703,7 @@ def test_a_tool_whose_schema_could_take_too_long_to_check_is_refused_with_the_re
         f"l{level}": {"allOf": [{"$ref": f"#/$defs/l{level + 1}"}] * 10} for level in range(6)
     }
     parameters = {"properties": {"a": {"$ref": "#/$defs/l0"}}, "$defs": {**definitions, "l6": {"type": "string"}}}
-    with pytest.raises(ConfigError, match="would take more than 10000 checks; write it with fewer references"):
+    with pytest.raises(ConfigError, match="would take more than 10000 checks; write it with fewer parts or references"):
         tool_from_schema("hostile", "", parameters, lambda _: None)
 
 
