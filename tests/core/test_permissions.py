@@ -674,3 +674,13 @@ def test_a_request_tells_what_a_person_should_know():
     assert line_request("ls", note="There is no sandbox.").note == "There is no sandbox."
     assert request().note == ""
     assert request().reads_only == ""
+
+
+@pytest.mark.parametrize("seconds", [0.001, 1, None])
+def test_a_question_may_stay_open_as_briefly_as_one_likes(seconds):
+    assert Permissions(expires_seconds=seconds).expires_seconds == seconds
+
+
+def test_a_verdict_for_the_target_in_the_session_has_an_older_name():
+    older = Verdict(allow=True, scope="session_target")
+    assert older == Verdict(allow=True, scope="session", covers="target")

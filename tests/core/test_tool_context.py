@@ -162,3 +162,18 @@ async def test_a_gate_that_is_a_function_hides_no_path_and_one_above_does():
     assert await inside(body, permission=allow_all) == [False, True]
     above = restrict_gate(allow_all, Permissions(deny(target=path("private/**"))))
     assert await inside(body, permission=above) == [True, False]
+
+
+async def test_a_tool_that_asks_first_can_be_made_again_until_it_begins():
+    seen: list[bool] = []
+
+    @tool(asks_first=True)
+    async def act(context: ToolContext[Any]) -> str:
+        """Act."""
+        seen.append(context.can_restart)
+        await context.begin()
+        seen.append(context.can_restart)
+        return "done"
+
+    await Agent(ScriptedModel(call("act"), "Done."), tools=[act]).run("Go")
+    assert seen == [True, False]
