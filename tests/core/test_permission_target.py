@@ -168,7 +168,7 @@ def test_a_word_that_is_a_link_leads_where_the_link_leads(tmp_path):
 
 def test_wider_patterns_say_what_they_cover():
     assert list_wider_patterns(FILE) == [(path("/p/**"), "every file and folder below /p")]
-    assert list_wider_patterns(PAGE) == [(url("https://a.example"), "every page of https://a.example")]
+    assert list_wider_patterns(PAGE) == [(url("https://a.example/**"), "every page of https://a.example")]
     assert list_wider_patterns(CommandTarget.of("git log -1")) == [
         (command("git log"), "every command that begins with: git log")
     ]
