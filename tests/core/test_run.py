@@ -338,3 +338,35 @@ async def test_a_run_that_is_over_cannot_be_interrupted():
     outcome = await Agent(ScriptedModel(), engine=engine, clock=clock).run("Go")
     runs[0].interrupt("late")
     assert (outcome.status, clock.pending) == ("done", [])
+
+
+# -- leaving a run for another process ---------------------------------------------------------------------------------
+
+
+async def test_a_run_that_is_left_before_anything_has_begun_ends_at_once_as_waiting():
+    async def engine(run: Run) -> Outcome[Any]:
+        run.leave("shutdown")
+        await asyncio.Event().wait()
+        return run.outcome("done")
+
+    session = Agent(ScriptedModel("Done."), engine=engine).session("s")
+    async with asyncio.timeout(SECONDS):
+        outcome = await session.run("Go")
+    assert (outcome.status, outcome.reason) == ("waiting", "shutdown")
+
+
+async def test_a_run_that_is_left_while_a_tool_works_waits_for_it_and_asks_nothing_more():
+    @tool
+    async def stop(context: ToolContext[Any]) -> str:
+        """Stop."""
+        context.run.leave("shutdown")
+        await rounds()
+        return "stopped"
+
+    model = ScriptedModel(call("stop"), "Done.")
+    session = Agent(model, tools=[stop]).session("s")
+    async with asyncio.timeout(SECONDS):
+        outcome = await session.run("Go")
+    assert (outcome.status, outcome.reason, len(model.requests)) == ("waiting", "shutdown", 1)
+    assert outcome.messages[-1].tool_results[0].text == "stopped"
+    assert (await session.resume()).text == "Done."
