@@ -14,7 +14,7 @@ from perdure.core.event_fanout import Fanout
 from perdure.core.fold import State
 from perdure.core.interrupted_run_repair import READ_IS_REPEATABLE
 from perdure.core.message import Status, ToolCall, ToolResult
-from perdure.core.model_and_tool_wrappers import after
+from perdure.core.model_and_tool_wrappers import after, before
 from perdure.core.permissions import Permissions, allow_all
 from perdure.core.run import Run
 from perdure.core.run_mailbox import Mailbox
@@ -674,3 +674,23 @@ async def test_each_attempt_at_an_approved_call_gets_the_arguments_that_were_app
     ).run("Go")
     assert outcome.messages[2].tool_results[0].text == "done"
     assert seen == [[1, 2], [1, 2]]
+
+
+async def test_what_a_hook_still_holds_of_the_arguments_cannot_change_what_is_approved():
+    held, shown, seen = [1], [], []
+
+    async def person(requests: Any) -> Any:
+        held.append(2)
+        shown.extend([each.arguments for each in requests])
+        return await allow_all(requests)
+
+    @tool(permission=True)
+    async def act(numbers: list[int]) -> str:
+        """Act."""
+        seen.append(numbers)
+        return "done"
+
+    hooked = before(act, lambda _call, _arguments: {"numbers": held})
+    model = ScriptedModel(call("act", numbers=[]), "Done.")
+    await Agent(model, tools=[hooked], permission=Permissions(handler=person)).run("Go")
+    assert (shown, seen, held) == ([{"numbers": [1]}], [[1]], [1, 2])
