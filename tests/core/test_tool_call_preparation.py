@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Limits, Skip, tool
-from perdure.core.message import Status
+from perdure.core.message import Status, ToolCall
 from perdure.core.model_and_tool_wrappers import before
 from perdure.core.tool import Tool
 from perdure.testing import Reply, ScriptedModel, call, calls
@@ -25,7 +25,9 @@ async def look(where: str = "here") -> str:
     return f"seen {where}"
 
 
-async def results_of(*asked: Reply, tools: list[Tool[..., Any]], limits: Limits | None = None) -> list[tuple[str, str]]:
+async def results_of(
+    *asked: Reply | ToolCall, tools: list[Tool[..., Any]], limits: Limits | None = None
+) -> list[tuple[str, str]]:
     outcome = await Agent(ScriptedModel(*asked, "Done."), tools=tools, limits=limits or Limits()).run("Go")
     found = [result for message in outcome.new_messages for result in message.tool_results]
     return [(result.status.value, result.text) for result in found]

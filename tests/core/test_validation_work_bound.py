@@ -185,7 +185,7 @@ def test_the_refusals_say_what_to_do():
     assert reason(deep) == told.format("each value nested 4 deep would take more than 10000 checks")
     assert cost({"properties": {"z": deep}}).max_depth == 4
     assert reason({"properties": {f"p{i}": {} for i in range(20_000)}}) == told.format("it has more than 20000 parts")
-    just = {"properties": {f"p{i}": {} for i in range(19_999)}}  # none of them refers to another
+    just: dict[str, Any] = {"properties": {f"p{i}": {} for i in range(19_999)}}  # none of them refers to another
     assert reason(just) == told.format("it has too many parts and references to tell")
 
 
