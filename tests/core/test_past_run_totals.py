@@ -5,7 +5,7 @@ import pytest
 from perdure.core.event import Event, MessageAdded, ModelRequested, RunEnded, RunStarted
 from perdure.core.fold import State, fold_events
 from perdure.core.message import NO_USAGE, Usage, assistant, user
-from perdure.core.past_run_totals import PastRunTotals, UncountedRun, add_run_cost
+from perdure.core.past_run_totals import PastRunTotals, UncountedRun, UncountedRuns, add_run_cost, estimate_usage
 
 
 def run(number: int, *tokens: int, cost_usd: float | None = None, ends: bool = True) -> list[Event]:
@@ -62,3 +62,22 @@ def test_events_applied_together_change_what_they_change_one_by_one():
         one_by_one.apply(event)
     assert together.messages == one_by_one.messages
     assert (together.total_usage, list(together.children)) == (one_by_one.total_usage, ["add:1"])
+
+
+@pytest.mark.parametrize(
+    ("past", "is_cost_known", "total"),
+    [
+        (PastRunTotals(), True, PastRunTotals(Usage(7), 2, 0.75)),
+        (PastRunTotals(Usage(3), 1, 1.0), True, PastRunTotals(Usage(10), 3, 1.75)),
+        (PastRunTotals(Usage(3), 1, 1.0), False, PastRunTotals(Usage(10), 3, None)),
+        (PastRunTotals(Usage(3), 1, None), True, PastRunTotals(Usage(10), 3, None)),
+    ],
+)
+def test_several_runs_are_added_at_once(past, is_cost_known, total):
+    assert UncountedRuns(Usage(7), 2, [0.5, 0.25], is_cost_known).add_to(past) == total
+
+
+@pytest.mark.parametrize(("tokens", "usage"), [(0, NO_USAGE), (1, Usage(1, precision="estimated"))])
+def test_a_request_without_a_reply_is_counted_by_its_estimate(tokens, usage):
+    request = ModelRequested(1, 1, "model", "provider", {}, "hash", 1, estimated_tokens=tokens)
+    assert estimate_usage(request) == usage

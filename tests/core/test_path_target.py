@@ -1,5 +1,6 @@
 """Paths as targets: how patterns are read to allow and to deny. Hostile spellings are in tests/security."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from perdure.core.path_target import (
     match_steps,
     normalize_file_name,
     normalize_path_names,
+    split_path,
 )
 
 HERE = "/srv/project"
@@ -230,3 +232,8 @@ def test_a_path_is_read_with_and_without_the_separators_of_windows():
     assert PathPattern("secret").may_match(at("x\\secret"))
     assert PathPattern("secret").may_match(at("secret:stream"))
     assert not PathPattern("secret").may_match(at("x_secret"))
+
+
+def test_a_backslash_separates_names_only_where_the_system_says_so():
+    expected = ["a", "b", "c"] if os.sep == "\\" else ["a\\b", "c"]
+    assert split_path("./a\\b//c/.") == expected

@@ -279,3 +279,18 @@ def test_an_explanation_tells_all_of_it():
     bare = Permissions(grants=Grants([Grant("forever", allow=True, tool="shell")])).explain(request()).describe()
     assert "bound to" not in bare
     assert "at:" not in bare
+
+
+@pytest.mark.parametrize("allow", [True, False])
+def test_an_answer_for_ever_in_a_whole_store_reaches_tenants_only_if_it_is_a_no(allow):
+    grant = granted("forever", "tool", allow=allow)
+    assert grant.covers_call(request(session="t@2"))
+    assert grant.covers_call(request(session="acme/s@2")) is not allow
+    assert not grant.covers_call(request(session="t@2", store="other"))
+    assert not grant.covers_call(request(session="t@2", project="/other"))
+
+
+def test_grants_of_another_session_in_a_log_do_not_hide_those_after_them():
+    answer = Verdict(allow=True, scope="session", covers="tool")
+    events = [build_permission_decided_event(request(session=each), answer) for each in ("t@9", "s@1", "u@9", "s@1")]
+    assert [grant.binding for grant in grants_from_log(events, "s", ["s@1"])] == [HERE]

@@ -164,3 +164,37 @@ def test_a_word_that_is_a_link_leads_where_the_link_leads(tmp_path):
         assert match_restricting_rule(path("private/**"), CommandTarget("…", words, root=root), {}) == "yes"
     assert match_restricting_rule(path("private/**"), CommandTarget("…", ("awk", "1", "src/x"), root=root), {}) == "no"
     assert match_restricting_rule(path("private/**"), CommandTarget("…", ("awk", "1", "pub/x")), {}) == "no"
+
+
+def test_wider_patterns_say_what_they_cover():
+    assert list_wider_patterns(FILE) == [(path("/p/**"), "every file and folder below /p")]
+    assert list_wider_patterns(PAGE) == [(url("https://a.example/**"), "every page of https://a.example")]
+    assert list_wider_patterns(CommandTarget.of("git log -1")) == [
+        (command("git log"), "every command that begins with: git log")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "within"),
+    [
+        ("a*", "a*", True),
+        ("a?", "*", True),
+        ("ab", "a*", True),
+        ("ab", "a?", True),
+        ("ab", "b*", False),
+        ("ab", "abc", False),
+        ("ab*", "a*", True),
+        ("a?c", "a*", True),
+        ("a*", "ab*", False),
+        ("a*", "a", False),
+        ("a*b", "a?b", False),
+        ("a?bc", "a?b*", False),  # not certain: the wildcard is not at the end alone
+    ],
+)
+def test_a_pattern_for_text_is_narrower_than_another_only_if_that_is_certain(narrow, wide, within):
+    assert is_narrower_pattern(TextPattern(narrow), TextPattern(wide)) is within
+
+
+def test_targets_and_patterns_of_text_are_shown_as_they_were_written():
+    assert (str(TextPattern("a*'")), TextPattern("a*'").text) == ('"a*\'"', "a*'")
+    assert (str(TextTarget("x y")), str(UncomputableTarget("no such file"))) == ("x y", "unknown (no such file)")

@@ -5,11 +5,13 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from perdure.core.approval_binding import NO_BINDING
 from perdure.core.command_target import CommandPart, CommandTarget
 from perdure.core.error import ConfigError
 from perdure.core.event import GrantRevoked, PermissionDecided
+from perdure.core.permission_grants import make_grant
 from perdure.core.permission_target import command
 from perdure.core.permissions import (
     NO_ANSWER,
@@ -674,3 +676,64 @@ def test_a_request_tells_what_a_person_should_know():
     assert line_request("ls", note="There is no sandbox.").note == "There is no sandbox."
     assert request().note == ""
     assert request().reads_only == ""
+
+
+@pytest.mark.parametrize("seconds", [0.001, 1, None])
+def test_a_question_may_stay_open_as_briefly_as_one_likes(seconds):
+    assert Permissions(expires_seconds=seconds).expires_seconds == seconds
+
+
+def test_a_verdict_for_the_target_in_the_session_has_an_older_name():
+    older = Verdict(allow=True, scope="session_target")
+    assert older == Verdict(allow=True, scope="session", covers="target")
+
+
+class OwnGate(Permissions):
+    """A gate that may decide by more than its rules."""
+
+
+def test_rules_are_added_to_a_gate_that_decides_by_rules_alone():
+    call = request()
+    gate = Permissions(allow("shell"))
+    assert gate.explain(call).verdict == "allow"
+    for make in (gate.with_rules, gate.narrow_by_rules):
+        more = make([deny("shell")])
+        assert more is not None
+        assert (more.explain(call).verdict, gate.explain(call).verdict) == ("deny", "allow")
+    wider = Permissions().narrow_by_rules([allow("shell")])
+    assert wider is not None
+    assert wider.explain(call).verdict == "deny"  # there is no one to ask
+    own = OwnGate(allow("shell"))
+    assert (own.with_rules([deny("shell")]), own.narrow_by_rules([deny("shell")])) == (None, None)
+
+
+def test_called_by_hand_the_handler_for_later_denies_each_request():
+    assert later([request(), request(target="pwd")]) == [NO_ONE_TO_ASK, NO_ONE_TO_ASK]
+
+
+@pytest.mark.parametrize(("covers", "verdict"), [("tool", "ask"), ("arguments", "allow")])
+def test_a_rule_that_asks_about_labels_lets_only_an_answer_for_this_call_count(covers, verdict):
+    labelled = replace(request(), labels=("untrusted",))
+    answer = make_grant(request(), Verdict(allow=True, scope="session", covers=covers))
+    about_labels = Permissions(ask("shell", when="untrusted"), handler=later, grants=Grants([answer]))
+    assert about_labels.explain(labelled).verdict == verdict
+    assert about_labels.explain(request()).verdict == "allow"
+    about_others = Permissions(ask("deploy", when="untrusted"), handler=later, grants=Grants([answer]))
+    assert about_others.explain(labelled).verdict == "allow"
+
+
+@pytest.mark.parametrize(("covers", "is_exact"), [("tool", False), ("arguments", True)])
+def test_a_call_that_can_send_out_private_data_is_allowed_only_by_an_answer_for_it(covers, is_exact):
+    leaking = replace(request(), labels=("private", "untrusted"), sources=("tool:mail", "tool:fetch"), sends=True)
+    answer = make_grant(request(), Verdict(allow=True, scope="session", covers=covers))
+    gate = Permissions(allow("shell"), handler=later, grants=Grants([answer]))
+    rule = str(allow("shell"))
+    why = (
+        "it can send data out, and the model has seen private data and untrusted text "
+        "(private, untrusted; from tool:mail, tool:fetch)"
+    )
+    asked, allowed = Explanation("ask", why, rule), Explanation("allow", "allowed before, for session", rule, answer)
+    assert gate.explain(leaking) == (allowed if is_exact else asked)
+    for harmless in (replace(leaking, sends=False), replace(leaking, labels=("private",))):
+        assert not harmless.can_leak
+        assert gate.explain(harmless) == Explanation("allow", f"allowed by the rule {rule}", rule)

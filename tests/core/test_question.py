@@ -731,3 +731,17 @@ async def test_a_pattern_of_a_handler_that_does_not_match_the_call_is_a_no():
     gate = Permissions(handler=lambda _: [Verdict(allow=True, scope="session", covers="cake")])
     await agent(call("pay", amount=5), "Done.", permission=gate).session("s").run("Pay")
     assert (done, [*gate.grants]) == ([], [])
+
+
+async def test_once_a_question_is_answered_its_time_does_not_run_on():
+    store, recorder, clock = MemoryStore(), Recorder(), FakeClock()
+    options: dict[str, Any] = {"answer_timeout_seconds": 5_000, "watchers": [recorder], "clock": clock}
+    session = agent(call("pay", amount=5), "Paid.", store=store, **options).session("s")
+    going = asyncio.ensure_future(session.run("Pay 5"))
+    async with asyncio.timeout(SECONDS):
+        await until(lambda: recorder.of(QuestionAsked))
+        await until(lambda: 5_000 in clock.pending)
+        (question,) = await session.questions()
+        assert await session.answer(question.ask_id, answer=True)
+        assert (await going).text == "Paid."
+    assert 5_000 not in clock.pending

@@ -73,3 +73,10 @@ def test_words_with_which_models_mean_true():
 def test_no_reply_makes_the_search_for_json_fail(text):
     list_json_values(text)
     separate_json_from_text(text)
+
+
+def test_no_more_is_read_once_as_much_was_read_as_may_be(monkeypatch):
+    monkeypatch.setattr(reply_json, "MOST_READ", 3)
+    assert list_json_values("[x[x[1]") == [[1]]
+    monkeypatch.setattr(reply_json, "MOST_READ", 2)
+    assert list_json_values("[x[x[1]") == []

@@ -9,16 +9,24 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, Limits, ToolContext, tool
+from perdure import Agent, Limits, Permissions, ToolContext, later, tool
 from perdure.core.error import ConfigError, ProviderDown, UsageError
-from perdure.core.event import Custom, ErrorRaised, MessageAdded, ModelRequested, RunEnded, ToolProgress
+from perdure.core.event import (
+    Custom,
+    ErrorRaised,
+    MessageAdded,
+    ModelRequested,
+    QuestionAsked,
+    RunEnded,
+    ToolProgress,
+)
 from perdure.core.loop import act, react, run_turn
 from perdure.core.message import Usage, user
 from perdure.core.model import Price
 from perdure.core.outcome import Outcome
 from perdure.core.run import Retry, Run
 from perdure.testing import FakeClock, Recorder, Reply, ScriptedModel, call
-from tests.doubles import SECONDS, Held, log_of, of, rounds
+from tests.doubles import SECONDS, Held, log_of, of, rounds, until
 
 pytestmark = pytest.mark.resumed
 
@@ -338,3 +346,59 @@ async def test_a_run_that_is_over_cannot_be_interrupted():
     outcome = await Agent(ScriptedModel(), engine=engine, clock=clock).run("Go")
     runs[0].interrupt("late")
     assert (outcome.status, clock.pending) == ("done", [])
+
+
+# -- leaving a run for another process ---------------------------------------------------------------------------------
+
+
+async def test_a_run_that_is_left_before_anything_has_begun_ends_at_once_as_waiting():
+    async def engine(run: Run) -> Outcome[Any]:
+        run.leave("shutdown")
+        await asyncio.Event().wait()
+        return run.outcome("done")
+
+    session = Agent(ScriptedModel("Done."), engine=engine).session("s")
+    async with asyncio.timeout(SECONDS):
+        outcome = await session.run("Go")
+    assert (outcome.status, outcome.reason) == ("waiting", "shutdown")
+
+
+async def test_a_run_that_is_left_while_a_tool_works_waits_for_it_and_asks_nothing_more():
+    @tool
+    async def stop(context: ToolContext[Any]) -> str:
+        """Stop."""
+        context.run.leave("shutdown")
+        await rounds()
+        return "stopped"
+
+    model = ScriptedModel(call("stop"), "Done.")
+    session = Agent(model, tools=[stop]).session("s")
+    async with asyncio.timeout(SECONDS):
+        outcome = await session.run("Go")
+    assert (outcome.status, outcome.reason, len(model.requests)) == ("waiting", "shutdown", 1)
+    assert outcome.messages[-1].tool_results[0].text == "stopped"
+    assert (await session.resume()).text == "Done."
+
+
+async def test_a_run_that_is_left_while_it_waits_for_an_answer_waits_no_longer():
+    runs: list[Run] = []
+    recorder = Recorder()
+
+    async def engine(run: Run) -> Outcome[Any]:
+        runs.append(run)
+        return await react(run)
+
+    @tool(permission=True)
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    options: dict[str, Any] = {"answer_timeout_seconds": 5_000, "clock": FakeClock(), "watchers": [recorder]}
+    permission = Permissions(handler=later)
+    agent = Agent(ScriptedModel(call("pay")), tools=[pay], engine=engine, permission=permission, **options)
+    going = asyncio.ensure_future(agent.session("s").run("Go"))
+    async with asyncio.timeout(SECONDS):
+        await until(lambda: recorder.of(QuestionAsked))
+        runs[0].leave("shutdown")
+        outcome = await going
+    assert outcome.status == "waiting"

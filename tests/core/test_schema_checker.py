@@ -66,3 +66,10 @@ def test_problems_of_many_forms_stay_short():
     forms = [{"required": [f"{'k' * 50}{i}{j}" for j in range(100)]} for i in range(20)]
     problem = Invalid(SchemaChecker({"anyOf": forms}).find_problems({}))
     assert len(problem.problems[0].message) < 20 * 310
+
+
+def test_a_schema_that_takes_as_much_at_every_depth_does_not_limit_the_depth():
+    value: Any = 1
+    for _ in range(120):
+        value = [value]
+    assert SchemaChecker({"type": "array"}).find_problems(value) == []

@@ -22,7 +22,9 @@ from perdure.core.model import ModelInfo, ToolSpec
 from perdure.core.model_and_tool_wrappers import retried
 from perdure.core.shared_budget import (
     DEFAULT_OUTPUT_TOKENS,
+    MEDIA_TOKENS,
     MIN_OUTPUT_TOKENS,
+    OVERHEAD_TOKENS,
     Budget,
     budgeted,
     estimate_max_input_tokens,
@@ -315,3 +317,43 @@ def test_what_is_not_left_cannot_be_reserved(tokens, cost_usd):
     budget = Budget(token_budget=100, max_cost_usd=2.0)
     assert budget.reserve(tokens, cost_usd) is None
     assert budget.remaining() == (100, 2.0)
+
+
+async def test_the_most_that_a_request_can_cost_is_set_aside_while_it_is_answered():
+    dear = Price(input_usd=1.0, output_usd=10.0, cache_read_usd=0.1, cache_write_usd=1.25)
+    ledger, seen = Budget(token_budget=100_000, max_cost_usd=10), []
+
+    class Looking(Greedy):
+        info = ModelInfo("looking", price=dear)
+
+        async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
+            seen.append((ledger.reserved_tokens, ledger.reserved_usd))
+            yield ReplyFinished(usage=Usage(10, 5))
+
+    await heard(budgeted(Looking(), ledger), Request(messages=[user("Hi")], settings=Settings(max_output_tokens=500)))
+    ((tokens, cost_usd),) = seen
+    assert cost_usd == ((tokens - 500) * 1.25 + 500 * 10.0) / 1_000_000
+    assert (ledger.reserved_tokens, ledger.reserved_usd, ledger.spent_tokens) == (0, 0.0, 15)
+
+
+async def test_the_last_answer_of_a_model_whose_answers_are_free_is_limited_by_tokens():
+    class Free(Greedy):
+        info = ModelInfo("free", price=Price(input_usd=1.0, output_usd=0.0))
+
+    model = Free()
+    await heard(budgeted(model, Budget(token_budget=2_000, max_cost_usd=1)), Request(messages=[user("Hi")]))
+    (request,) = model.requests
+    assert request.settings.max_output_tokens == 2_000 - estimate_max_input_tokens(request)
+
+
+def test_input_is_estimated_by_what_was_counted_and_by_the_bytes_since_then():
+    said = assistant("x" * 500, usage=Usage(2_000, 1_000))
+    assert estimate_max_input_tokens(Request(messages=[user("y" * 900), said])) == 3_000 + OVERHEAD_TOKENS
+    one = estimate_max_input_tokens(Request(messages=[said, user("z")]))
+    assert estimate_max_input_tokens(Request(messages=[said, user("zz")])) == one + 1
+    assert estimate_max_input_tokens(Request(messages=[said, user("z"), user("z")])) - one == one - 3_016
+    empty = estimate_max_input_tokens(Request(messages=[]))
+    assert estimate_max_input_tokens(Request(messages=[user("z")])) - empty == one - 3_016
+    image = Image(data=b"x", media_type="image/png")
+    media = [estimate_max_input_tokens(Request(messages=[user([image] * count)])) for count in (1, 2)]
+    assert media[1] - media[0] == MEDIA_TOKENS

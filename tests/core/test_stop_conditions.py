@@ -331,3 +331,20 @@ async def test_each_guardrail_is_called_once_and_those_that_object_are_told():
     for wrong in wrongs:
         with pytest.raises(ConfigError, match=r"it has to return Nudge\(…\), Halt\(…\) or None"):
             await evaluate_guardrails([content, wrong], last)
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "message"),
+    [
+        (Nudge, [""], "Nudge(text=''): give non-empty text"),
+        (Nudge, [5], "Nudge(text=5): give non-empty text"),
+        (Nudge, ["Stop.", -1], "Nudge(count=-1): give a whole number, 0 or more"),
+        (Nudge, ["Stop.", True], "Nudge(count=True): give a whole number, 0 or more"),
+        (Halt, [-1], "Halt(count=-1): give a whole number, 0 or more"),
+        (Halt, ["3"], "Halt(count='3'): give a whole number, 0 or more"),
+    ],
+)
+def test_what_a_guardrail_says_is_checked(make, given, message):
+    with pytest.raises(ConfigError) as caught:
+        make(*given)
+    assert str(caught.value) == message

@@ -703,7 +703,7 @@ def test_a_tool_whose_schema_could_take_too_long_to_check_is_refused_with_the_re
         f"l{level}": {"allOf": [{"$ref": f"#/$defs/l{level + 1}"}] * 10} for level in range(6)
     }
     parameters = {"properties": {"a": {"$ref": "#/$defs/l0"}}, "$defs": {**definitions, "l6": {"type": "string"}}}
-    with pytest.raises(ConfigError, match="would take more than 10000 checks; write it with fewer references"):
+    with pytest.raises(ConfigError, match="would take more than 10000 checks; write it with fewer parts or references"):
         tool_from_schema("hostile", "", parameters, lambda _: None)
 
 
@@ -765,3 +765,31 @@ def test_the_labels_of_a_tool_are_checked_and_kept_once():
         with pytest.raises(ConfigError) as caught:
             msgspec.structs.replace(look, labels=wrong)
         assert str(caught.value) == f"labels={wrong!r}: give a list of short words, such as ['untrusted']"
+
+
+def test_a_name_may_have_64_characters_and_no_more():
+    assert tool(rain, name="x" * 64).name == "x" * 64
+    with pytest.raises(ConfigError):
+        tool(rain, name="x" * 65)
+
+
+@pytest.mark.parametrize("options", [{"timeout_seconds": 0.001}, {"timeout_seconds": None}, {"retries": 0}], ids=str)
+def test_options_at_the_end_of_their_range_are_taken(options):
+    made = tool(rain, **options)
+    assert {name: getattr(made, name) for name in options} == options
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"timeout_seconds": 0}, "timeout_seconds=0: give a number above zero, or None to wait for ever"),
+        ({"timeout_seconds": "1"}, "timeout_seconds='1': give a number above zero, or None to wait for ever"),
+        ({"retries": -1}, "retries=-1: give a whole number, 0 for none"),
+        ({"retries": 0.5}, "retries=0.5: give a whole number, 0 for none"),
+        ({"permission": "yes"}, "permission='yes': give True, False, or a plain function of the arguments"),
+    ],
+)
+def test_options_beyond_their_range_are_refused(options, problem):
+    with pytest.raises(ConfigError) as caught:
+        tool(rain, **options)
+    assert str(caught.value) == f"tool 'rain' cannot have {problem}"

@@ -14,7 +14,8 @@ from perdure.core.event_fanout import Fanout
 from perdure.core.fold import State
 from perdure.core.interrupted_run_repair import READ_IS_REPEATABLE
 from perdure.core.message import Status, ToolCall, ToolResult
-from perdure.core.model_and_tool_wrappers import after
+from perdure.core.model_and_tool_wrappers import after, before
+from perdure.core.permissions import Permissions, allow_all
 from perdure.core.run import Run
 from perdure.core.run_mailbox import Mailbox
 from perdure.core.run_spec import RunOptions, RunPlace, RunSpec
@@ -636,3 +637,60 @@ def test_a_call_that_is_thrown_away_with_its_event_loop_makes_no_fuss():
 
     suspended_attempt(wait).close()
     assert ended == ["ended"]
+
+
+# -- what is left of a call --------------------------------------------------------------------------------------------
+
+
+async def test_a_call_that_has_ended_is_cancelled_for_whatever_still_uses_its_context():
+    kept: list[tuple[ToolContext[Any], bool]] = []
+
+    @tool(name="act")
+    async def act(context: ToolContext[Any]) -> str:
+        """Act."""
+        kept.append((context, context.cancelled))
+        return "done"
+
+    assert (await result_of(act)).text == "done"
+    ((context, before),) = kept
+    assert (before, context.cancelled) == (False, True)
+
+
+async def test_each_attempt_at_an_approved_call_gets_the_arguments_that_were_approved():
+    seen: list[list[int]] = []
+
+    @tool(permission=True, retries=1, effect="idempotent")
+    async def act(numbers: list[int]) -> str:
+        """Act."""
+        seen.append([*numbers])
+        numbers.append(9)
+        if len(seen) == 1:
+            raise OSError("busy")
+        return "done"
+
+    model = ScriptedModel(call("act", numbers=[1, 2]), "Done.")
+    outcome = await Agent(
+        model, tools=[act], permission=Permissions(handler=allow_all), clock=FakeClock(auto=True)
+    ).run("Go")
+    assert outcome.messages[2].tool_results[0].text == "done"
+    assert seen == [[1, 2], [1, 2]]
+
+
+async def test_what_a_hook_still_holds_of_the_arguments_cannot_change_what_is_approved():
+    held, shown, seen = [1], [], []
+
+    async def person(requests: Any) -> Any:
+        held.append(2)
+        shown.extend([each.arguments for each in requests])
+        return await allow_all(requests)
+
+    @tool(permission=True)
+    async def act(numbers: list[int]) -> str:
+        """Act."""
+        seen.append(numbers)
+        return "done"
+
+    hooked = before(act, lambda _call, _arguments: {"numbers": held})
+    model = ScriptedModel(call("act", numbers=[]), "Done.")
+    await Agent(model, tools=[hooked], permission=Permissions(handler=person)).run("Go")
+    assert (shown, seen, held) == ([{"numbers": [1]}], [[1]], [1, 2])

@@ -23,6 +23,7 @@ from perdure import (
 )
 from perdure.core.event import Custom, ToolProgress, ToolStarted, ValueKept
 from perdure.core.inherited_permission_gates import restrict_gate
+from perdure.core.permission_target import TextTarget
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Recorder, ScriptedModel, call
 from tests.doubles import log_of, of
@@ -162,3 +163,41 @@ async def test_a_gate_that_is_a_function_hides_no_path_and_one_above_does():
     assert await inside(body, permission=allow_all) == [False, True]
     above = restrict_gate(allow_all, Permissions(deny(target=path("private/**"))))
     assert await inside(body, permission=above) == [True, False]
+
+
+async def test_a_tool_that_asks_first_can_be_made_again_until_it_begins():
+    seen: list[bool] = []
+
+    @tool(asks_first=True)
+    async def act(context: ToolContext[Any]) -> str:
+        """Act."""
+        seen.append(context.can_restart)
+        await context.begin()
+        seen.append(context.can_restart)
+        return "done"
+
+    await Agent(ScriptedModel(call("act"), "Done."), tools=[act]).run("Go")
+    assert seen == [True, False]
+
+
+async def test_a_tool_knows_its_target_and_whether_exactly_this_call_was_allowed():
+    seen: list[tuple[Any, bool]] = []
+
+    @tool(target="to", permission=lambda arguments: arguments["to"] == "a")
+    async def send(to: str, context: ToolContext[Any]) -> str:
+        """Send."""
+        seen.append((context.target, context.is_approved))
+        return to
+
+    @tool
+    async def note(context: ToolContext[Any]) -> str:
+        """Note."""
+        seen.append((context.target, context.is_approved))
+        return "noted"
+
+    script = (call("send", to="a"), call("send", to="b"), call("note"), "Done.")
+    await Agent(ScriptedModel(*script), tools=[send, note], permission=Permissions(handler=allow_all)).run("Go")
+    assert [(str(target), approved) for target, approved in seen] == [("a", True), ("b", True), ("None", True)]
+    seen.clear()
+    await Agent(ScriptedModel(call("note"), call("send", to="b"), "Done."), tools=[send, note]).run("Go")
+    assert seen == [(None, False), (TextTarget("b"), False)]

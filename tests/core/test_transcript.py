@@ -65,6 +65,26 @@ def test_a_view_is_read_like_a_list():
         view[3]
 
 
+@pytest.mark.parametrize("start", [None, -5, -3, -1, 0, 1, 2, 3, 4])
+def test_every_slice_of_a_view_is_that_of_a_list(start):
+    messages = [user(word) for word in ("one", "two", "three")]
+    view, plain = MessagesSnapshot(messages), [*messages]
+    messages.append(user("four"))
+    for stop in (None, -1, 0, 1, 2, 3, 9):
+        for step in (None, 1, 2, -1):
+            assert view[start:stop:step] == plain[start:stop:step]
+
+
+def test_every_index_of_a_view_is_that_of_a_list():
+    messages = [user(word) for word in ("one", "two", "three")]
+    view = MessagesSnapshot(messages)
+    messages.append(user("four"))
+    assert [view[place].text for place in (0, 2, -1, -3)] == ["one", "three", "three", "one"]
+    for place in (3, -4):
+        with pytest.raises(IndexError):
+            view[place]
+
+
 def test_a_view_is_equal_to_what_holds_the_same_messages():
     messages = [user("one"), user("two")]
     view = MessagesSnapshot(messages)

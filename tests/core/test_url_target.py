@@ -181,3 +181,55 @@ def test_a_host_has_one_normal_form(host, normal):
 def test_what_is_no_host_is_refused(host):
     with pytest.raises(ValueError, match="is not a"):
         normalize_host(host)
+
+
+@pytest.mark.parametrize(
+    ("host", "normal"),
+    [
+        ("1.2.3.4", "1.2.3.4"),
+        ("16909060", "1.2.3.4"),
+        ("0x01020304", "1.2.3.4"),
+        ("1.131844", "1.2.3.4"),
+        ("1.2.772", "1.2.3.4"),
+        ("0177.0X1", "127.0.0.1"),
+        ("010.0.0.010", "8.0.0.8"),
+        ("255.255.255.255", "255.255.255.255"),
+        ("4294967295", "255.255.255.255"),
+        ("255.16777215", "255.255.255.255"),
+        ("255.255.65535", "255.255.255.255"),
+    ],
+)
+def test_a_number_as_a_host_is_the_address_that_it_means(host, normal):
+    assert normalize_host(host) == normal
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["1.2.3.4.0", "0.0.0.0.0", "a.1", "256.0.0.0", "1.16777216", "1.2.65536", "0.256.1", "09", "0xg.0", "[::1", "::1]"],
+)
+def test_a_host_that_looks_like_an_address_and_is_none_is_refused(host):
+    with pytest.raises(ValueError) as caught:
+        normalize_host(host)
+    assert str(caught.value) == f"{host!r} is not a host"
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("http:a.example/", "is not an absolute address such as 'https://example.org/page'"),
+        ("http:/a.example/", "is not an absolute address such as 'https://example.org/page'"),
+        ("//a.example/", "is not an absolute address such as 'https://example.org/page'"),
+        ("http", "is not an absolute address such as 'https://example.org/page'"),
+        ("h1://a.example/", "is not an absolute address such as 'https://example.org/page'"),
+        ("é://a.example/", "is not an absolute address such as 'https://example.org/page'"),
+        ("://a.example/", "is not an absolute address such as 'https://example.org/page'"),
+        ("http://a:b@a.example/", "has a user name or password in front of the host"),
+        ("http://a.example\\b", "has characters that an address cannot have"),
+        ("http://a.example/ b", "has characters that an address cannot have"),
+        ("http://a.example/\x00", "has characters that an address cannot have"),
+    ],
+)
+def test_the_refusal_of_an_address_says_why(url, told):
+    with pytest.raises(ValueError) as caught:
+        UrlTarget.of(url)
+    assert str(caught.value) == f"{url!r} {told}"

@@ -1,5 +1,6 @@
 """The work of validating is bounded before the first value is checked."""
 
+import bisect
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -122,7 +123,9 @@ def test_the_estimate_itself_gives_up():
     wide: dict[str, Any] = {f"w{i}": {"properties": {f"p{j}": {} for j in range(40)}} for i in range(80)}
     every = {"allOf": [ref(name) for name in wide]}
     heads = {f"h{i}": {"allOf": [ref("every")]} for i in range(120)}
-    assert "too entangled to tell" in reason({"properties": heads, "$defs": {**wide, "every": every}})
+    assert "it has too many parts and references to tell" in reason(
+        {"properties": heads, "$defs": {**wide, "every": every}}
+    )
 
 
 def test_patterns_that_backtrack_weigh_more_and_patterns_share_memory():
@@ -177,28 +180,70 @@ def test_a_schema_with_many_parts_and_no_references_is_looked_at_more_closely():
 
 
 def test_the_refusals_say_what_to_do():
-    told = "this JSON Schema could take too long to check: {}; write it with fewer references"
+    told = "this JSON Schema could take too long to check: {}; write it with fewer parts or references"
     deep = {"properties": {"a": {"properties": {"b": {"properties": {"c": {"properties": {"d": HEAVY}}}}}}}}
     assert reason(deep) == told.format("each value nested 4 deep would take more than 10000 checks")
     assert cost({"properties": {"z": deep}}).max_depth == 4
     assert reason({"properties": {f"p{i}": {} for i in range(20_000)}}) == told.format("it has more than 20000 parts")
-    assert "parts" not in reason({"properties": {f"p{i}": {} for i in range(19_999)}})
+    just: dict[str, Any] = {"properties": {f"p{i}": {} for i in range(19_999)}}  # none of them refers to another
+    assert reason(just) == told.format("it has too many parts and references to tell")
 
 
-@pytest.mark.parametrize(
-    ("schema", "steps"),
-    [
-        ({**ref("x"), "$defs": {"x": {}}}, 13),
-        ({**ref("a"), "$defs": {"a": ref("b"), "b": ref("a")}}, 18),
-        ({"properties": {"a": ref("x"), "b": {}}, "patternProperties": {"c": ref("x")}, "$defs": TWO}, 97),
-        ({"items": ref("x"), "$defs": {"x": {"properties": {"a": {}}, "items": ref("x")}}}, 68),
-    ],
-)
-def test_the_estimate_takes_no_more_steps_than_it_may(monkeypatch, schema, steps):
-    monkeypatch.setattr(validation_work_bound, "MAX_ESTIMATE_STEPS", steps)
-    assert cost(schema).max_depth == MAX_VALUE_DEPTH
-    monkeypatch.setattr(validation_work_bound, "MAX_ESTIMATE_STEPS", steps - 1)
-    assert reason(schema).endswith("its references are too entangled to tell; write it with fewer references")
+def steps_of(schema: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return the fewest steps with which the work of a schema can be estimated."""
+
+    def is_enough(steps: int) -> bool:
+        monkeypatch.setattr(validation_work_bound, "MAX_ESTIMATE_STEPS", steps)
+        try:
+            cost(schema)
+        except ConfigError:
+            return False
+        return True
+
+    return bisect.bisect_left(range(20_000), True, key=is_enough)
+
+
+def make_properties(count: int) -> dict[str, Any]:
+    return {"properties": {f"p{i}": {} for i in range(count)}, **ref("x"), "$defs": {"x": {}}}
+
+
+def make_patterns(count: int) -> dict[str, Any]:
+    return {"patternProperties": {f"p{i}": {} for i in range(count)}, **ref("x"), "$defs": {"x": {}}}
+
+
+def make_references(count: int) -> dict[str, Any]:
+    return {"allOf": [ref("x")] * count, "$defs": {"x": {}}}
+
+
+def make_ring(count: int) -> dict[str, Any]:
+    return {**ref("x0"), "$defs": {f"x{i}": ref(f"x{(i + 1) % count}") for i in range(count)}}
+
+
+@pytest.mark.parametrize("make", [make_properties, make_patterns, make_references, make_ring])
+def test_the_steps_of_the_estimate_grow_with_the_schema_and_are_limited(make, monkeypatch):
+    small, middle, large = (steps_of(make(count), monkeypatch) for count in (10, 20, 40))
+    assert small > 10
+    assert middle - small >= 10
+    assert large - middle == 2 * (middle - small)  # no faster than the schema
+    assert large < 40 * 40
+    monkeypatch.setattr(validation_work_bound, "MAX_ESTIMATE_STEPS", large - 1)
+    assert "it has too many parts and references to tell" in reason(make(40))
+
+
+def test_patterns_take_as_many_steps_of_the_estimate_as_names(monkeypatch):
+    assert steps_of(make_patterns(20), monkeypatch) == steps_of(make_properties(20), monkeypatch)
+
+
+def test_checks_are_counted_as_deep_as_arguments_may_be_nested():
+    schema: dict[str, Any] = {}
+    for _ in range(120):
+        schema = {"properties": {"a": schema}}
+    assert cost({**ref("x"), "$defs": {"x": schema}}).max_depth == MAX_VALUE_DEPTH
+
+
+def test_a_ring_of_references_with_one_branch_is_refused():
+    branch = {"allOf": [ref("b"), {}]}
+    assert "refers back to itself for the same value" in reason({**ref("a"), "$defs": {"a": branch, "b": ref("a")}})
 
 
 @pytest.mark.parametrize(

@@ -320,7 +320,7 @@ class _Estimate:
     def _spend(self, steps: int) -> None:
         self._steps_left -= steps
         if self._steps_left < 0:
-            raise _make_refusal("its references are too entangled to tell")
+            raise _make_refusal("it has too many parts and references to tell")
 
     def _close_all(self) -> None:
         """Compute the closure of each subschema, inner ones first, without recursion."""
@@ -421,4 +421,5 @@ def _bound_by_depth(graph: _SchemaGraph) -> tuple[int, int, int]:
 
 
 def _make_refusal(reason: str) -> ConfigError:
-    return ConfigError(f"this JSON Schema could take too long to check: {reason}; write it with fewer references")
+    advice = "write it with fewer parts or references"
+    return ConfigError(f"this JSON Schema could take too long to check: {reason}; {advice}")
