@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from perdure.cli.run_options import AgentOptions, RunCommandOptions, fill_missing_options, is_last_run_from_cli
 from perdure.core.event import Event, MessageAdded, RunEnded, RunStarted
@@ -111,3 +112,8 @@ def test_a_run_belongs_to_its_prompt_or_to_the_last_one_before_it(
     state = state_of(*runs)
     assert is_last_run_from_cli(state) == is_ours
     assert fill_missing_options(AgentOptions(), state).coding is coding
+
+
+def test_a_command_without_options_allows_resumes_and_hides_nothing() -> None:
+    given = {name: each for name, each in asdict(RunCommandOptions()).items() if each not in (None, False)}
+    assert given == {"agent": AgentOptions()}
