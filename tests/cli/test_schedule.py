@@ -194,7 +194,8 @@ def test_what_is_served_is_printed_with_its_time_unless_it_is_quiet(perdure):
 
 def test_that_there_is_no_schedule_to_serve_is_said_unless_it_is_served_once(perdure, monkeypatch):
     async def serve(_: Any, **__: Any) -> AsyncIterator[Any]:
-        for record in ():
+        nothing: list[Any] = []
+        for record in nothing:
             yield record
 
     monkeypatch.setattr(Scheduler, "serve", serve)
