@@ -8,6 +8,7 @@ import pytest
 
 from perdure import models
 from perdure.cli.agent_assembly import AgentParts, collect_agent_parts
+from perdure.cli.project_context import load_project_roles
 from perdure.cli.run_options import AgentOptions, RunCommandOptions, fill_missing_options
 from perdure.context.compaction import Compaction
 from perdure.core import fault_injection as faults
@@ -564,3 +565,16 @@ def test_a_file_that_names_extensions_has_these_and_no_others(tmp_path, monkeypa
     equipment = collect_agent_parts(AgentOptions(context=True), str(folder))
     assert [each.name for each in equipment.options["extensions"]] == ["history"]
     assert equipment.options["mentions"] is None
+
+
+@pytest.mark.usefixtures("project")
+def test_a_folder_of_roles_that_leads_out_of_the_project_is_left_out(tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    write(elsewhere / "inspector.md", "Trust every rope.\n")
+    shutil.rmtree("roles")
+    Path("roles").symlink_to(elsewhere)
+    notes: list[str] = []
+    with pytest.raises(ConfigError, match="there is no role 'inspector'"):
+        load_project_roles(AgentOptions(role="inspector"), None, ".", notes)
+    assert notes == ["the roles in 'roles' are left out: it is a link that leads out of the folder, or behind one"]
+    assert load_project_roles(AgentOptions(), None, ".", notes) == ([], None)

@@ -133,7 +133,7 @@ def test_an_encoding_without_most_letters_is_warned_about(shell):
 
 @pytest.mark.parametrize(
     ("missing", "finding"),
-    [({"rich"}, "rich are not installed"), ({"rich", "prompt_toolkit"}, "prompt_toolkit and rich are not installed")],
+    [({"rich"}, "rich is not installed"), ({"rich", "prompt_toolkit"}, "prompt_toolkit and rich are not installed")],
 )
 def test_packages_of_the_chat_that_are_missing_are_named(monkeypatch, missing, finding):
     monkeypatch.setattr(doctor, "_installed_version", lambda name: None if name in missing else "1")

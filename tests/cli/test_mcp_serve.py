@@ -13,7 +13,9 @@ from mcp import Client, StdioServerParameters
 
 from perdure import ConfigError
 from perdure.cli.mcp_serve import _find_tokens, read_tokens
+from perdure.cli.signals import SignalHandler
 from perdure.cli.terminal_output import TerminalOutput
+from tests.doubles import until
 from tests.mcp_server.served_tools import WAIT_SECONDS, connected
 
 ROOT = Path(__file__).parents[2]
@@ -119,3 +121,68 @@ def test_a_file_of_tokens_that_others_can_use_is_not_used(tmp_path, mode):
     path.chmod(mode)
     with pytest.raises(ConfigError, match=r"others can use .*, so it is not used: chmod 600 it, and make new tokens"):
         read_tokens(str(path))
+
+
+def test_http_is_served_as_the_options_say(perdure, tmp_path, monkeypatch):
+    served: list[Any] = []
+
+    async def serve_http(what: Any, *, on_started: Any, **options: Any) -> None:
+        served.extend([what.offer, options])
+        on_started("http://127.0.0.2:99/mcp")
+
+    monkeypatch.setattr("perdure.mcp_server.serve_http", serve_http)
+    (tmp_path / "tokens").write_text("ann aaa\n")
+    (tmp_path / "tokens").chmod(0o600)
+    result = perdure(
+        *("mcp", "serve", "--http", "--host", "127.0.0.2", "--port", "99", "--tokens", "tokens", "--offer", "both"),
+        *("--allow-remote", "--allowed-host", "a.example", "--allowed-host", "b.example"),
+        *("--certificate", "c.pem", "--key", "k.pem", "--behind-proxy"),
+    )
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "serving at http://127.0.0.2:99/mcp\n")
+    assert served == [
+        "both",
+        {
+            "tokens": {"ann": "aaa"}, "host": "127.0.0.2", "port": 99, "hosts": ("a.example", "b.example"),
+            "allow_remote": True, "certificate_file": "c.pem", "key_file": "k.pem", "behind_proxy": True,
+        },
+    ]  # fmt: skip
+
+
+def test_over_stdio_nothing_is_printed_and_ctrl_c_ends_it(perdure, monkeypatch):
+    events: list[str] = []
+
+    async def serve_stdio(_: Any) -> None:
+        if events:
+            return  # the client has gone
+        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            events.append("cancelled")
+            raise
+
+    monkeypatch.setattr("perdure.mcp_server.serve_stdio", serve_stdio)
+    result = perdure("mcp", "serve")
+    assert (result.exit_code, result.output, events) == (130, "", ["cancelled"])
+    result = perdure("mcp", "serve")
+    assert (result.exit_code, result.output) == (0, "")
+
+
+def test_a_shutdown_ends_what_is_served(perdure, monkeypatch):
+    handlers: list[SignalHandler] = []
+    wait = SignalHandler.wait_for_shutdown
+
+    async def wait_for_shutdown(self: SignalHandler) -> None:
+        handlers.append(self)
+        await wait(self)
+
+    async def serve_stdio(_: Any) -> None:
+        await until(lambda: handlers)
+        handlers[0].begin_shutdown()
+        async with asyncio.timeout(WAIT_SECONDS):
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(SignalHandler, "wait_for_shutdown", wait_for_shutdown)
+    monkeypatch.setattr("perdure.mcp_server.serve_stdio", serve_stdio)
+    assert perdure("mcp", "serve").exit_code == 0

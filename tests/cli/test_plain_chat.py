@@ -12,7 +12,7 @@ from perdure import Agent, ToolContext, tool
 from perdure.cli import chat_command
 from perdure.cli.chat.chat_conversation import CUT_OFF
 from perdure.core.event import MessageAdded, ReplyFinished, RunStarted, TextDelta, ToolFinished
-from perdure.core.message import user
+from perdure.core.message import Text, assistant, user
 from perdure.models import register
 from perdure.stores import open_store
 from perdure.testing import ScriptedModel, call
@@ -250,3 +250,28 @@ def test_ctrl_c_cancels_the_run_keeps_what_was_written_and_the_chat_goes_on(chat
         return [each.text for each in messages]
 
     assert asyncio.run(read()) == ["Tell me.", f"Once upon\n\n{CUT_OFF}", "Again.", "Once upon"]
+
+
+def test_permission_is_asked_below_what_the_model_has_said(chat, monkeypatch):
+    @tool(permission=True)
+    def put(text: str) -> str:
+        """Put a text."""
+        return f"put {text}"
+
+    monkeypatch.setattr("perdure.models._factories", {})
+    register("odd", lambda _: ScriptedModel(assistant([Text("I try."), call("put", text="a")]), "Done."))
+    monkeypatch.setattr("perdure.cli.agent_assembly.basic_tools", lambda _: [put])
+    result = chat("--model", "odd:x", "--no-coding", "--store", "memory:", typed=["Go.", "y"])
+    assert result.output.splitlines()[2:] == [
+        "> I try.",
+        "Allow this call? (1 of 1, 5 rows)",
+        "| agent: the agent of the session",
+        '| tool: "put"',
+        '| action: "put"',
+        "| target: the arguments",
+        '| argument text: "a"',
+        '[y]es, [n]o, [r]un, [s]ession, [f]orever, [?] help: tool put {"text":"a"}',
+        "tool put ok: put a",
+        "Done.",
+        "> ",
+    ]

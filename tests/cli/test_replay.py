@@ -231,3 +231,31 @@ def test_only_a_terminal_that_has_colours_gets_them(monkeypatch, line, is_termin
     monkeypatch.setenv("TERM", term)
     monkeypatch.delenv("NO_COLOR", raising=False)
     assert replay._colour_line(line) == shown
+
+
+@pytest.mark.parametrize(("answer", "shown"), [
+    ("y", ['tool calculate {"expression":"1 + 1"}', "tool calculate ok: 2"]),
+    ("n", ["tool calculate denied: permission denied at the terminal"]),
+])  # fmt: skip
+def test_the_live_part_asks_for_permission_at_the_terminal(perdure, tmp_path, monkeypatch, answer, shown):
+    (tmp_path / "perdure.toml").write_text('name = "agent"\n\n[permissions]\nask = ["calculate"]\n')
+    perdure("run", "-q", "-s", "s", "--yes", "Calculate 6 * 7")
+
+    class TypedLines:
+        def __init__(self) -> None:
+            self.lock = asyncio.Lock()
+
+        async def read_line(self) -> str:
+            return answer
+
+        def discard_typed(self) -> None:
+            """Do nothing: lines are typed when they are asked for."""
+
+    monkeypatch.setattr("perdure.cli.line_input.LineReader", TypedLines)
+    monkeypatch.setattr("perdure.cli.terminal_output.can_ask_user", lambda: True)
+    last = str(len(entries_of(perdure, "s")))
+    result = perdure("replay", "s", "--from", last, "--prompt", "Calculate 1 + 1")
+    assert result.exit_code == 0
+    asked = "".join([f"{row}\n" for row in shown])
+    assert result.stderr.startswith("perdure.toml is used; it is not trusted, and needs no trust\nAllow this call? ")
+    assert f"[y]es, [n]o, [r]un, [s]ession, [f]orever, [?] help: {asked}" in result.stderr

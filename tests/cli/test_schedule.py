@@ -1,13 +1,19 @@
 """`perdure schedule`: schedules are added, listed, served, run now, cancelled and removed; firings can be listed."""
 
+import asyncio
 import json
+import os
 import re
 import signal
 import time
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
+from perdure.cli.schedule import _format_firing, _format_status
 from perdure.core import fault_injection as faults
+from perdure.scheduling import Firing, Schedule, Scheduler, ScheduleStatus
 from tests.cli.process import PATIENCE, STAND_INS
 
 ADD = ("schedule", "add", "calc", "--prompt", "Calculate 6 * 7")
@@ -184,3 +190,69 @@ def test_what_is_served_is_printed_with_its_time_unless_it_is_quiet(perdure):
     served = perdure("schedule", "serve", "--once", "--quiet")
     assert (served.exit_code, served.stdout, served.stderr) == (0, "", "")
     assert len(rows(perdure("schedule", "history", "--json"))) == 2
+
+
+def test_that_there_is_no_schedule_to_serve_is_said_unless_it_is_served_once(perdure, monkeypatch):
+    async def serve(_: Any, **__: Any) -> AsyncIterator[Any]:
+        nothing: list[Any] = []
+        for record in nothing:
+            yield record
+
+    monkeypatch.setattr(Scheduler, "serve", serve)
+    note = "there is no schedule yet; those that are added will be served\n"
+    for arguments, told in (((), note), (("--once",), ""), (("--quiet",), "")):
+        result = perdure("schedule", "serve", *arguments)
+        assert (result.exit_code, result.stdout, result.stderr) == (0, "", told)
+    perdure(*ADD)
+    assert perdure("schedule", "serve").stderr == ""
+
+
+def test_ctrl_c_ends_what_is_served(perdure, monkeypatch):
+    ended: list[str] = []
+
+    async def serve(_: Any, **__: Any) -> AsyncIterator[Any]:
+        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        yield None
+
+    monkeypatch.setattr(Scheduler, "serve", serve)
+    result = perdure("schedule", "serve", "--once")
+    assert (result.exit_code, result.stdout, ended) == (130, "", ["cancelled"])
+    assert result.stderr == "cancelling the run; interrupt once more to quit at once\n\n"
+
+
+FIRING = Firing(schedule="calc", firing_id="f1", status="finished", started_at=1.5)
+
+
+@pytest.mark.parametrize(
+    ("facts", "shown"),
+    [
+        ({}, "calc  when triggered"),
+        ({"next_due": 60.0, "last": FIRING}, "calc  when triggered  next 1970-01-01T00:01:00Z  last finished"),
+        ({"next_due": 0.0}, "calc  when triggered  next 1970-01-01T00:00:00Z"),
+        ({"running": FIRING, "last": FIRING, "pending": 1}, "calc  when triggered  running  1 triggered"),
+    ],
+)
+def test_the_row_of_a_schedule(facts: dict[str, Any], shown: str) -> None:
+    status = ScheduleStatus(schedule=Schedule(name="calc", prompt="Go."), is_stored=True, **facts)
+    assert _format_status(status, 4) == shown
+    assert _format_status(status, 6) == shown.replace("calc", "calc  ")
+
+
+@pytest.mark.parametrize(
+    ("facts", "shown"),
+    [
+        ({}, ""),
+        ({"count": 2, "reason": "busy"}, "x2 (busy)"),
+        ({"session_id": "s", "resumed": 3, "denied": ("a", "b")}, "session s resumed 3x denied: a, b"),
+        ({"unknown_effects": ("c", "d")}, "unknown: c, d"),
+    ],
+)
+def test_the_row_of_a_firing(facts: dict[str, Any], shown: str) -> None:
+    firing = Firing(schedule="calc", firing_id="f1", status="finished", started_at=1.5, **facts)
+    assert _format_firing(firing) == f"1970-01-01T00:00:01Z  calc  f1  finished {shown}"

@@ -107,3 +107,33 @@ def test_a_row_fits_a_terminal(shell):
     (row,) = terminal.seen.splitlines()
     assert len(row) == 59
     assert row.endswith("…")
+
+
+@pytest.mark.usefixtures("kept")
+def test_sessions_of_a_project_are_looked_for_among_the_latest_ones(perdure, tmp_path, monkeypatch):
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    monkeypatch.chdir(project)
+    perdure("run", "-q", "--session", "here", "Calculate 1 + 1")
+    result = perdure("sessions", "list")
+    assert (names(result), result.stderr) == (["here"], "not shown: 3 of other projects: --all\n")
+    result = perdure("sessions", "list", "--limit", "2", "--all")
+    assert (names(result), result.stderr) == (
+        ["here", "album"],
+        "there are more; --offset 2 shows the next ones, --limit 4 more at once\n",
+    )
+    assert names(perdure("sessions", "list", "--limit", "3", "--offset", "1", "--all")) == ["album", "beta", "alpha"]
+    result = perdure("sessions", "list", "--prefix", "al")
+    told = "there is no session that begins with 'al'; perdure run \"…\" creates one; 2 of other projects: --all\n"
+    assert (result.stdout, result.stderr) == ("", told)
+    perdure("run", "-q", "--session", "there", "Calculate 1 + 1")
+    result = perdure("sessions", "list", "--limit", "1")
+    assert (names(result), result.stderr) == (
+        ["there"],
+        "there are more; --offset 1 shows the next ones, --limit 2 more at once\n",
+    )
+    monkeypatch.setattr("perdure.cli.sessions.MOST_SEARCHED", 3)
+    result = perdure("sessions", "list")
+    assert (names(result), result.stderr) == (["there", "here"], "not shown: 1 of other projects: --all\n")
+    monkeypatch.setattr("perdure.cli.sessions.MOST_SEARCHED", 1)
+    assert names(perdure("sessions", "list")) == ["there"]

@@ -6,8 +6,11 @@ import json
 import pytest
 
 from perdure import Agent, Limits, Permissions, delegation, later, tool
+from perdure.core.event import MessageAdded, QuestionAsked, RunStarted
+from perdure.core.message import user
+from perdure.stores import open_store
 from perdure.testing import FakeClock, ScriptedModel, call
-from tests.doubles import SECONDS
+from tests.doubles import SECONDS, crashed
 
 WRITE = 'Write "hello" to the text file hello.txt'
 
@@ -167,3 +170,18 @@ def test_what_is_waited_for_is_shown_and_cannot_act_on_the_terminal(perdure):
     assert perdure("sessions", "show", "bakery").stdout.endswith(" -> two loaves\n")
     perdure("run", "-q", "-s", "bakery", "Has it come?")
     assert "inbox " + item_id not in perdure("sessions", "show", "bakery").stdout
+
+
+def test_a_run_that_was_cut_off_while_it_asked_is_told_with_its_question(perdure, tmp_path):
+    async def cut_off() -> None:
+        store = open_store(f"sqlite:{tmp_path}/x.db")
+        started = RunStarted(agent="agent", run_id="r")
+        await crashed(
+            store, "s", started, MessageAdded(user("Hi"), run_id="r"), QuestionAsked("q", "permission", run_id="r")
+        )
+        await store.aclose()
+
+    asyncio.run(cut_off())
+    result = perdure("sessions", "show", "s", "--store", f"sqlite:{tmp_path}/x.db")
+    assert "question q (open)" in result.stdout
+    assert result.stderr.splitlines()[-1].startswith("the last run was cut off; ")

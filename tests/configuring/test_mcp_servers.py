@@ -95,3 +95,46 @@ def test_no_error_shows_what_a_variable_says(write):
         load_mcp_servers(path, environment={"SECRET": "hush\r\n\0"})
     assert len(caught.value.faults) == 5
     assert "hush" not in str(caught.value)
+
+
+def test_every_setting_of_a_server_is_read(write):
+    settings = {
+        "permission": True, "trust_hints": True, "effects": {"look": "read"}, "include": ["l*"], "exclude": ["x"],
+        "resources": True, "start_timeout_seconds": 2.5, "call_timeout_seconds": 3.5, "idle_seconds": 4.5,
+    }  # fmt: skip
+    (server,) = load_mcp_servers(write(a={"command": "${NAME}", **settings}), environment={"NAME": "x"})
+    assert server == McpServer(
+        name="a", command="x", permission=True, trust_hints=True, effects={"look": "read"}, include=("l*",),
+        exclude=("x",), resources=True, start_timeout_seconds=2.5, call_timeout_seconds=3.5, idle_seconds=4.5,
+    )  # fmt: skip
+
+
+def test_faults_of_several_servers_are_told_with_their_lines(tmp_path):
+    path = tmp_path / ".mcp.json"
+    path.write_text(
+        '{"mcpServers": {\n"a": {"command": "x",\n"args": ["ok", 1]},\n"b": [],\n"c": {\n"env": {"K": 2}}}}\n',
+        encoding="utf-8",
+    )
+    with pytest.raises(BadConfig) as caught:
+        load_mcp_servers(path)
+    assert [(each.line, each.message) for each in caught.value.faults] == [
+        (3, "server 'a': args[1]: expected a string, got an integer"),
+        (4, "server 'b' is no object: write { … }"),
+        (6, "server 'c': env[...]: expected a string, got an integer"),
+    ]
+
+
+def test_variables_that_are_not_set_are_told_with_their_lines(tmp_path):
+    path = tmp_path / ".mcp.json"
+    path.write_text(
+        '{"mcpServers": {\n"a": {"command": "x",\n"args": ["ok",\n"${ONE}"]},\n"b": {"url":\n"https://x",\n'
+        '"headers": {"H":\n"${TWO}"}},\n"c": {}}}\n',
+        encoding="utf-8",
+    )
+    with pytest.raises(BadConfig) as caught:
+        load_mcp_servers(path, environment={})
+    assert [(each.line, each.message) for each in caught.value.faults] == [
+        (4, "server 'a': the variable ONE is not set: set it, or write ${ONE:-default}"),
+        (7, "server 'b': the variable TWO is not set: set it, or write ${TWO:-default}"),
+        (9, "server 'c': it has neither a 'command' nor a 'url': add one"),
+    ]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -513,3 +514,31 @@ def test_only_what_is_empty_is_removed(tmp_path):
     names = ["missing", "empty", "full", "config", "sub/config", "other"]
     bubblewrap.remove_placeholders([str(tmp_path / name) for name in names])
     assert [name for name in names if (tmp_path / name).exists()] == ["full", "sub/config", "other"]
+
+
+def test_the_homes_of_a_user_are_that_of_the_environment_and_that_of_the_system(monkeypatch, tmp_path):
+    import pwd
+
+    listed = pwd.getpwuid(os.getuid())
+    fields: list[Any] = [*listed]
+    fields[5] = str(tmp_path / "system")
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: pwd.struct_passwd(fields))
+    (tmp_path / "link").symlink_to(tmp_path / "own")
+    for home, found in (
+        (tmp_path / "link", [tmp_path / "own", tmp_path / "system"]),
+        (tmp_path / "system", [tmp_path / "system"]),
+        ("/", [tmp_path / "system"]),
+    ):
+        monkeypatch.setenv("HOME", str(home))
+        assert bubblewrap.find_own_home_folders() == [str(each) for each in found]
+
+
+def test_secrets_of_a_home_are_hidden_at_its_top_and_in_its_settings(monkeypatch, tmp_path):
+    monkeypatch.setattr(bubblewrap, "find_own_home_folders", lambda: [str(tmp_path)])
+    monkeypatch.delenv("PERDURE_HOME", raising=False)
+    for name in (".ssh", ".perdure", "work/.ssh", ".config/gh", ".config/deep/gh"):
+        (tmp_path / name).mkdir(parents=True)
+    expected = [str(tmp_path / name) for name in (".ssh", ".config/gh", ".perdure")]
+    assert sorted(bubblewrap.find_home_secrets()) == sorted(expected)
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "work"))
+    assert str(tmp_path / "work") in bubblewrap.find_home_secrets()

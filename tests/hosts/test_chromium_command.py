@@ -58,3 +58,24 @@ def test_what_is_missing_is_named(monkeypatch):
 def test_bad_options_are_refused(options, expected):
     with pytest.raises(ConfigError, match=expected):
         LocalBrowser(**options)
+
+
+def test_the_first_name_of_chromium_on_the_path_is_used(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("chrome", "chromium-browser", "other"):
+        (tmp_path / name).touch(mode=0o755)
+    assert find_chromium() == str(tmp_path / "chromium-browser")
+    assert find_chromium("other") == find_chromium(tmp_path / "other") == str(tmp_path / "other")
+    (tmp_path / "chromium-browser").unlink()
+    assert find_chromium() == str(tmp_path / "chrome")
+
+
+def test_the_browser_is_driven_by_a_pipe_in_a_folder_and_a_window_of_its_own():
+    assert build_flags("/profile", "http://127.0.0.1:99", (800, 600), sandbox=True)[-6:] == [
+        "--proxy-server=http://127.0.0.1:99",
+        "--proxy-bypass-list=<-loopback>",
+        "--user-data-dir=/profile",
+        "--window-size=800,600",
+        "--remote-debugging-pipe",
+        "about:blank",
+    ]

@@ -23,3 +23,14 @@ async def test_a_model_asks_and_is_told_the_answer_when_it_has_come(blocking, ad
     woken = await session.wake()
     assert woken is not None
     assert woken.text == "Green."
+
+
+async def test_a_request_does_not_block_unless_the_model_says_so() -> None:
+    model = ScriptedModel(call("post_to_inbox", tag="build", request="Build main"), "Asked.")
+    session = Agent(model, tools=[post_to_inbox]).session("s")
+    outcome = await session.run("Is main green?")
+    (item,) = await session.inbox()
+    assert not item.blocking
+    assert outcome.messages[2].tool_results[0].text == (
+        f"Asked for, as item {item.item_id}. You will receive the answer when it arrives. You need not wait for it."
+    )

@@ -13,7 +13,7 @@ from perdure.core.message import Status
 from perdure.core.tool import Tool, tool_from_schema
 from perdure.extensions import code_mode, tool_search
 from perdure.stores import open_store
-from perdure.testing import ScriptedModel, call
+from perdure.testing import ScriptedModel, call, calls
 from perdure.toolkits.program_stubs import build_stubs
 from perdure.toolkits.tool_search import build_catalogue, search_tools
 from tests.doubles import log_of, of
@@ -306,3 +306,15 @@ async def test_a_tool_that_ends_the_run_or_hands_over_is_always_sent() -> None:
     agent = agent_of("Done.", tools=[*many(), last, named("hand_over_to_expert")])
     await agent.session("s").run("Go")
     assert offered(agent) == ["finish", "hand_over_to_expert", "load_tools"]
+
+
+async def test_two_calls_of_one_reply_load_the_tools_of_both() -> None:
+    agent = agent_of(calls(call("load_tools", names=["tool_9"]), call("load_tools", names=["tool_2"])), "Done.")
+    await agent.session("s").run("Go")
+    assert offered(agent) == ["load_tools", "tool_9", "tool_2"]
+
+
+def test_tools_are_loaded_one_after_the_other_without_effects_and_without_secrets() -> None:
+    (load_tools,) = tool_search().tools
+    assert isinstance(load_tools, Tool)
+    assert (load_tools.effect, load_tools.parallel, load_tools.credentials) == ("read", False, False)

@@ -171,7 +171,9 @@ def _check_chat() -> CheckResult:
     missing = [name for name in ("prompt_toolkit", "rich") if _installed_version(name) is None]
     if missing:
         advice = "pip install 'perdure[chat]'; until then, perdure chat --plain"
-        return CheckResult("chat", "warn", f"{' and '.join(missing)} are not installed", advice)
+        return CheckResult(
+            "chat", "warn", f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed", advice
+        )
     return CheckResult("chat", "ok", "can be used: perdure")
 
 

@@ -234,3 +234,13 @@ async def test_a_redrawn_status_is_the_present_one(terminal):
         shown.area._get_status = lambda: statuses[-1]
         shown.area.redraw()
         await await_rows(terminal, [">", "another status line which is longer t…"])
+
+
+async def test_after_the_end_only_what_was_printed_is_on_the_screen(terminal):
+    async with opened(terminal) as shown:
+        shown.area.print_rows(["for good"])
+        shown.area.show_live(["not yet"])
+        shown.keyboard.send_text("typed")
+        await until(lambda: "> typed" in draw_rows(terminal.getvalue(), 40))
+        assert draw_rows(terminal.getvalue(), 40) == ["for good", "not yet", "> typed", "the status line"]
+    assert draw_rows(terminal.getvalue(), 40) == ["for good"]

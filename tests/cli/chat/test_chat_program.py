@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import pyte
 import pytest
 
 from perdure import Agent, Skill, Skills, ToolContext, allow, tool
@@ -27,7 +28,6 @@ from perdure.runtime.session import Session
 from perdure.stores import open_store
 from perdure.testing import ScriptedModel, call, pause
 from tests.doubles import Held, crashed, until
-from tests.security.emulator import draw_rows
 
 pytestmark = pytest.mark.packages("prompt_toolkit", "rich")
 
@@ -42,8 +42,28 @@ class Terminal(io.StringIO):
 
     encoding = "utf-8"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._screen = pyte.Screen(80, 400)  # so tall that nothing scrolls away
+        self._stream = pyte.Stream(self._screen)
+        self._rows: dict[int, str] = {}
+        self._drawn_length = 0
+
     def isatty(self):
         return True
+
+    def draw(self) -> list[str]:
+        """Return the rows up to the last that is not empty; only what was written since the last time is drawn."""
+        self.seek(self._drawn_length)
+        self._stream.feed(self.read())
+        self._drawn_length = self.tell()
+        for place in self._screen.dirty:
+            cells = self._screen.buffer[place]
+            row = "".join([cells[column].data for column in range(max(cells, default=-1) + 1)]).rstrip()
+            self._rows[place] = re.sub(r"^(\* .*) \(\d+ s\)$", r"\1", row)  # without how long a call took
+        self._screen.dirty.clear()
+        last = max([place for place, row in self._rows.items() if row], default=-1)
+        return [self._rows[place] for place in range(last + 1)]
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +76,8 @@ def folder(tmp_path, monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setattr("perdure.cli.chat.chat_program._TICK_SECONDS", 0.01)
+    monkeypatch.setattr("perdure.cli.chat.chat_input_area._REDRAW_SECONDS", 0.0)  # each turn of the spinner is drawn
+    monkeypatch.setattr("perdure.cli.chat.chat_input_area._ESCAPE_SECONDS", 0.01)  # keys are typed at once
     monkeypatch.setattr(LineReader, "discard_typed", lambda _: None)  # no terminal has kept what was typed
     project = tmp_path / "project"
     (project / ".git").mkdir(parents=True)
@@ -72,16 +94,7 @@ class Chat:
         self.terminal = terminal
         self.interrupts = interrupts
         self._keyboard = keyboard
-        self._drawn: tuple[int, list[str]] = (-1, [])
         self.running = asyncio.ensure_future(program.run(agent))
-
-    def draw(self) -> list[str]:
-        """Return the rows on the screen; they are drawn anew if something was written since."""
-        if self._drawn[0] != self.terminal.tell():
-            rows = draw_rows(self.terminal.getvalue(), 80)
-            rows = [re.sub(r"^(\* .*) \(\d+ s\)$", r"\1", row) for row in rows]  # how long a call took
-            self._drawn = (self.terminal.tell(), rows)
-        return self._drawn[1]
 
     async def type(self, keys: str, *texts: str, gone: str = "") -> list[str]:
         """Type keys, wait until all of these texts are on the screen and another is not, and return the rows."""
@@ -90,7 +103,7 @@ class Chat:
         seen: list[str] = []
 
         def is_shown() -> bool:
-            seen[:] = self.draw()
+            seen[:] = self.terminal.draw()
             drawn = "\n".join(seen)
             return all(text in drawn for text in texts) and not (gone and gone in drawn)
 
@@ -321,7 +334,7 @@ async def test_ctrl_o_shows_the_last_result_in_full():
         await chat.type("", "ready")
         assert (await chat.type("\x0f", "there is no", "ready"))[2:-2] == ["- there is no tool call to show yet"]
         await chat.type("Go.\r", "Done.", "ready |")
-        assert "\n".join(chat.draw()).count("line 5") == 0
+        assert "\n".join(chat.terminal.draw()).count("line 5") == 0
         seen = await chat.type("\x0f", "line 5", "ready |")
         assert seen[-13:-2] == ["* count", *[f"    line {number}" for number in range(10)]]
         shown = "\n".join(seen)
@@ -531,7 +544,7 @@ def run(keys: str, **options: Any) -> tuple[int, str]:
     with redirect_stdout(terminal), create_pipe_input() as keyboard, create_app_session(input=keyboard):
         keyboard.send_text(keys)
         code = run_chat(RunCommandOptions(**options))
-    return code, "\n".join(draw_rows(terminal.getvalue(), 80))
+    return code, "\n".join(terminal.draw())
 
 
 def test_the_chat_of_a_session_has_the_options_with_which_it_was_begun(perdure, folder, monkeypatch):
