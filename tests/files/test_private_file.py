@@ -21,6 +21,20 @@ def test_only_the_owner_can_read_it(tmp_path, before):
 
 
 def test_a_device_keeps_its_permissions():
-    before = Path(os.devnull).stat().st_mode
-    os.close(open_private_file(os.devnull, os.O_WRONLY))
-    assert Path(os.devnull).stat().st_mode == before
+    ours, theirs = os.openpty()
+    path = Path(os.ttyname(theirs))
+    try:
+        path.chmod(0o622)
+        os.close(open_private_file(str(path), os.O_WRONLY | os.O_NOCTTY))
+        assert stat.S_IMODE(path.stat().st_mode) == 0o622
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_a_pipe_keeps_its_permissions(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    path.chmod(0o622)
+    os.close(open_private_file(str(path), os.O_RDWR))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o622
