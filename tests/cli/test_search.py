@@ -115,3 +115,21 @@ def test_a_row_fits_a_terminal(shell):
     (row,) = terminal.seen.splitlines()
     assert len(row) == 59
     assert row.endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("age", "seconds"), [("1s", 1), ("2m", 120), ("3h", 10_800), ("4d", 345_600), ("2w", 1_209_600)]
+)
+def test_an_age_is_counted_back_from_now(perdure, monkeypatch, age, seconds):
+    asked: list[tuple[float | None, float | None]] = []
+
+    async def search(
+        _store: object, _query: str, *, since: float | None, until: float | None, **_: object
+    ) -> list[str]:
+        asked.append((since, until))
+        return []
+
+    monkeypatch.setattr("perdure.stores.sqlite.store.SqliteStore.search", search)
+    monkeypatch.setattr("perdure.cli.search.time.time", lambda: 2_000_000_000.0)
+    perdure("search", "rain", "--since", age)
+    assert asked == [(2_000_000_000.0 - seconds, None)]

@@ -30,6 +30,7 @@ from perdure.core.tool import Tool
 from perdure.runtime.extension import Extension
 from perdure.stores.memory import MemoryStore
 from perdure.testing import Recorder, ScriptedModel, call
+from perdure.toolkits.post_to_inbox_tool import post_to_inbox
 from tests.doubles import log_of, of
 
 pytestmark = pytest.mark.resumed
@@ -438,3 +439,16 @@ def test_background_work_whose_methods_are_not_what_they_have_to_be_is_refused(m
     setattr(background, method, wrong)
     with pytest.raises(ConfigError, match=f"background.{method}"):
         Extension(name="e", background=background)
+
+
+@pytest.mark.parametrize("background", [None, _Background()])
+async def test_a_session_is_not_continued_for_extensions_without_unfinished_work(
+    background: _Background | None,
+) -> None:
+    model = ScriptedModel(call("post_to_inbox", tag="mail", request="Ask them."), "waiting")
+    extensions = [Extension(name="e", background=background)]
+    session = Agent(model, tools=[post_to_inbox], extensions=extensions, store=MemoryStore()).session("s")
+    await session.run("Go")
+    length = len(await log_of(session.store, "s"))
+    assert await session.attend_once() is None
+    assert len(await log_of(session.store, "s")) == length

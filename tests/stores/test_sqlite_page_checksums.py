@@ -109,3 +109,15 @@ async def test_other_connections_of_the_process_keep_their_vfs(store):
 
 def test_an_extension_that_is_not_there_is_no_error(tmp_path):
     assert page_checksums._load_extension(str(tmp_path / "none")) is None
+
+
+async def test_a_header_that_denies_the_checksums_of_a_file_is_damage(path, store):
+    await fill(store)
+    await store.aclose()
+    content = bytearray(path.read_bytes())
+    assert content[20] == page_checksums.RESERVED_BYTES
+    content[20] = 0  # what the header says of the bytes reserved on each page
+    path.write_bytes(content)
+    with pytest.raises(StoreError) as refused:
+        await SqliteStore(path).read("s")
+    assert "its header says that its pages have no checksums" in str(refused.value)

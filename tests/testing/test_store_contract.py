@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from perdure.core.error import ConfigError, Conflict, StoreError, UnsupportedByStore
-from perdure.core.event import MessageAdded, ModelRequested
+from perdure.core.event import MessageAdded, ModelRequested, RunEnded
 from perdure.core.store import Hit, Lease, SessionInfo, StoreSize
 from perdure.stores.file.store import FileStore
 from perdure.stores.memory import MemoryStore
@@ -157,6 +157,12 @@ class Anxious(MemoryStore):
 class Calm(MemoryStore):
     async def list_interrupted(self, *, prefix="", include_posts=False, now=None):
         return []
+
+
+class Childish(MemoryStore):
+    async def list_interrupted(self, *, prefix="", include_posts=False, now=None):
+        found = await super().list_interrupted(prefix=prefix, include_posts=include_posts, now=now)
+        return [each for each in found if not isinstance((await self.read(each.session_id))[-1].event, RunEnded)]
 
 
 class Barren(MemoryStore):
@@ -358,6 +364,7 @@ class Swollen(MemoryStore):
         (Untaken, "an append takes the posts of the ids of its entries"),
         (Anxious, "a fork that was cut from the middle of a run is not interrupted"),
         (Calm, "lists a session whose run has begun and not ended"),
+        (Childish, "the end of a subagent's run ends no other run"),
         (Barren, "a run that was begun in a fork counts"),
         (Intrusive, "a session that a living process drives is not interrupted"),
         (Careless, "post\\('', …\\) raises ConfigError, and it did not"),

@@ -42,3 +42,14 @@ def test_links_show_their_address_and_headings_have_no_box(renderer):
         "",
         "  click (https://example.com)",
     ]
+
+
+def test_of_a_diff_only_the_lines_that_differ_have_colours(monkeypatch):
+    from perdure.cli.chat import markdown_renderer
+
+    monkeypatch.setattr(markdown_renderer, "uses_styles", lambda: True)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("COLORTERM", raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    rows = markdown_renderer.MarkdownRenderer(40).render_diff([" same", "-old", "+new"], "  ")
+    assert rows == ["   same", "  \x1b[31m-old\x1b[0m", "  \x1b[32m+new\x1b[0m"]
