@@ -209,6 +209,14 @@ async def test_whoever_waits_for_agents_is_told_once():
     assert await session.wake() is None
 
 
+async def test_whoever_has_waited_for_agents_leaves_no_timer_behind():
+    clock = FakeClock()
+    scout = Agent(ScriptedModel("Done."), name="scout")
+    session = chief(in_background(), call("wait_for_agents"), "Top.", agents=[scout], clock=clock).session("s")
+    assert (await asyncio.wait_for(session.run("Go"), SECONDS)).text == "Top."
+    assert (clock.sleepers, clock.pending) == (0, [])
+
+
 async def test_waiting_has_an_end():
     clock, held = FakeClock(), Held()
     scout = Agent(following(call("held"), "Done."), name="scout", tools=[held.tool])
