@@ -294,9 +294,9 @@ def test_a_gate_can_be_copied_with_another_handler():
 
 # -- paths that an allowed call may see --------------------------------------------------------------------------------
 
-SECRET, PLAIN = PathTarget("/work/secret.txt", "/work"), PathTarget("/work/notes.txt", "/work")
-REFUSED = Grants([Grant("session", False, "read", "read", "/work/secret.txt", "s")])
-GRANTED = Grants([Grant("session", True, "read", "read", "/work/secret.txt", "s")])
+SECRET, PLAIN = PathTarget("/srv/secret.txt", "/srv"), PathTarget("/srv/notes.txt", "/srv")
+REFUSED = Grants([Grant("session", False, "read", "read", "/srv/secret.txt", "s")])
+GRANTED = Grants([Grant("session", True, "read", "read", "/srv/secret.txt", "s")])
 
 
 @pytest.mark.parametrize(
@@ -307,15 +307,15 @@ GRANTED = Grants([Grant("session", True, "read", "read", "/work/secret.txt", "s"
         (Careful(), False),
         (Permissions(), False),
         (Permissions(deny("shell")), False),
-        (Permissions(allow("read", target="/work/*")), False),
-        (Permissions(deny("read", target="/work/secret*")), True),
-        (Permissions(ask("read", target="/work/secret*")), True),
+        (Permissions(allow("read", target="/srv/*")), False),
+        (Permissions(deny("read", target="/srv/secret*")), True),
+        (Permissions(ask("read", target="/srv/secret*")), True),
         (Permissions(grants=REFUSED), True),
         (Permissions(grants=GRANTED), False),
         (DenyRulesGate([deny("shell")]), True),
         (RestrictedGate(Permissions(), Permissions()), False),
-        (RestrictedGate(None, Permissions(deny(target="/work/secret*"))), True),
-        (RestrictedGate(Permissions(deny(target="/work/secret*")), Permissions()), True),
+        (RestrictedGate(None, Permissions(deny(target="/srv/secret*"))), True),
+        (RestrictedGate(Permissions(deny(target="/srv/secret*")), Permissions()), True),
     ],
 )
 def test_rules_about_targets_and_remembered_denials_restrict_paths(gate: Gate | None, expected: bool) -> None:
@@ -327,12 +327,12 @@ def test_rules_about_targets_and_remembered_denials_restrict_paths(gate: Gate | 
     [
         (Careful(), [True, True]),
         (Permissions(), [True, True]),
-        (Permissions(deny("read", target="/work/secret*")), [False, True]),
-        (Permissions(ask("read", target="/work/secret*"), handler=later), [False, True]),
+        (Permissions(deny("read", target="/srv/secret*")), [False, True]),
+        (Permissions(ask("read", target="/srv/secret*"), handler=later), [False, True]),
         (Permissions(ask("read"), handler=later), [True, True]),
         (RestrictedGate(Permissions(ask("read"), handler=later), Permissions(allow())), [True, True]),
-        (RestrictedGate(Permissions(), Permissions(deny(target="/work/secret*"))), [False, True]),
-        (RestrictedGate(Permissions(deny(target="/work/secret*")), Permissions()), [False, True]),
+        (RestrictedGate(Permissions(), Permissions(deny(target="/srv/secret*"))), [False, True]),
+        (RestrictedGate(Permissions(deny(target="/srv/secret*")), Permissions()), [False, True]),
         (Permissions(grants=REFUSED), [False, True]),
     ],
 )
