@@ -232,7 +232,8 @@ class Interrupted:
         yield TextDelta("Once upon")
         if len(request.messages) == 1:
             os.kill(os.getpid(), signal.SIGINT)
-            await asyncio.Event().wait()
+            async with asyncio.timeout(20):
+                await asyncio.Event().wait()
         yield ReplyFinished()
 
 

@@ -1,6 +1,7 @@
 """A running command: what it returns, how it ends, and that nothing of it stays open."""
 
 import asyncio
+import gc
 import os
 import sys
 from pathlib import Path
@@ -53,9 +54,6 @@ async def test_a_command_returns_its_streams_and_its_exit_code(start):
 
 async def test_new_output_is_taken_once(start):
     command = start("echo one; read x; echo two")
-    await until(
-        lambda: command._stdout.build_output().text if hasattr(command._stdout.build_output(), "text") else True
-    )
     taken = []
     async with asyncio.timeout(20):
         while not command.has_ended:
@@ -109,6 +107,7 @@ async def test_a_command_that_writes_too_much_is_ended(start):
 
 
 def list_open_files() -> set[str]:
+    gc.collect()  # what an earlier test has left is closed now, and not in between
     return {each.name for each in Path("/proc/self/fd").iterdir()}
 
 
@@ -120,7 +119,7 @@ async def test_nothing_stays_open_when_a_command_has_ended(start, script):
     command = start(script)
     assert list_open_files() > before
     await finish(command)
-    await until(lambda: list_open_files() == before)
+    await until(lambda: list_open_files() <= before)
     await until(lambda: len(asyncio.all_tasks()) == 1)
 
 
@@ -132,7 +131,7 @@ async def test_a_command_that_cannot_be_started_leaves_nothing_open(tmp_path):
         RunningCommand.start_supervised(["true"], ShellCommand(line="true"), str(tmp_path / "none"), {}, kept=kept)
     with pytest.raises(FileNotFoundError):
         running_command._spawn_announced(["/none/at/all"], "", str(tmp_path), {})
-    assert list_open_files() == before
+    assert list_open_files() <= before
 
 
 async def test_a_process_without_pipes_is_refused(tmp_path):

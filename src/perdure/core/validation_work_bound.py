@@ -320,7 +320,7 @@ class _Estimate:
     def _spend(self, steps: int) -> None:
         self._steps_left -= steps
         if self._steps_left < 0:
-            raise _make_refusal("it has too many parts and references to tell")
+            raise _make_refusal("it has too many parts or references to tell")
 
     def _close_all(self) -> None:
         """Compute the closure of each subschema, inner ones first, without recursion."""

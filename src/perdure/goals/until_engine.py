@@ -1,6 +1,5 @@
 """`until`: an engine that repeats a run's work in the same session until a grader passes it."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -9,10 +8,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.core import argument_checks
-from perdure.core.error import StoreError
 from perdure.core.event import Custom, Entry, MessageAdded
 from perdure.core.jsonable import to_jsonable
-from perdure.core.loop import end_cancelled_run, end_failed_run, react
+from perdure.core.loop import react
 from perdure.core.message import Usage, user
 from perdure.core.outcome import Outcome
 from perdure.core.run import Engine, Run, call_engine
@@ -54,7 +52,7 @@ class UntilEngine:
         grades = list_grades(run.entries)
         is_graded = _ends_with_grade(run.entries)
         while True:
-            outcome = await self._perform_round(run, grades)
+            outcome = await call_engine(self._engine, run)
             if not _has_answer(outcome) or run.is_interrupted:
                 return _add_grading_cost(outcome, grades)
             if is_graded:  # a crash came between the last grade and the end of the run
@@ -70,21 +68,6 @@ class UntilEngine:
                 return _add_grading_cost(ending, grades)
             feedback = user(grade.feedback or _get_goal(run), origin=GRADE_ORIGIN)
             await run.emit(run.stamp_event(event), run.stamp_event(MessageAdded(feedback)))
-
-    async def _perform_round(self, run: Run, grades: Sequence[GradeGiven]) -> Outcome[Any]:
-        """Perform one round. After a grade, an error or a cancel is an outcome too, to which its cost can be added."""
-        try:
-            return await call_engine(self._engine, run)
-        except asyncio.CancelledError:
-            if not grades or run.leaving_reason or not run.is_interrupted:
-                raise
-            return await end_cancelled_run(run)
-        except StoreError:
-            raise  # the end cannot be stored either
-        except Exception as error:
-            if not grades:
-                raise
-            return await end_failed_run(run, error)
 
     def _find_ending(self, run: Run, grades: Sequence[GradeGiven], outcome: Outcome[Any]) -> Outcome[Any] | None:
         """Return the outcome with which the run ends after a grade; `None` if another round begins."""

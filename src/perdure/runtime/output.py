@@ -288,8 +288,7 @@ def end_run_on_answer(engine: Engine, output: Output[Any]) -> Engine:
         if call is None:
             return outcome
         run.output = output.convert_answer(msgspec.json.decode(call.arguments or "{}"))
-        done = run.outcome("done")  # an engine may have counted what is not in the state of the run, such as graders
-        return msgspec.structs.replace(done, usage=outcome.usage, cost_usd=outcome.cost_usd)
+        return run.outcome("done")
 
     run_to_answer.__name__ = get_engine_name(engine)  # which errors show
     return run_to_answer

@@ -53,8 +53,8 @@ async def probe_schema_keywords(client: ProbeClient, draft: ProfileDraft) -> Non
     if reply.is_accepted:
         draft.record_finding("schema keywords", f"all accepted: {', '.join(KEYWORDS)}", schema="plain")
         return
-    draft.rejects_schemas = True
     refused = [word for word in KEYWORDS if not await _is_accepted(client, draft, build_tool_with_keywords(word), word)]
+    draft.rejects_schemas = bool(refused)
     rules = choose_schema_dialect(refused)
     if not refused:
         draft.record_finding(
