@@ -172,7 +172,7 @@ def federated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base_url: str) ->
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
 
 
-@pytest.mark.packages("google.auth")
+@pytest.mark.packages("google.auth", "requests")
 async def test_a_federated_identity_is_fetched_and_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     subject = Reply(b"own-token", media_type="text/plain", framing="length")
     async with Playback([subject, token("t1")]) as server, aclosing(HttpTransport()) as transport:
@@ -184,7 +184,7 @@ async def test_a_federated_identity_is_fetched_and_exchanged(tmp_path: Path, mon
     assert b"subject_token=own-token" in second.body
 
 
-@pytest.mark.packages("google.auth")
+@pytest.mark.packages("google.auth", "requests")
 async def test_a_transport_that_cannot_get_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     federated(tmp_path, monkeypatch, "http://127.0.0.1:9")
     transport = CannedTransport()
