@@ -182,11 +182,14 @@ async def test_entries_of_an_older_version_are_understood(monkeypatch):
 
 async def test_a_session_that_is_deleted_while_it_is_exported_is_not_found() -> None:
     class Emptied(MemoryStore):
+        is_empty = False
+
         async def read(self, session_id: str, *, after: int = 0) -> list[Entry]:
-            return []
+            return [] if self.is_empty else [*await super().read(session_id, after=after)]
 
     store = Emptied()
     await kept_session(store)
+    store.is_empty = True
     with pytest.raises(SessionNotFound) as missing:
         await export_session(store, "log")
     assert str(missing.value) == "there is no session 'log' to export: store.list() lists them"

@@ -363,6 +363,7 @@ async def test_a_run_that_is_left_before_anything_has_begun_ends_at_once_as_wait
     assert (outcome.status, outcome.reason) == ("waiting", "shutdown")
 
 
+@pytest.mark.in_memory("that its process is about to leave it")
 async def test_a_run_that_is_left_while_a_tool_works_waits_for_it_and_asks_nothing_more():
     @tool
     async def stop(context: ToolContext[Any]) -> str:
