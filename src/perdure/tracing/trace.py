@@ -208,7 +208,7 @@ def read_trace(text: bytes | str) -> Trace:
         entries = [decode_trace_entry(line, started_at) for line in lines[:-1] if line.strip()]
         entries += _decode_last_line(lines, started_at, is_whole="entries" in header or raw.endswith(b"\n"))
         meta = convert(header.get("meta", {}), TraceMeta)
-    except ConfigError:
+    except ConfigError:  # a ValueError too, which says already what is wrong with the trace
         raise
     except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"this is no trace ({error}): give a file that perdure run --trace wrote") from error

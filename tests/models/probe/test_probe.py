@@ -473,6 +473,7 @@ async def test_keywords_that_are_refused_only_together_are_told():
         "each accepted, all at once refused "
         f"(HOST rejected the request (HTTP 400): the schema is too complex. {NO_MORE})"
     )
+    assert in_words(learned)["strict tools"] == "accepted"
 
 
 async def test_keywords_that_no_rules_do_without_are_told():

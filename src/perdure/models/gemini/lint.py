@@ -70,10 +70,11 @@ def _iterate_parts(body: Fields) -> Iterator[Fields]:
 
 def _lint_instructions(body: Fields) -> Iterator[str]:
     instruction = body.get("systemInstruction")
-    told = as_dict(instruction).get("parts")
-    for part in cast("Any", told if isinstance(told, list) else [told]) if instruction is not None else ():
-        if not isinstance(part, Mapping) or not isinstance(cast("Fields", part).get("text"), str):
-            yield f"systemInstruction must have text parts only, not {part!r}"
+    if instruction is not None:
+        told = as_dict(instruction).get("parts")
+        for part in cast("Any", told if isinstance(told, list) else [told]):
+            if not isinstance(part, Mapping) or not isinstance(cast("Fields", part).get("text"), str):
+                yield f"systemInstruction must have text parts only, not {part!r}"
     if body.get("cachedContent") and (instruction or body.get("tools")):
         yield "cachedContent has its own instructions and tools, so the request must have none"
 
