@@ -2,13 +2,13 @@
 
 import errno
 import os
-from pathlib import Path
 
 import pytest
 
 from perdure.core import open_without_links
 from perdure.files.confined_folder import ConfinedFolder, FileRefused
 from perdure.files.sensitive_names import SENSITIVE_NAMES
+from tests.doubles import list_open_below
 
 
 @pytest.fixture(params=["step by step", "whole"])
@@ -172,19 +172,15 @@ def test_why_a_file_cannot_be_opened_is_told(place, monkeypatch, code, reason):
     assert refusal(place, "deep/note.txt") == reason
 
 
-def open_files() -> int:
-    return len(list(Path("/dev/fd").iterdir()))
-
-
 def test_a_read_that_fails_is_told_and_nothing_stays_open(place, monkeypatch):
-    before = open_files()
+    before = list_open_below(place)
 
     def fail(*_: object) -> bytes:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "read", fail)
     assert "Input/output error" in refusal(place, "deep/note.txt")
-    assert open_files() == before
+    assert list_open_below(place) == before
 
 
 class Swapping:

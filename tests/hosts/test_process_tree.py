@@ -12,10 +12,11 @@ from perdure.hosts.process_tree import list_descendants, signal_processes
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_descendants_are_found_with_the_nearest_first_and_get_a_signal():
-    script = "sh -c 'sleep 60 & echo $!; wait' & echo $!; wait"
+    script = "sh -c 'sleep 60 & echo far $!; wait' & echo near $!; wait"
     with subprocess.Popen(["/bin/sh", "-c", script], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        child, grandchild = sorted([int(process.stdout.readline()) for _ in range(2)])
+        pids = dict(process.stdout.readline().split() for _ in range(2))
+        child, grandchild = int(pids["near"]), int(pids["far"])
         assert list_descendants(process.pid) == [child, grandchild]
         assert list_descendants(grandchild) == []
         assert list_descendants(os.getpid())[:1] != []

@@ -18,6 +18,15 @@ def leave_placeholder(root: Path) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keep the locks in a folder of the test's own."""
+    folder = tmp_path / "locks"
+    folder.mkdir()
+    monkeypatch.setattr(sandbox_placeholder_lock, "make_user_temp_folder", lambda: str(folder))
+    return folder
+
+
 @pytest.fixture
 def other_process(tmp_path: Path) -> int:
     """Return the lock file of the folder, opened once more, as another process would."""
@@ -69,11 +78,9 @@ def test_the_lock_file_of_a_folder_is_private_and_not_left_open_in_programs(tmp_
     guard.release()
 
 
-def test_a_lock_file_that_is_a_link_is_not_opened(tmp_path, monkeypatch):
-    monkeypatch.setattr(sandbox_placeholder_lock, "make_user_temp_folder", lambda: str(tmp_path / "locks"))
-    (tmp_path / "locks").mkdir()
+def test_a_lock_file_that_is_a_link_is_not_opened(tmp_path, locks):
     guard_placeholders(str(tmp_path)).release()
-    (lock,) = (tmp_path / "locks").iterdir()
+    (lock,) = locks.iterdir()
     lock.unlink()
     lock.symlink_to(tmp_path / "target")
     with pytest.raises(OSError, match="symbolic links"):

@@ -1,6 +1,7 @@
 """Lines of standard input: whole, too long, and after the end."""
 
 import asyncio
+import gc
 import io
 import os
 import threading
@@ -108,6 +109,7 @@ async def test_the_thread_does_not_keep_the_process_from_ending() -> None:
 def test_standard_input_is_reserved_without_leaving_a_file_open() -> None:
     original = os.dup(0)
     try:
+        gc.collect()  # what an earlier test has left is closed now, and not in between
         before = count_descriptors()
         file, standard_input = reserve_standard_input()
         assert count_descriptors() == before + 1

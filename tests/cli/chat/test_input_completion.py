@@ -1,10 +1,10 @@
 """Completion of commands, skills, arguments and files."""
 
-import gc
 import sys
-from pathlib import Path
 
 import pytest
+
+from tests.doubles import list_open_below
 
 pytestmark = pytest.mark.packages("prompt_toolkit")
 
@@ -75,11 +75,9 @@ def test_listing_files_leaves_nothing_open(tmp_path):
 
     (tmp_path / "a.txt").write_text("x")
     assert list_mentionable_files(str(tmp_path)) == ["a.txt"]
-    gc.collect()
-    before = {*Path("/proc/self/fd").iterdir()}
     for _ in range(3):
         list_mentionable_files(str(tmp_path))
-    assert {*Path("/proc/self/fd").iterdir()} <= before
+    assert list_open_below(tmp_path) == []
 
 
 def test_only_so_many_files_are_offered(complete, tmp_path):

@@ -1,6 +1,5 @@
 """The file of the logins: what is stored, exchanged and removed."""
 
-import gc
 import os
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 from perdure.core.error import ConfigError
 from perdure.mcp.login import login_file
 from perdure.mcp.login.login_file import LoginFile, StoredLogin, get_default_logins_path
+from tests.doubles import list_open_below
 
 LOGIN = StoredLogin(
     url="https://host.example/mcp",
@@ -71,12 +71,10 @@ def test_a_file_that_others_can_use_is_not_used(logins: LoginFile, mode: int) ->
 def test_what_is_no_file_is_refused_and_closed(logins: LoginFile, make: Callable[[str, int], None]) -> None:
     Path(logins.path).parent.mkdir()
     make(logins.path, 0o700)
-    gc.collect()
-    before = {*Path("/proc/self/fd").iterdir()}
     with pytest.raises(ConfigError) as caught:
         logins.load()
     assert str(caught.value) == f"{logins.path!r} is not a file: move it away, and log in again"
-    assert {*Path("/proc/self/fd").iterdir()} <= before
+    assert list_open_below(Path(logins.path).parent) == []
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"a": {"access_token": "one"}}', '{"a": '])
