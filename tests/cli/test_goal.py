@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure import ProviderDown
+from perdure.cli.agent_assembly import AgentParts
 from perdure.goals.goal_worktree import prepare_worktree
 from perdure.models import register
 from perdure.testing import call
@@ -141,11 +142,14 @@ def test_a_goal_in_a_worktree_changes_nothing_in_the_working_folder(goals, tmp_p
     assert f"branch goal/{goal_id.removeprefix('goal-')} in {work}" in resumed.stdout
 
 
-def test_a_call_that_needs_an_approval_pauses_the_goal_until_it_is_answered(goals, tmp_path):
+def test_a_call_that_needs_an_approval_pauses_the_goal_until_it_is_answered(goals, tmp_path, monkeypatch):
+    built, build = [], AgentParts.build_agent
+    monkeypatch.setattr(AgentParts, "build_agent", lambda parts, **more: built.append(more) or build(parts, **more))
     write = call("write_text", path="a.txt", text="a")
     goals.script(maker=[write, "Wrote it."], checker=[verdict("1", "2")])
     first = start(goals, "--no-coding")
     assert first.exit_code == 5, first.output
+    assert [each["answer_timeout_seconds"] for each in built] == [0]  # nobody is there to answer
     session = f"{read_goal_id(first)}/maker-1"
     questions = goals("questions", session, "--json")
     ask_id = json.loads(questions.stdout.splitlines()[0])["slot_id"]

@@ -85,11 +85,27 @@ def test_nothing_is_removed_where_nobody_can_be_asked(perdure):
     assert len(names(perdure)) == 3
 
 
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize(
+    ("removed", "told"),
+    [
+        (2, "removed 2 sessions; 1 was used meanwhile and kept"),
+        (1, "removed 1 session; 2 were used meanwhile and kept"),
+    ],
+)
+def test_sessions_that_were_used_meanwhile_are_counted(perdure, monkeypatch, removed, told):
+    async def delete(_store, chosen):
+        return chosen[:removed]
+
+    monkeypatch.setattr("perdure.store_maintenance.delete_sessions", delete)
+    assert perdure("sessions", "prune", "--keep", "0", "--yes").stderr == f"{told}\n"
+
+
 @pytest.mark.parametrize(("answer", "code", "left"), [("y\n", 0, 0), ("n\n", 1, 1)])
 def test_removing_is_asked_about_at_a_terminal(shell, answer, code, left):
     shell.run("run", "-q", "--session", "s", "Calculate 6 * 7")
     with shell.terminal("sessions", "prune", "--keep", "0") as terminal:
-        terminal.await_text("Remove these 1 sessions permanently? [y/N]: ")
+        terminal.await_text("Remove 1 session permanently? [y/N]: ")
         assert "s  " in terminal.seen
         terminal.type(answer)
         assert terminal.end() == code

@@ -113,6 +113,7 @@ def test_a_missing_name_says_so():
         ({"type": ["string", "null"]}, 4, ["expected null or a string, got 4"]),
         ({"enum": ["a", None, True]}, "c", ["expected one of 'a', null, true, got 'c'"]),
         ({"enum": list(range(20))}, 99, [f"expected one of {', '.join(map(str, range(20)))}, got 99"]),
+        ({"enum": list(range(21))}, 99, [f"expected one of {', '.join(map(str, range(20)))} and 1 other, got 99"]),
         ({"enum": list(range(22))}, 99, [f"expected one of {', '.join(map(str, range(20)))} and 2 others, got 99"]),
         ({"enum": list(range(30))}, 99, [f"expected one of {', '.join(map(str, range(20)))} and 10 others, got 99"]),
         ({"const": None}, 1, ["expected null, got 1"]),

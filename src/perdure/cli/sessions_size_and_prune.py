@@ -116,7 +116,8 @@ def prune(
     removed = run_with_store(store, lambda opened: delete_sessions(opened, chosen))
     _print_sessions(screen, removed, as_json=as_json)
     skipped = len(chosen) - len(removed)
-    screen.note(f"removed {len(removed)} sessions{f'; {skipped} were used meanwhile and are kept' if skipped else ''}")
+    kept = f"; {skipped} {'was' if skipped == 1 else 'were'} used meanwhile and kept" if skipped else ""
+    screen.note(f"removed {_count_sessions(len(removed))}{kept}")
     remove_unused_snapshots(store, screen)
 
 
@@ -138,8 +139,12 @@ def _confirm_removal(context: click.Context, screen: TerminalOutput, chosen: "Se
         raise click.UsageError("there is no terminal to ask at; use --yes to remove the sessions, or --dry-run")
     for info in chosen:
         screen.note(_format_session(info))
-    if not click.confirm(f"Remove these {len(chosen)} sessions permanently?", err=True):
+    if not click.confirm(f"Remove {_count_sessions(len(chosen))} permanently?", err=True):
         context.exit(1)
+
+
+def _count_sessions(count: int) -> str:
+    return f"{count} session{'' if count == 1 else 's'}"
 
 
 def _print_sessions(screen: TerminalOutput, infos: "Sequence[SessionInfo]", *, as_json: bool) -> None:

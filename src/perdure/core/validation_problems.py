@@ -228,7 +228,8 @@ def _limit_message(text: str) -> Callable[[Mapping[str, Any], Any], str]:
 def _one_of_message(details: Mapping[str, Any], value: Any) -> str:
     options: Sequence[Any] = details["options"]
     listed = ", ".join([format_value(option) for option in options[:MAX_PROBLEMS]])
-    more = f" and {len(options) - MAX_PROBLEMS} others" if len(options) > MAX_PROBLEMS else ""
+    left = len(options) - MAX_PROBLEMS
+    more = f" and {left} {'other' if left == 1 else 'others'}" if left > 0 else ""
     return f"expected one of {listed}{more}, got {format_value(value)}"
 
 

@@ -84,6 +84,18 @@ async def test_a_prompt_begins_a_run_whose_events_are_shown_and_counted(folder):
     assert chat.model.requests[0].settings is not None
 
 
+async def test_a_new_status_is_reported_when_the_usage_has_changed_and_when_the_run_is_over():
+    seen = []
+    async with Chat("Hello.") as chat:
+        conversation = chat.conversation
+        conversation.on_status_changed = lambda: seen.append((conversation.is_running, conversation.usage.turns))
+        await conversation.send("Hi.")
+        await conversation.wait()
+        await conversation.close()
+    assert (False, 1) in seen
+    assert len(seen) == 3  # the turn and the run have ended, and so has the task
+
+
 async def test_the_events_of_the_session_before_are_no_longer_shown():
     async with Chat("One.", "Two.") as chat:
         await chat.conversation.open(chat.agent.session("other"))

@@ -324,6 +324,16 @@ async def test_the_spinner_turns_while_the_model_is_waited_for_and_escape_cancel
         assert (await chat.type("On.\r", "More.", "ready |"))[-4:-2] == ["", "  More."]
 
 
+async def test_a_run_that_is_over_before_the_spinner_turns_leaves_the_chat_ready(monkeypatch):
+    shown = asyncio.Event()
+    monkeypatch.setattr("perdure.cli.chat.chat_program._TICK_SECONDS", 3600)
+    monkeypatch.setattr("perdure.cli.chat.chat_conversation.keep_partial_reply", lambda *_: shown.wait())
+    async with opened([TextDelta("Hello."), ReplyFinished(usage=Usage(10, 5))]) as chat:
+        await chat.type("Hi.\r", "  Hello.", "\n- waiting for the model | 10 in, 5 out | acme:small")
+        shown.set()
+        await chat.type("", "\nready | 10 in, 5 out | acme:small | plan")
+
+
 async def test_ctrl_o_shows_the_last_result_in_full():
     @tool(effect="read")
     def count() -> str:

@@ -3,6 +3,9 @@
 import base64
 import hashlib
 import json
+import re
+import subprocess
+import sys
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -182,6 +185,56 @@ async def test_a_federated_identity_is_fetched_and_exchanged(tmp_path: Path, mon
     assert (first.method, first.path, first.headers["x-own"]) == ("GET", "/subject", "1")
     assert (second.method, second.path) == ("POST", "/token")
     assert b"subject_token=own-token" in second.body
+
+
+@pytest.mark.packages("google.auth", "requests")
+async def test_the_account_of_the_machine_is_asked_for_by_its_metadata_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    from google.auth.compute_engine import _metadata
+
+    def answer(request: Any) -> Reply:
+        said = {"/computeMetadata/v1/project/project-id": "p", "/": ""}
+        if (text := said.get(request.path.partition("?")[0])) is not None:
+            headers = {"metadata-flavor": "Google"}
+            return Reply(text.encode(), headers=headers, media_type="application/text", framing="length")
+        told = {"access_token": "of-machine", "expires_in": 3600} if "/token" in request.path else {"email": "m@p"}
+        return json_reply(told, metadata_flavor="Google")
+
+    async with Playback(answer) as server, aclosing(HttpTransport()) as transport:
+        host = server.base_url.removeprefix("http://")
+        monkeypatch.setattr(_metadata, "_NO_GCE_CHECK", False)
+        monkeypatch.setattr(_metadata, "_GCE_METADATA_HOST", host)
+        monkeypatch.setenv("GCE_METADATA_IP", host)
+        assert await GoogleAuth(transport=transport).headers(URL, b"") == {"authorization": "Bearer of-machine"}
+    assert {each.headers["metadata-flavor"] for each in server.received} == {"Google"}
+
+
+WITHOUT_REQUESTS = """
+import asyncio, sys
+sys.modules["requests"] = None
+from perdure.core.error import PerdureError
+from perdure.models.vertex import auth
+from perdure.net.pooled_http_transport import HttpTransport
+auth.find_spec = lambda _: None
+try:
+    asyncio.run(auth.GoogleAuth(transport=HttpTransport()).headers("https://aiplatform.googleapis.com", b""))
+except PerdureError as error:
+    print(type(error).__name__, " ".join(str(error).split()))
+"""
+
+
+@pytest.mark.packages("google.auth")
+def test_credentials_for_which_a_package_is_missing_name_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_error() -> str:
+        done = subprocess.run([sys.executable, "-c", WITHOUT_REQUESTS], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    assert read_error().startswith("AuthFailed there are no credentials for Vertex AI (")
+    assert read_error().endswith("; for the account of this machine, pip install 'perdure[vertex]'")
+    federated(tmp_path, monkeypatch, "http://127.0.0.1:9")
+    said = "ConfigError these credentials for Vertex AI need a package: "
+    assert re.fullmatch(re.escape(said) + r".*requests.*; pip install 'perdure\[vertex\]'", read_error())
 
 
 @pytest.mark.packages("google.auth", "requests")

@@ -43,6 +43,8 @@ class ChatConversation:
         self.usage: SessionUsage | None = None
         """Tokens and cost of the session so far."""
         self.on_session_changed: Callable[[], None] = lambda: None
+        self.on_status_changed: Callable[[], None] = lambda: None
+        """Called when a run is over, and when the usage has changed."""
         self._options = options
         self._show = show
         self._note = note
@@ -70,6 +72,7 @@ class ChatConversation:
             await self._show(entry.event)
             if isinstance(entry.event, (TurnEnded, RunEnded)) and not entry.event.path:
                 self.usage = await self.session.usage()
+                self.on_status_changed()
 
     async def _stop_following(self) -> None:
         if self._subscription is not None and self._following is not None:
@@ -123,6 +126,7 @@ class ChatConversation:
     def _begin(self, start: Callable[[], Awaitable[Outcome[Any] | None]]) -> None:
         self._has_steered = False
         self._task = asyncio.ensure_future(self._perform(start))
+        self._task.add_done_callback(lambda _: self.on_status_changed())
 
     async def _perform(self, start: Callable[[], Awaitable[Outcome[Any] | None]]) -> None:
         """Await a run, and further runs for messages that arrived too late for it; report errors."""

@@ -140,6 +140,7 @@ class ChatProgram:
         conversation = ChatConversation(agent, self._parts, self._options, self._show, self.screen.note)
         self._conversation = conversation
         conversation.on_session_changed = self._connect_questions
+        conversation.on_status_changed = self.window.redraw
         self._commands = ChatCommands(self)
         window = self.window
         window.on_submit, window.on_escape, window.on_unfold = self._submit, self._escape, self._unfold
@@ -334,14 +335,11 @@ class ChatProgram:
         )
 
     async def _tick(self) -> None:
-        """Turn the spinner while a run is in progress; draw the status line once more when it has ended."""
-        was_running = False
+        """Turn the spinner while a run is in progress."""
         while True:
-            is_running = self.conversation.is_running
-            if is_running or was_running:
+            if self.conversation.is_running:
                 self._ticks += 1
                 self.window.redraw()
-            was_running = is_running
             await asyncio.sleep(_TICK_SECONDS)
 
     async def _close_on_signal(self) -> None:

@@ -1,7 +1,8 @@
 """Authenticate at Google Cloud: with an access token, or with the application default credentials (ADC).
 
 `google-auth` finds the credentials (a service account, a login of gcloud, the account of the machine, a federated
-identity) and signs with their keys. It sends its own requests through our transport, from a thread.
+identity) and signs with their keys. It sends its own requests through our transport, from a thread; that it imports the
+package `requests` for the last two has no other effect.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import importlib
 import os
 import threading
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any, Final
 
 from msgspec import Struct
@@ -28,6 +30,7 @@ _ADVICE = (
     f"run `gcloud auth application-default login`, set GOOGLE_APPLICATION_CREDENTIALS to the file of a service "
     f"account, set {TOKEN_VARIABLE}, or pass api_key=… (a token, or a function that returns one)"
 )
+_EXTRA_ADVICE = "pip install 'perdure[vertex]'"
 
 
 class GoogleAuth:
@@ -93,8 +96,12 @@ class GoogleAuth:
                 credentials = self._credentials
                 if not credentials.valid or credentials.token == rejected:
                     credentials.refresh(request)
+            except ImportError as error:
+                text = f"these credentials for Vertex AI need a package: {error}; {_EXTRA_ADVICE}"
+                raise ConfigError(text) from error
             except errors.DefaultCredentialsError as error:
-                raise AuthFailed(f"there are no credentials for Vertex AI ({error}): {_ADVICE}") from error
+                missing = f"; for the account of this machine, {_EXTRA_ADVICE}" if find_spec("requests") is None else ""
+                raise AuthFailed(f"there are no credentials for Vertex AI ({error}): {_ADVICE}{missing}") from error
             except errors.TransportError as error:
                 raise ProviderDown(f"no token for Vertex AI: Google cannot be reached: {error}; try again") from error
             except errors.GoogleAuthError as error:
@@ -111,7 +118,7 @@ def import_google_auth(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise ConfigError(
-            f"Vertex AI needs google-auth to find credentials, and it is not installed: pip install 'perdure[vertex]', "
+            f"Vertex AI needs google-auth to find credentials, and it is not installed: {_EXTRA_ADVICE}, "
             f"or set {TOKEN_VARIABLE} to an access token"
         ) from error
 
