@@ -112,6 +112,15 @@ def test_a_command_that_cannot_be_started_is_named_with_the_reason(start, tmp_pa
     assert start(str(plain)).finish() == (126, b"", f"{plain}: Permission denied\n".encode())
 
 
+@pytest.fixture(params=[signal.SIG_DFL, signal.SIG_IGN])
+def started_in_background(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A shell ignores SIGQUIT for what it starts in the background, and what is ignored is inherited."""
+    before = signal.signal(signal.SIGQUIT, request.param)
+    yield
+    signal.signal(signal.SIGQUIT, before)
+
+
+@pytest.mark.usefixtures("started_in_background")
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see what is open")
 def test_a_command_starts_with_default_signals_in_its_own_group_without_further_descriptors(start):
     script = """

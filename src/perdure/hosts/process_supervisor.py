@@ -19,6 +19,11 @@ ORPHANED_GRACE_SECONDS = 1.0
 """Seconds between SIGTERM and SIGKILL when the host is gone: all is to be over within two."""
 _SUBREAPER = 36
 _DEATH_SIGNAL = 1
+_DEFAULT_SIGNALS = (
+    signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP,
+    signal.SIGQUIT,  # which a shell ignores for what it starts in the background
+    signal.SIGPIPE, signal.SIGXFSZ,  # which Python ignores
+)  # fmt: skip
 
 
 def main(argv: list[str]) -> int:
@@ -50,7 +55,7 @@ def exec_command(command: list[str], variables: dict[bytes, bytes], fds: tuple[i
     """Replace this process by the command, with `exec`, in a new process group."""
     os.setpgid(0, 0)
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+    for number in _DEFAULT_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     call_prctl(_DEATH_SIGNAL, signal.SIGKILL)
     for each in fds:
