@@ -144,7 +144,12 @@ def test_a_goal_in_a_worktree_changes_nothing_in_the_working_folder(goals, tmp_p
 
 def test_a_call_that_needs_an_approval_pauses_the_goal_until_it_is_answered(goals, tmp_path, monkeypatch):
     built, build = [], AgentParts.build_agent
-    monkeypatch.setattr(AgentParts, "build_agent", lambda parts, **more: built.append(more) or build(parts, **more))
+
+    def build_agent(parts, **more):
+        built.append(more)
+        return build(parts, **more)
+
+    monkeypatch.setattr(AgentParts, "build_agent", build_agent)
     write = call("write_text", path="a.txt", text="a")
     goals.script(maker=[write, "Wrote it."], checker=[verdict("1", "2")])
     first = start(goals, "--no-coding")
