@@ -138,6 +138,40 @@ async def test_the_thread_of_the_watchdog_lives_as_long_as_tools_run_and_keeps_n
     assert not thread.is_alive()
 
 
+def find_new_thread(before):
+    (thread,) = [each for each in threading.enumerate() if each.name == "perdure-watchdog" and each not in before]
+    return thread
+
+
+async def test_the_thread_ends_also_if_the_last_call_has_ended_while_it_looked_at_the_loop(monkeypatch):
+    looking, ended, before = threading.Event(), threading.Event(), set(threading.enumerate())
+
+    def look(*_):
+        looking.set()
+        assert ended.wait(20)
+
+    monkeypatch.setattr(LoopWatchdog, "_look", look)
+    with LoopWatchdog(60)._watch("look", None):
+        thread = find_new_thread(before)
+        assert await asyncio.to_thread(looking.wait, 20)
+    ended.set()
+    await asyncio.to_thread(thread.join, 20)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+async def test_a_loop_that_ends_without_a_sign_of_life_does_not_keep_the_thread(monkeypatch, is_closed):
+    asked, before, loop = threading.Event(), set(threading.enumerate()), asyncio.get_running_loop()
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "call_soon_threadsafe", lambda *_: asked.set())
+        patched.setattr(loop, "is_closed", lambda: is_closed)
+        with LoopWatchdog(0.01, lambda _: None)._watch("look", None):
+            thread = find_new_thread(before)
+            assert asked.wait(20)
+        thread.join(20)
+    assert not thread.is_alive()
+
+
 def test_a_report_says_who_where_and_what_to_do():
     advice = "make it a plain function, which runs on a thread, or mark it @tool(isolate=True)"
     assert str(BlockedLoop("slow", 0.256, "x.py:1 in f")) == (

@@ -100,7 +100,7 @@ class LoopWatchdog:
             for loop in {id(each.loop): each for each in calls}.values():
                 self._look(loop)
             with self._changed:
-                self._changed.wait(self._threshold)
+                self._changed.wait_for(lambda: not self._running, self._threshold)
 
     def _look(self, call: "_WatchedCall") -> None:
         """Report a loop that gives no sign of life within the threshold, once for each time that it is blocked."""
@@ -116,7 +116,13 @@ class LoopWatchdog:
             calls = [each for each in self._running.values() if each.loop is call.loop]
         if frame is not None and calls:
             self._report(BlockedLoop(find_blocking_tool(frame, calls), self._threshold, describe_frame(frame)))
-        alive.wait()
+        while not alive.wait(self._threshold) and self._has_calls_on(call.loop):
+            pass  # it is still the same block
+
+    def _has_calls_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Return False if no watched call runs on the loop any more: a loop that has ended gives no sign of life."""
+        with self._changed:
+            return not loop.is_closed() and any(each.loop is loop for each in self._running.values())
 
 
 class _WatchedCall(Struct, eq=False):
