@@ -1,7 +1,7 @@
-"""Processes that share a search index: python -m tests.stores.search_children (busy|open_new) PATH NAME COUNT
+"""Processes that share a search index: python -m tests.stores.search_children WHAT PATH NAME COUNT
 
 `busy` fills, searches and empties a store; `open_new` opens one new index after another, each at the same moment as a
-second process does.
+second process does; `first_search` searches one new store after another, each at the same moment as two others do.
 """
 
 import asyncio
@@ -32,15 +32,34 @@ async def busy(path: str, name: str, count: str) -> None:
     print("done", flush=True)  # noqa: T201
 
 
+async def first_search(path: str, name: str, count: str) -> None:
+    """Search new stores, each as soon as three processes are ready for it, and delete something."""
+    for number in range(int(count)):
+        store = SqliteStore(f"{path}-{number}")
+        await keep(store, name, f"word{name} said here")
+        await keep(store, f"{name}-gone", f"gone{name}")
+        meet(f"{path}-{number}", name, "one", "two", "three")
+        assert await found(store, f"word{name}") == [(name, 1)]
+        await store.delete(f"{name}-gone")
+        assert await found(store, f"gone{name}") == []
+        assert await found(store, f"word{name}") == [(name, 1)]
+        await store.aclose()
+    print("done", flush=True)  # noqa: T201
+
+
+def meet(place: str, name: str, *names: str) -> None:
+    """Wait until the processes of all names are at the same place."""
+    Path(f"{place}.{name}").touch()
+    until = time.monotonic() + 60
+    while not all(Path(f"{place}.{each}").exists() for each in names):
+        assert time.monotonic() < until, "another process has ended"
+
+
 def open_new(path: str, name: str, count: str) -> None:
     """Open new indexes, each as soon as the processes `one` and `two` are both ready for it."""
     for number in range(int(count)):
         place = f"{path}-{number}"
-        Path(f"{place}.{name}").touch()
-        other = Path(f"{place}.{'two' if name == 'one' else 'one'}")
-        until = time.monotonic() + 60
-        while not other.exists():
-            assert time.monotonic() < until, "the other process has ended"
+        meet(place, name, "one", "two")
         index = SearchIndex(place)
         assert index.stamp == 0
         index.close()
@@ -51,5 +70,7 @@ if __name__ == "__main__":
     sqlite_search_thread.QUIET_SECONDS = 0.0  # type: ignore[misc] # so that the background is at work as well
     if sys.argv[1] == "busy":
         asyncio.run(busy(*sys.argv[2:]))
+    elif sys.argv[1] == "first_search":
+        asyncio.run(first_search(*sys.argv[2:]))
     else:
         open_new(*sys.argv[2:])

@@ -3,7 +3,7 @@
 The log never waits for the index. How far a session is indexed is recorded in the log, after the index is synced; so
 entries that are indexed twice are noticed, and none is left out. Log and index have a stamp, which changes whenever
 something is removed from the log: when the two differ, because a process died in between or a file was replaced, the
-index is rebuilt.
+index is rebuilt, by one of the processes that notice it.
 """
 
 import json
@@ -16,7 +16,7 @@ from zlib import crc32
 
 import apsw
 
-from perdure.core.error import ConfigError
+from perdure.core.error import ConfigError, StoreError
 from perdure.core.store import Hit
 from perdure.stores.search_request_validation import ROLES, SearchRequest, split_query
 from perdure.stores.snippet import SearchTerms, make_snippet
@@ -24,7 +24,7 @@ from perdure.stores.snippet import SearchTerms, make_snippet
 from .database_file import to_store_error
 from .log import EntryRange
 from .log_reader_for_search import MAX_SEQ, LogReaderForSearch, SearchRange, SubmitJob
-from .search_index import DAMAGE, SearchIndex, StaleIndexError
+from .search_index import DAMAGE, SearchIndex, StaleIndexError, StampMismatchError
 from .writer_jobs import Job
 
 T = TypeVar("T")
@@ -35,6 +35,8 @@ CATCH_UP_ENTRIES: Final = 2000
 """The number of entries per transaction when a search waits for the rest to be indexed: each transaction is synced."""
 SESSIONS_AT_ONCE: Final = 50
 """The number of sessions whose entries are read with one query."""
+MAX_MISMATCHES: Final = 10
+"""How often log and index may differ during one task, because other processes remove texts or rebuild the index."""
 CHARACTERS_PER_ENTRY: Final = 2000
 """If entries are longer than this on average, fewer of them are indexed in one transaction."""
 
@@ -96,12 +98,11 @@ class LogSearch:
         done: list[T] = []
         try:
             try:
-                self._erase(session_id, seq, job, done)
+                self._erase_from_matching_index(session_id, seq, job, done)
             except (*DAMAGE, StaleIndexError) as error:
-                self._warn_of_rebuild(error)
-                self._index.clear()
                 if not done:
                     done.append(self._source.run_removal(job)[0])
+                self._rebuild_index(error)
         except apsw.Error as error:
             raise to_store_error(error, self._index.path) from error
         return done[0]
@@ -123,35 +124,74 @@ class LogSearch:
         self._index.close_if_replaced()
         self._source.close_if_replaced()
         try:
-            try:
-                return work()
-            except (*DAMAGE, StaleIndexError) as error:
-                self._warn_of_rebuild(error)
-                self._rebuild_index()
-                return work()
+            return self._try_with_rebuilds(work)
         except apsw.Error as error:
             raise to_store_error(error, self._index.path) from error
+        except StaleIndexError as error:
+            raise StoreError(
+                f"the search index {self._index.path!r} was made anew, and still does not match the log ({error}): "
+                "search again; if that does not help, delete this file alone, and it is made once more"
+            ) from error
 
-    def _warn_of_rebuild(self, error: Exception) -> None:
-        is_new = isinstance(error, StaleIndexError) and not self._source.read_stamp()
-        if not is_new:
-            _log.warning("the search index %r is made anew: %s", self._index.path, error)
+    def _try_with_rebuilds(self, work: Callable[[], T]) -> T:
+        """Try until the index matches the log. What is found to be damaged is rebuilt once."""
+        was_damaged = False
+        for _ in range(MAX_MISMATCHES):
+            try:
+                return work()
+            except StampMismatchError as error:  # another process may change the log, or rebuild the index, meanwhile
+                self._rebuild_index(error)
+            except (*DAMAGE, StaleIndexError) as error:
+                if was_damaged:
+                    raise
+                was_damaged = True
+                self._rebuild_index(error)
+        return work()
 
-    def _rebuild_index(self) -> None:
-        self._index.clear()
+    def _rebuild_index(self, error: Exception) -> None:
+        """Empty the index after this error, and record that nothing is indexed."""
+        self._index.check_writable()
+        try:
+            self._empty_index(error)
+        except (*DAMAGE, StaleIndexError):  # nothing can be done with these tables
+            self._index.clear()
+            self._empty_index(error)
+
+    def _empty_index(self, error: Exception) -> None:
+        """Empty the index in a transaction; for a mismatch of stamps only if they still differ then."""
         with self._index.write_transaction():
-            self._index.stamp = self._source.reset_indexed()
+            found, stamp = self._index.stamp, self._source.read_stamp()
+            if not isinstance(error, StampMismatchError) or not stamp or abs(found) != stamp:
+                if stamp:  # it is not a new one
+                    _log.warning("the search index %r is made anew: %s", self._index.path, error)
+                self._index.recreate_tables()
+                stamp = self._source.reset_indexed()
+                self._index.stamp = -stamp
+        self._finish_rewriting(stamp)
+
+    def _finish_rewriting(self, stamp: int) -> None:
+        """Rewrite the pages of the index, if it matches the log with this stamp and that has still to be done.
+
+        Until then the stamp is negative, and whoever finds it so does the same: a process may have died in between.
+        """
+        if self._index.stamp != -stamp:
+            return
+        self._index.rewrite_pages()
+        self._index.truncate_wal()
+        with self._index.write_transaction():
+            if self._index.stamp == -stamp:
+                self._index.stamp = stamp
 
     def _check_stamps(self) -> int:
-        """Return the stamp of log and index. Raises `StaleIndexError` if they differ."""
+        """Return the stamp of log and index. Raises `StampMismatchError` if they differ."""
         stamp = self._source.read_stamp()
         self._compare_stamp(stamp)
         return stamp
 
     def _compare_stamp(self, stamp: int) -> None:
-        """Raise `StaleIndexError` if the index has another stamp than the log."""
+        """Raise `StampMismatchError` if the index has another stamp than the log."""
         if not stamp or self._index.stamp != stamp:
-            raise StaleIndexError("it does not belong to the log as it is now")
+            raise StampMismatchError("it does not belong to the log as it is now")
 
     def _catch_up(self) -> None:
         """Index all entries that were in the log when this method began."""
@@ -185,6 +225,13 @@ class LogSearch:
 
     # -- taking out ----------------------------------------------------------------------------------------------------
 
+    def _erase_from_matching_index(self, session_id: str, seq: int | None, job: Job[T], done: list[T]) -> None:
+        try:
+            self._erase(session_id, seq, job, done)
+        except StampMismatchError as error:  # nothing is done yet, and another process may be rebuilding the index
+            self._rebuild_index(error)
+            self._erase(session_id, seq, job, done)
+
     def _erase(self, session_id: str, seq: int | None, job: Job[T], done: list[T]) -> None:
         if not self._index.exists and not self._source.read_stamp():
             result, stamp = self._source.run_removal(job)
@@ -203,12 +250,11 @@ class LogSearch:
             is_rewritten = self._index.remove(gone)
             for session, number, _ in gone:
                 self._index.add(self._source.read_texts(EntryRange(session, number - 1, number)))
-            self._index.stamp = 0 if is_rewritten else stamp
-        if is_rewritten:  # if this is interrupted, the index belongs to no log, and is emptied at its next use
-            self._index.rewrite_pages()
-            with self._index.write_transaction():
-                self._index.stamp = stamp
-        self._index.truncate_wal()
+            self._index.stamp = -stamp if is_rewritten else stamp
+        if is_rewritten:
+            self._finish_rewriting(stamp)
+        else:
+            self._index.truncate_wal()
 
     def _indexed_texts(self, entry_ranges: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int], str]:
         """Return the texts of those entries in some ranges that are indexed."""

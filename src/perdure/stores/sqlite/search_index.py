@@ -68,6 +68,12 @@ PRAGMA journal_size_limit = 16777216;
 PRAGMA cache_size = -8000;
 """
 
+_DROP_TABLES: Final = """
+DROP TABLE IF EXISTS search;
+DROP TABLE IF EXISTS doc;
+DROP TABLE IF EXISTS state;
+"""
+
 _SECURE_COST: Final = 500
 """Removing one text in place costs as much as writing this many of them when the whole index is rewritten."""
 
@@ -93,6 +99,10 @@ DAMAGE: Final = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.Sch
 
 class StaleIndexError(Exception):
     """Raised when the search index does not match the log and has to be rebuilt."""
+
+
+class StampMismatchError(StaleIndexError):
+    """Raised when the search index has another stamp than the log: perhaps another process is rebuilding it."""
 
 
 class IndexedText(NamedTuple):
@@ -134,6 +144,11 @@ class SearchIndex:
         if self._connection is not None and file_identity(self.path) != self._file:
             self._drop_connection()
 
+    def check_writable(self) -> None:
+        """Raise `ReadOnlyStoreError` if the index cannot be written."""
+        if is_read_only(self.path):
+            raise build_read_only_error(self.path)
+
     @contextmanager
     def write_transaction(self) -> Generator[None]:
         """Context manager: run the block in a write transaction, which excludes all other processes."""
@@ -149,7 +164,10 @@ class SearchIndex:
 
     @property
     def stamp(self) -> int:
-        """The stamp of the log that this index matches; 0 if there never was one."""
+        """The stamp of the log that this index matches; 0 if there never was one.
+
+        Negative while the index matches the log, and its pages have still to be rewritten without removed texts.
+        """
         return int(self._get_or_open().execute("SELECT stamp FROM state").get)
 
     @stamp.setter
@@ -225,8 +243,17 @@ class SearchIndex:
             self._tokenizer = self._get_or_open().fts5_tokenizer(_TOKENIZER[0], list(_TOKENIZER[1:]))
         return self._tokenizer(text, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_colocated=False)
 
+    def recreate_tables(self) -> None:
+        """Empty the index, within a write transaction. Removed texts are left in the file until `rewrite_pages`."""
+        connection = self._get_or_open()
+        connection.execute("PRAGMA secure_delete = OFF")  # for dropping them would overwrite every page
+        try:
+            connection.execute(_DROP_TABLES + _TABLES)
+        finally:
+            connection.execute("PRAGMA secure_delete = ON")
+
     def clear(self) -> None:
-        """Empty the index, whatever its state, while other processes may have it open."""
+        """Empty the index, whatever its state, while other processes may have it open. They find no tables then."""
         self._drop_connection()
         connection = self._connect()
         try:
@@ -285,8 +312,7 @@ class SearchIndex:
         return connection
 
     def _connect(self) -> _TokenizingConnection:
-        if is_read_only(self.path):
-            raise build_read_only_error(self.path)
+        self.check_writable()
         try:
             create_file(self.path)
         except OSError as error:
