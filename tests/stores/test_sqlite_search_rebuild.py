@@ -1,7 +1,7 @@
 """Processes that rebuild one search index at the same time: one of them does it, and nobody's search fails."""
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ async def searches(path: Path, store: SqliteStore) -> AsyncIterator[list[LogSear
 
 
 @pytest.fixture
-def emptied(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def emptied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """How the index was emptied or rewritten so far."""
     done: list[str] = []
 
@@ -59,14 +59,21 @@ def count_hits(search: LogSearch, word: str = "rain") -> int:
 
 def read_stamps(path: Path) -> tuple[int, int]:
     """The stamps of the log and of its index."""
-    with another_connection(path) as log, apsw.Connection(f"{path}-search") as index:
+    with another_connection(path) as log:
         kept = log.execute("SELECT value FROM meta WHERE name = 'search'").get
-        return kept, index.execute("SELECT stamp FROM state").get
+    return kept, read_index(path, "SELECT stamp FROM state")
+
+
+def read_index(path: Path, query: str) -> Any:
+    index = apsw.Connection(f"{path}-search")
+    try:
+        return index.execute(query).get
+    finally:
+        index.close()
 
 
 def set_stamp(path: Path, change: str) -> None:
-    with apsw.Connection(f"{path}-search") as index:
-        index.execute(f"UPDATE state SET stamp = {change}")
+    read_index(path, f"UPDATE state SET stamp = {change}")
 
 
 def test_an_index_of_another_log_is_emptied_in_a_transaction(path, searches, emptied, caplog):
@@ -173,8 +180,7 @@ async def test_a_text_leaves_the_log_before_an_index_that_is_damaged_is_made_ane
     run_removal, kept = LogReaderForSearch.run_removal, []
 
     def look_and_remove(log: LogReaderForSearch, job: Any) -> Any:
-        with apsw.Connection(f"{path}-search") as index:
-            kept.append(index.execute("SELECT count(*) FROM doc").get)
+        kept.append(read_index(path, "SELECT count(*) FROM doc"))
         return run_removal(log, job)
 
     def fail(*_: Any) -> None:
