@@ -194,6 +194,7 @@ async def test_a_text_leaves_the_log_before_an_index_that_is_damaged_is_made_ane
     assert await found(store, "rain") == [("kept", 1)]
 
 
+@pytest.mark.faults
 def test_processes_that_search_a_new_store_at_the_same_moment_all_find_what_they_said(path):
     names, rounds = ("one", "two", "three"), 1_000 if LONG else 40
     with ExitStack() as stack:
