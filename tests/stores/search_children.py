@@ -1,7 +1,7 @@
 """Processes that share a search index: python -m tests.stores.search_children WHAT PATH NAME COUNT
 
 `busy` fills, searches and empties a store; `open_new` opens one new index after another, each at the same moment as a
-second process does; `first_search` searches one new store after another, each at the same moment as two others do.
+second process does; `first_search` searches one store after another, each at the same moment as two others do.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ async def busy(path: str, name: str, count: str) -> None:
 
 
 async def first_search(path: str, name: str, count: str) -> None:
-    """Search new stores, each as soon as three processes are ready for it, and delete something."""
+    """Search stores, each as soon as three processes are ready for it, and delete something."""
     for number in range(int(count)):
         store = SqliteStore(f"{path}-{number}")
         await keep(store, name, f"word{name} said here")

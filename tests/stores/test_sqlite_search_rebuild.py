@@ -12,7 +12,8 @@ import pytest
 from perdure.core.error import StoreError
 from perdure.stores.search_request_validation import SearchRequest
 from perdure.stores.sqlite.log_reader_for_search import LogReaderForSearch
-from perdure.stores.sqlite.search import MAX_MISMATCHES, LogSearch
+from perdure.stores.sqlite.read_only_media import ReadOnlyStoreError
+from perdure.stores.sqlite.search import MAX_DAMAGES, MAX_MISMATCHES, LogSearch
 from perdure.stores.sqlite.search_index import SearchIndex, StaleIndexError, StampMismatchError
 from perdure.stores.sqlite.store import SqliteStore
 from tests.stores.material import another_connection, child
@@ -93,19 +94,117 @@ def test_an_index_that_another_process_has_made_anew_meanwhile_stays_as_it_is(pa
     before = read_stamps(path)
     emptied.clear()
     one._rebuild_index(StampMismatchError("seen before"))
+    one._rebuild_index(StaleIndexError("something in it was wrong"), before[0] - 1)
     assert (emptied, read_stamps(path), len(caplog.messages)) == ([], before, 1)
-    one._rebuild_index(StaleIndexError("something in it is wrong"))
+    one._rebuild_index(StaleIndexError("something in it is wrong"), before[0])
     assert emptied == ["recreate_tables", "rewrite_pages"]
     assert caplog.messages[1:] == [f"the search index '{path}-search' is made anew: something in it is wrong"]
     assert count_hits(two) == 18
+
+
+def test_that_an_index_is_made_anew_by_another_process_is_seen_under_its_lock(path, searches, emptied, monkeypatch):
+    one, two = searches
+    set_stamp(path, "stamp + 1")
+    write_transaction = SearchIndex.write_transaction
+
+    def overtaken(index: SearchIndex) -> Any:
+        monkeypatch.setattr(SearchIndex, "write_transaction", write_transaction)
+        assert count_hits(two) == 18
+        return write_transaction(index)
+
+    monkeypatch.setattr(SearchIndex, "write_transaction", overtaken)
+    assert count_hits(one) == 18
+    assert emptied.count("recreate_tables") == 1
+
+
+def test_an_index_whose_file_another_process_has_cleared_is_not_cleared_once_more(path, searches, emptied):
+    one, two = searches
+    two._index.clear()
+    assert (count_hits(one), count_hits(two)) == (18, 18)
+    assert emptied == ["clear", "recreate_tables", "rewrite_pages"]
+
+
+def test_an_index_that_others_clear_again_and_again_is_waited_for(path, searches, emptied, monkeypatch):
+    one, two = searches
+    recreate_tables, times = SearchIndex.recreate_tables, [0]
+
+    def recreate_and_lose(index: SearchIndex) -> None:
+        recreate_tables(index)
+        times[0] += 1
+        if times[0] < MAX_DAMAGES:
+            raise apsw.SQLError("no such table: state")
+
+    monkeypatch.setattr(SearchIndex, "recreate_tables", recreate_and_lose)
+    set_stamp(path, "stamp + 1")
+    assert (count_hits(one), count_hits(two)) == (18, 18)
+    assert emptied.count("clear") == MAX_DAMAGES - 2  # the first time, a new connection is tried
+
+
+def test_an_index_that_was_emptied_after_everything_was_indexed_is_searched_again(path, searches, monkeypatch):
+    one, two = searches
+    find_ranges, stamp = LogSearch._find_ranges, read_stamps(path)[0]
+
+    def find_late(search: LogSearch, request: SearchRequest) -> Any:
+        monkeypatch.undo()
+        two._rebuild_index(StaleIndexError("something in it is wrong"), stamp)
+        return find_ranges(search, request)
+
+    monkeypatch.setattr(LogSearch, "_find_ranges", find_late)
+    assert count_hits(one) == 18
+
+
+async def test_a_batch_that_another_process_has_emptied_again_is_indexed_again(path, store, searches, monkeypatch):
+    one, two = searches
+    await keep(store, "t", *lines(20, "rain"))
+    record_indexed, stamp = LogReaderForSearch.record_indexed, read_stamps(path)[0]
+
+    def record_late(log: LogReaderForSearch, *noted: Any) -> None:
+        monkeypatch.undo()
+        two._rebuild_index(StaleIndexError("something in it is wrong"), stamp)
+        record_indexed(log, *noted)
+
+    monkeypatch.setattr(LogReaderForSearch, "record_indexed", record_late)
+    assert count_hits(one) == 36
 
 
 def test_what_a_process_that_died_has_not_rewritten_is_rewritten_by_the_next_one(path, searches, emptied, caplog):
     one, two = searches
     before = read_stamps(path)
     set_stamp(path, "-stamp")
-    assert (count_hits(one), count_hits(two)) == (18, 18)
+    assert (count_hits(one), one.is_rewriting_due, emptied) == (18, True, [])  # a search does not wait for it
+    assert (one.index_batch(), two.index_batch()) == (0, 0)
     assert (emptied, read_stamps(path), caplog.messages) == (["rewrite_pages"], before, [])
+    assert (count_hits(one), one.is_rewriting_due) == (18, False)
+
+
+def test_an_index_is_only_called_rewritten_when_no_byte_is_left(path, searches, monkeypatch):
+    one, _ = searches
+    stamp, _ = read_stamps(path)
+    set_stamp(path, "-stamp")
+
+    def fail(_: SearchIndex) -> None:
+        raise apsw.BusyError("database is locked")
+
+    for name in ("rewrite_pages", "truncate_wal"):
+        with monkeypatch.context() as patched:
+            patched.setattr(SearchIndex, name, fail)
+            with pytest.raises(StoreError, match="locked"):
+                one.index_batch()
+        assert read_stamps(path) == (stamp, -stamp)
+    assert one._index.query("PRAGMA secure_delete", {}) == [(1,)]
+    one.index_batch()
+    assert read_stamps(path) == (stamp, stamp)
+
+
+def test_an_index_that_cannot_be_written_is_searched_before_its_file_is_rewritten(path, searches, emptied, monkeypatch):
+    one, _ = searches
+    set_stamp(path, "-stamp")
+    monkeypatch.setattr(SearchIndex, "is_writable", False)
+    assert (count_hits(one), one.index_batch(), emptied) == (18, 0, [])
+    set_stamp(path, "stamp + 1")
+    with pytest.raises(ReadOnlyStoreError):
+        count_hits(one)
+    assert emptied == []
 
 
 @pytest.mark.parametrize("change", ["0", "stamp + 5"])
@@ -144,7 +243,7 @@ def test_a_search_waits_for_a_log_from_which_others_remove_again_and_again(path,
     with pytest.raises(StoreError) as raised:
         count_hits(one)
     assert str(raised.value) == (
-        f"the search index '{path}-search' was made anew, and still does not match the log ({MISMATCH}): search again; "
+        f"the search index '{path}-search' was made anew, and still does not match the log ({MISMATCH}): try again; "
         "if that does not help, delete this file alone, and it is made once more"
     )
 
@@ -158,18 +257,54 @@ def test_what_is_damaged_again_at_once_is_told(path, searches, emptied, monkeypa
     monkeypatch.setattr(LogSearch, "_find_hits", fail)
     with pytest.raises(StoreError, match=r"still does not match the log \(words are left\)"):
         count_hits(one)
-    assert emptied == ["recreate_tables", "rewrite_pages"]
+    assert emptied == ["recreate_tables", "rewrite_pages"] * (MAX_DAMAGES - 1)
 
 
-async def test_a_session_is_deleted_from_an_index_that_another_process_makes_anew(path, store, searches, emptied):
+@pytest.mark.parametrize("change", ["-stamp", "stamp + 1"])
+async def test_a_session_is_deleted_from_an_index_that_another_process_has_left(path, store, searches, emptied, change):
     await keep(store, "gone", "xyzzyword")
     assert await found(store, "xyzzyword") == [("gone", 1)]
-    set_stamp(path, "-stamp")
+    set_stamp(path, change)
     await store.delete("gone")
-    assert emptied[0] == "rewrite_pages"
-    assert "recreate_tables" not in emptied
+    assert [each for each in emptied if each != "rewrite_pages"] == ["recreate_tables"] * (change != "-stamp")
+    assert "rewrite_pages" in emptied
+    log, index = read_stamps(path)
+    assert log == index
     assert await found(store, "xyzzyword") == []
     assert count_hits(searches[0]) == 18
+
+
+async def test_a_process_that_dies_while_it_deletes_leaves_a_note_that_bytes_may_be_left(
+    path, store, searches, monkeypatch
+):
+    one, _ = searches
+    await keep(store, "gone", *lines(3, "xyzzyword"))
+    await keep(store, "many", *lines(3000, "sun"))
+    assert count_hits(one, "xyzzyword") == 3
+
+    def die(_: SearchIndex) -> None:
+        raise apsw.IOError("died")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SearchIndex, "truncate_wal", die)
+        with pytest.raises(StoreError, match="died"):
+            await store.delete("gone")
+    log, index = read_stamps(path)
+    assert index == -log
+    assert (count_hits(one, "xyzzyword"), count_hits(one)) == (0, 18)
+    assert one.index_batch() == 0
+    assert read_stamps(path) == (log, log)
+    assert all(b"xyzzyword" not in each.read_bytes() for each in path.parent.glob("*-search*"))
+
+
+async def test_nothing_is_deleted_if_the_index_is_outdated_and_cannot_be_written(path, store, searches, monkeypatch):
+    await keep(store, "gone", "xyzzyword")
+    set_stamp(path, "stamp + 1")
+    with monkeypatch.context() as patched:
+        patched.setattr(SearchIndex, "is_writable", False)
+        with pytest.raises(ReadOnlyStoreError):
+            await store.delete("gone")
+    assert len(await store.read("gone")) == 1
 
 
 async def test_a_text_leaves_the_log_before_an_index_that_is_damaged_is_made_anew(path, store, monkeypatch):
@@ -194,9 +329,35 @@ async def test_a_text_leaves_the_log_before_an_index_that_is_damaged_is_made_ane
     assert await found(store, "rain") == [("kept", 1)]
 
 
+def leave_none(_: Path) -> None:
+    """It is made at the first search."""
+
+
+def be_older(index: Path) -> None:
+    connection = apsw.Connection(str(index))
+    connection.execute("PRAGMA user_version = 1")
+    connection.close()
+
+
+def garble(index: Path) -> None:
+    content = index.read_bytes()
+    index.write_bytes(content[:4096] + b"x" * (len(content) - 4096))
+
+
+def be_no_database(index: Path) -> None:
+    index.write_bytes(b"x" * 8192)
+
+
 @pytest.mark.faults
-def test_processes_that_search_a_new_store_at_the_same_moment_all_find_what_they_said(path):
-    names, rounds = ("one", "two", "three"), 1_000 if LONG else 40
+@pytest.mark.parametrize("damage", [leave_none, be_older, garble, be_no_database])
+async def test_processes_that_search_at_the_same_moment_all_find_what_they_said(path, store_at, damage):
+    names, rounds = ("one", "two", "three"), 500 if LONG else 12
+    for number in range(rounds if damage is not leave_none else 0):
+        store = store_at(f"{path}-{number}")
+        await keep(store, "before", "said before")
+        assert await found(store, "said") == [("before", 1)]
+        await store.aclose()
+        damage(Path(f"{path}-{number}-search"))
     with ExitStack() as stack:
         processes = [
             stack.enter_context(child("first_search", path, name, rounds, programs="search_children")) for name in names

@@ -12,6 +12,7 @@ from perdure import Agent, ConfigError, tool
 from perdure.extensions import loop_watchdog
 from perdure.testing import ScriptedModel, call
 from perdure.tracing.loop_watchdog import BlockedLoop, LoopWatchdog, get_code_object, log_blocked_loop
+from tests.doubles import until
 
 REPORTED = threading.Event()
 
@@ -159,17 +160,49 @@ async def test_the_thread_ends_also_if_the_last_call_has_ended_while_it_looked_a
     assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("is_closed", [True, False])
-async def test_a_loop_that_ends_without_a_sign_of_life_does_not_keep_the_thread(monkeypatch, is_closed):
+async def test_a_loop_whose_calls_have_ended_does_not_keep_the_thread(monkeypatch):
     asked, before, loop = threading.Event(), set(threading.enumerate()), asyncio.get_running_loop()
-    with monkeypatch.context() as patched:
-        patched.setattr(loop, "call_soon_threadsafe", lambda *_: asked.set())
-        patched.setattr(loop, "is_closed", lambda: is_closed)
-        with LoopWatchdog(0.01, lambda _: None)._watch("look", None):
-            thread = find_new_thread(before)
-            assert asked.wait(20)
-        thread.join(20)
+    monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *_: asked.set())
+    with LoopWatchdog(0.01, lambda _: None)._watch("look", None):
+        thread = find_new_thread(before)
+        assert asked.wait(20)
+    thread.join(20)
     assert not thread.is_alive()
+
+
+def test_a_loop_that_stops_during_a_call_is_neither_reported_nor_waited_for():
+    reports: list[BlockedLoop] = []
+    watchdog = LoopWatchdog(0.05, reports.append)
+
+    async def call_and_stop() -> None:
+        with watchdog._watch("look", None):
+            asyncio.get_running_loop().stop()
+            await asyncio.Event().wait()
+
+    stopped = asyncio.new_event_loop()
+    left = stopped.create_task(call_and_stop())
+    stopped.run_forever()
+    (watched,) = watchdog._running.values()
+    watchdog._look(watched)  # it returns
+    assert reports == []
+    left.cancel()
+    stopped.run_until_complete(asyncio.wait([left]))
+    stopped.close()
+
+
+async def test_a_function_for_reports_that_fails_does_not_end_the_watchdog(caplog):
+    told = threading.Event()
+
+    def fail(_):
+        told.set()
+        raise ValueError("no report")
+
+    watchdog = LoopWatchdog(0.01, fail)
+    with watchdog._watch("look", None):
+        assert told.wait(20)  # it blocks the loop
+        told.clear()
+        await until(lambda: told.wait(0.05))  # it blocks the loop again, after a sign of life
+    assert caplog.messages[:1] == ["the function that gets the reports of the watchdog has failed"]
 
 
 def test_a_report_says_who_where_and_what_to_do():

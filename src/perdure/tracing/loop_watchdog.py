@@ -114,15 +114,21 @@ class LoopWatchdog:
         frame = sys._current_frames().get(call.thread)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         with self._changed:
             calls = [each for each in self._running.values() if each.loop is call.loop]
-        if frame is not None and calls:
-            self._report(BlockedLoop(find_blocking_tool(frame, calls), self._threshold, describe_frame(frame)))
+        if frame is not None and calls and call.loop.is_running():
+            self._send_report(BlockedLoop(find_blocking_tool(frame, calls), self._threshold, describe_frame(frame)))
         while not alive.wait(self._threshold) and self._has_calls_on(call.loop):
             pass  # it is still the same block
 
     def _has_calls_on(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Return False if no watched call runs on the loop any more: a loop that has ended gives no sign of life."""
         with self._changed:
-            return not loop.is_closed() and any(each.loop is loop for each in self._running.values())
+            return loop.is_running() and any(each.loop is loop for each in self._running.values())
+
+    def _send_report(self, blocked: BlockedLoop) -> None:
+        try:
+            self._report(blocked)
+        except Exception:
+            _LOGGER.exception("the function that gets the reports of the watchdog has failed")
 
 
 class _WatchedCall(Struct, eq=False):

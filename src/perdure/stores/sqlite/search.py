@@ -37,6 +37,8 @@ SESSIONS_AT_ONCE: Final = 50
 """The number of sessions whose entries are read with one query."""
 MAX_MISMATCHES: Final = 10
 """How often log and index may differ during one task, because other processes remove texts or rebuild the index."""
+MAX_DAMAGES: Final = 4
+"""How often an index may be found to be damaged during one task: each process that finds it so may clear the file."""
 CHARACTERS_PER_ENTRY: Final = 2000
 """If entries are longer than this on average, fewer of them are indexed in one transaction."""
 
@@ -56,6 +58,7 @@ _WITHIN_PARTS: Final = """(doc.session IN (SELECT value FROM json_each(:whole)) 
     WHERE value ->> 0 = doc.session AND doc.seq > value ->> 1 AND doc.seq <= value ->> 2
 ))"""
 
+_LEFT_LOG: Final = "; the text has left the log, and leaves the index at its next use"
 _QUERY_WORD: Final = re.compile(r'("(?:[^"]|"")*"|[^\s"(){}:^+*-]+)(\s*\*)?')
 _OPERATORS: Final = frozenset({"AND", "OR", "NOT", "NEAR"})
 
@@ -79,14 +82,18 @@ class LogSearch:
     def __init__(self, path: str, vfs: str | None, submit: SubmitJob) -> None:
         self._index = SearchIndex(path)
         self._source = LogReaderForSearch(path, vfs, submit)
+        self.is_rewriting_due = False
+        """True if removed texts may be left in the file of the index: `index_batch` finishes that."""
 
     def search(self, request: SearchRequest) -> list[Hit]:
         """Index all entries that are not indexed yet, then return the hits."""
         return self._with_rebuild(lambda: self._search(request))
 
     def index_batch(self) -> int:
-        """Index a limited number of entries that are not indexed yet; return how many."""
-        return self._with_rebuild(lambda: self._index_batch(BATCH_ENTRIES))
+        """Index a limited number of entries that are not indexed yet; return how many. If there are none, finish what a
+        process that has died has not rewritten.
+        """
+        return self._with_rebuild(self._index_or_rewrite)
 
     def run_erasing_job(self, session_id: str, seq: int | None, job: Job[T]) -> T:
         """Run a job that deletes a session or redacts its entry `seq`, and remove the text from the index too.
@@ -101,10 +108,11 @@ class LogSearch:
                 self._erase_from_matching_index(session_id, seq, job, done)
             except (*DAMAGE, StaleIndexError) as error:
                 if not done:
+                    self._index.check_writable()
                     done.append(self._source.run_removal(job)[0])
                 self._rebuild_index(error)
-        except apsw.Error as error:
-            raise to_store_error(error, self._index.path) from error
+        except (apsw.Error, StaleIndexError) as error:
+            raise self._build_error(error, _LEFT_LOG if done else "") from error
         return done[0]
 
     def vacuum(self) -> None:
@@ -125,58 +133,67 @@ class LogSearch:
         self._source.close_if_replaced()
         try:
             return self._try_with_rebuilds(work)
-        except apsw.Error as error:
-            raise to_store_error(error, self._index.path) from error
-        except StaleIndexError as error:
-            raise StoreError(
-                f"the search index {self._index.path!r} was made anew, and still does not match the log ({error}): "
-                "search again; if that does not help, delete this file alone, and it is made once more"
-            ) from error
+        except (apsw.Error, StaleIndexError) as error:
+            raise self._build_error(error) from error
+
+    def _build_error(self, error: apsw.Error | StaleIndexError, more: str = "") -> StoreError:
+        path = self._index.path
+        if isinstance(error, StaleIndexError):
+            text = (
+                f"the search index {path!r} was made anew, and still does not match the log ({error}): try again; if "
+            )
+            return StoreError(f"{text}that does not help, delete this file alone, and it is made once more{more}")
+        told = to_store_error(error, path)
+        return type(told)(f"{told}{more}") if more else told
 
     def _try_with_rebuilds(self, work: Callable[[], T]) -> T:
-        """Try until the index matches the log. What is found to be damaged is rebuilt once."""
-        was_damaged = False
+        """Try until the index matches the log. Other processes may change the log, and rebuild the index, meanwhile."""
+        damages = 0
         for _ in range(MAX_MISMATCHES):
+            stamp = self._source.read_stamp()
             try:
                 return work()
-            except StampMismatchError as error:  # another process may change the log, or rebuild the index, meanwhile
+            except StampMismatchError as error:
                 self._rebuild_index(error)
             except (*DAMAGE, StaleIndexError) as error:
-                if was_damaged:
+                damages += 1
+                if damages == MAX_DAMAGES:
                     raise
-                was_damaged = True
-                self._rebuild_index(error)
+                self._rebuild_index(error, damaged_stamp=stamp)
         return work()
 
-    def _rebuild_index(self, error: Exception) -> None:
-        """Empty the index after this error, and record that nothing is indexed."""
+    def _rebuild_index(self, error: Exception, damaged_stamp: int = 0) -> None:
+        """Empty the index after this error if it does not match the log, or has the stamp of a damaged one."""
+        self._index.close_if_replaced()
         self._index.check_writable()
-        try:
-            self._empty_index(error)
-        except (*DAMAGE, StaleIndexError):  # nothing can be done with these tables
-            self._index.clear()
-            self._empty_index(error)
+        # Perhaps another process has cleared the file; then a new connection creates the tables.
+        for repair in (self._index.reopen, *[self._index.clear] * MAX_DAMAGES):
+            try:
+                return self._empty_index(error, damaged_stamp)
+            except (*DAMAGE, StaleIndexError):
+                repair()
+        return self._empty_index(error, damaged_stamp)
 
-    def _empty_index(self, error: Exception) -> None:
-        """Empty the index in a transaction; for a mismatch of stamps only if they still differ then."""
+    def _empty_index(self, error: Exception, damaged_stamp: int) -> None:
+        """Empty the index in a transaction, and record that nothing is indexed, unless another process has done so."""
         with self._index.write_transaction():
-            found, stamp = self._index.stamp, self._source.read_stamp()
-            if not isinstance(error, StampMismatchError) or not stamp or abs(found) != stamp:
-                if stamp:  # it is not a new one
-                    _log.warning("the search index %r is made anew: %s", self._index.path, error)
-                self._index.recreate_tables()
-                stamp = self._source.reset_indexed()
-                self._index.stamp = -stamp
+            found, before = self._index.stamp, self._source.read_stamp()
+            if before not in {0, damaged_stamp} and abs(found) == before:
+                return
+            self._index.recreate_tables()
+            stamp = self._source.reset_indexed()
+            self._index.stamp = -stamp
+        if before:  # it is not a new one
+            _log.warning("the search index %r is made anew: %s", self._index.path, error)
         self._finish_rewriting(stamp)
 
-    def _finish_rewriting(self, stamp: int) -> None:
-        """Rewrite the pages of the index, if it matches the log with this stamp and that has still to be done.
+    def _finish_rewriting(self, stamp: int, *, has_free_pages: bool = True) -> None:
+        """Rewrite the file of an index without removed texts; if it has the negative of this stamp, make that positive.
 
-        Until then the stamp is negative, and whoever finds it so does the same: a process may have died in between.
+        Without `has_free_pages` removed texts are only in the write-ahead log.
         """
-        if self._index.stamp != -stamp:
-            return
-        self._index.rewrite_pages()
+        if has_free_pages:
+            self._index.rewrite_pages()
         self._index.truncate_wal()
         with self._index.write_transaction():
             if self._index.stamp == -stamp:
@@ -189,16 +206,25 @@ class LogSearch:
         return stamp
 
     def _compare_stamp(self, stamp: int) -> None:
-        """Raise `StampMismatchError` if the index has another stamp than the log."""
-        if not stamp or self._index.stamp != stamp:
+        """Raise `StampMismatchError` if the index has another stamp than the log, which has this one."""
+        found = self._index.stamp
+        self.is_rewriting_due = found < 0
+        if not stamp or abs(found) != stamp:
             raise StampMismatchError("it does not belong to the log as it is now")
 
-    def _catch_up(self) -> None:
-        """Index all entries that were in the log when this method began."""
+    def _catch_up(self) -> int:
+        """Index all entries that were in the log when this method began; return the stamp that it had."""
         stamp, backlog = self._source.read_stamp_and_backlog()
         self._compare_stamp(stamp)
         while backlog > 0 and (done := self._index_batch(CATCH_UP_ENTRIES)):
             backlog -= done
+        return stamp
+
+    def _index_or_rewrite(self) -> int:
+        entries = self._index_batch(BATCH_ENTRIES)
+        if not entries and self.is_rewriting_due and self._index.is_writable:
+            self._finish_rewriting(-self._index.stamp)
+        return entries
 
     def _index_batch(self, most: int) -> int:
         if not self._source.find_unindexed(1):
@@ -226,11 +252,12 @@ class LogSearch:
     # -- taking out ----------------------------------------------------------------------------------------------------
 
     def _erase_from_matching_index(self, session_id: str, seq: int | None, job: Job[T], done: list[T]) -> None:
-        try:
-            self._erase(session_id, seq, job, done)
-        except StampMismatchError as error:  # nothing is done yet, and another process may be rebuilding the index
-            self._rebuild_index(error)
-            self._erase(session_id, seq, job, done)
+        for _ in range(MAX_MISMATCHES):
+            try:
+                return self._erase(session_id, seq, job, done)
+            except StampMismatchError as error:  # nothing is done yet, and another process may be rebuilding the index
+                self._rebuild_index(error)
+        return self._erase(session_id, seq, job, done)
 
     def _erase(self, session_id: str, seq: int | None, job: Job[T], done: list[T]) -> None:
         if not self._index.exists and not self._source.read_stamp():
@@ -241,20 +268,18 @@ class LogSearch:
             return
         with self._index.write_transaction():
             self._check_stamps()
+            has_free_pages = self.is_rewriting_due
             before = self._indexed_texts(self._source.find_removable_ranges(session_id, seq))
             result, stamp = self._source.run_removal(job)
             done.append(result)
             gone = [
                 (*place, text) for place, text in before.items() if self._source.read_text_and_owner(*place)[0] != text
             ]
-            is_rewritten = self._index.remove(gone)
+            has_free_pages |= self._index.remove(gone)
             for session, number, _ in gone:
                 self._index.add(self._source.read_texts(EntryRange(session, number - 1, number)))
-            self._index.stamp = -stamp if is_rewritten else stamp
-        if is_rewritten:
-            self._finish_rewriting(stamp)
-        else:
-            self._index.truncate_wal()
+            self._index.stamp = -stamp  # until no byte is left of the texts, also if this process dies
+        self._finish_rewriting(stamp, has_free_pages=has_free_pages)
 
     def _indexed_texts(self, entry_ranges: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int], str]:
         """Return the texts of those entries in some ranges that are indexed."""
@@ -274,24 +299,25 @@ class LogSearch:
         expression, wanted = self._parse_request(request)
         try:
             return self._find_hits(request, expression, wanted)
-        except (
-            StaleIndexError
-        ):  # perhaps another process has just taken something out of log and index: then it is well by now
+        except StaleIndexError:
+            # Perhaps another process has just taken something out of log and index: then it is well by now.
             return self._find_hits(request, expression, wanted)
 
     def _find_hits(self, request: SearchRequest, expression: str, terms: SearchTerms) -> list[Hit]:
-        self._catch_up()
+        stamp = self._catch_up()
         spans = self._find_ranges(request)
         if spans is not None and not spans:
             return []
         names = {span.session: span.shown_as for span in spans or ()}
-        return [self._build_hit(found, names, terms) for found in self._query_rows(request, expression, spans)]
+        return [self._build_hit(found, names, terms) for found in self._query_rows(stamp, request, expression, spans)]
 
     def _query_rows(
-        self, request: SearchRequest, expression: str, spans: Sequence[SearchRange] | None
+        self, stamp: int, request: SearchRequest, expression: str, spans: Sequence[SearchRange] | None
     ) -> list[_FoundRow]:
         try:
-            return [_FoundRow(*row) for row in self._index.query(*_build_statement(request, expression, spans))]
+            with self._index.read_transaction():
+                self._compare_stamp(stamp)  # another process may have emptied it since everything was indexed
+                return [_FoundRow(*row) for row in self._index.query(*_build_statement(request, expression, spans))]
         except apsw.SQLError as error:
             if request.syntax == "query" and self._is_index_sound():
                 raise _query_syntax_error(request.query, error) from error

@@ -38,7 +38,7 @@ _GATHERED: Final = 8_000_000  # bytes: a whole batch, so that it is written at o
 _TOKENIZER: Final[tuple[str, ...]] = ("unicode61", "remove_diacritics", "2")
 
 # FTS5 numbers its rows, and packs them best when these numbers are dense: `doc` has the entry of each.
-# `stamp` is what the log had when the two were last known to agree.
+# `stamp` is what the log had when the two were last known to agree; negative while the file may have removed texts.
 _TABLES: Final = f"""
 CREATE TABLE state(stamp INTEGER NOT NULL) STRICT;
 INSERT INTO state VALUES(0);
@@ -144,9 +144,14 @@ class SearchIndex:
         if self._connection is not None and file_identity(self.path) != self._file:
             self._drop_connection()
 
+    @property
+    def is_writable(self) -> bool:
+        """True if the index can be written, or there is none."""
+        return not is_read_only(self.path)
+
     def check_writable(self) -> None:
         """Raise `ReadOnlyStoreError` if the index cannot be written."""
-        if is_read_only(self.path):
+        if not self.is_writable:
             raise build_read_only_error(self.path)
 
     @contextmanager
@@ -162,17 +167,28 @@ class SearchIndex:
                 connection.execute("ROLLBACK")
             raise
 
+    @contextmanager
+    def read_transaction(self) -> Generator[None]:
+        """Context manager: run the block on one snapshot of the index."""
+        connection = self._get_or_open()
+        connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            if connection.in_transaction:
+                connection.execute("COMMIT")
+
     @property
     def stamp(self) -> int:
         """The stamp of the log that this index matches; 0 if there never was one.
 
-        Negative while the index matches the log, and its pages have still to be rewritten without removed texts.
+        Negative while the index matches the log, and its file has still to be rewritten without removed texts.
         """
         return int(self._get_or_open().execute("SELECT stamp FROM state").get)
 
     @stamp.setter
     def stamp(self, stamp: int) -> None:
-        """The stamp of the log that this index was made from; 0 if there never was one."""
+        """The stamp of the log that this index matches, negative if its file has still to be rewritten."""
         self._get_or_open().execute("UPDATE state SET stamp = ?", (stamp,))
 
     def add(self, docs: Sequence[IndexedText]) -> None:
@@ -252,6 +268,10 @@ class SearchIndex:
         finally:
             connection.execute("PRAGMA secure_delete = ON")
 
+    def reopen(self) -> None:
+        """Close the connection: the next use opens another one, and creates the tables in a file that was cleared."""
+        self._drop_connection()
+
     def clear(self) -> None:
         """Empty the index, whatever its state, while other processes may have it open. They find no tables then."""
         self._drop_connection()
@@ -305,10 +325,15 @@ class SearchIndex:
         connection = cast(
             "_TokenizingConnection", apsw.Connection(build_immutable_uri(self.path), flags=get_read_only_flags())
         )
-        self._connection, self._file = connection, file_identity(self.path)
-        if not _has_tables(connection, _READABLE_FORMATS):
-            self._drop_connection()
+        is_empty = True
+        try:
+            is_empty = not _has_tables(connection, _READABLE_FORMATS)
+        finally:
+            if is_empty:
+                connection.close()
+        if is_empty:
             raise build_read_only_error(self.path)
+        self._connection, self._file = connection, file_identity(self.path)
         return connection
 
     def _connect(self) -> _TokenizingConnection:

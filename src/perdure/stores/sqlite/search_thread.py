@@ -56,6 +56,7 @@ class SearchThread:
                     future.set_result(work(worker.search))
                 except BaseException as error:  # noqa: BLE001 - raised to the caller
                     future.set_exception(error)
+                worker.plan_rewriting()
 
         with self._lock:
             worker = self._get_or_start_worker()
@@ -110,6 +111,11 @@ class _Worker:
         if not self.has_new_entries:
             self.has_new_entries = True
             self._queue.put(lambda: self._pause.start(self.appends))
+
+    def plan_rewriting(self) -> None:
+        """If removed texts may be left in the index, because another process has died, see to it in a quiet moment."""
+        if self._search is not None and self._search.is_rewriting_due:
+            self._pause.start(self.appends)
 
     def _run(self) -> None:
         """Run queued functions, and index entries while the queue is empty."""

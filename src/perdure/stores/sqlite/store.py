@@ -7,12 +7,14 @@ of this process, and with other processes. `file_scheduler.py` schedules access 
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
 
 from perdure.core import fault_injection as faults
 from perdure.core.clock_and_ids import SYSTEM_CLOCK, Clock
 from perdure.core.ended_run_outlines import EndedRuns
+from perdure.core.error import StoreError
 from perdure.core.event import Entry, Event
 from perdure.core.store import (
     Hit,
@@ -313,7 +315,12 @@ class SqliteStore:
 
     async def _run_erasing_job(self, session_id: str, seq: int | None, job: Callable[[Connection], None]) -> None:
         writer = self._get_writer()
-        await writer.indexer.run_with_index(lambda search: search.run_erasing_job(session_id, seq, job))
+        try:
+            await writer.indexer.run_with_index(lambda search: search.run_erasing_job(session_id, seq, job))
+        except StoreError:
+            with suppress(StoreError):  # the text may have left the log before the index failed
+                await writer.erase_wal()
+            raise
         await writer.erase_wal()
 
     def _get_writer(self) -> "FileScheduler":
