@@ -366,6 +366,14 @@ def test_a_reply_with_names_that_cannot_be_stored_keeps_what_can_be_known(stop, 
     assert msgspec.json.decode(msgspec.json.encode(kept), type=Message) == kept
 
 
+@pytest.mark.parametrize("field", ["provider", "model", "origin", "original_text"])
+def test_each_name_in_a_reply_that_cannot_be_stored_is_mended(field):
+    names = {"provider": "p", "model": "m", "origin": "o", "original_text": "t"}
+    reply = Message("assistant", (Text("Hello."),), **{**names, field: "x\ud800"})
+    kept = sanitize_reply(reply)
+    assert {name: getattr(kept, name) for name in names} == {**names, field: "x\ufffd"}
+
+
 def test_a_reply_that_says_no_reason_has_none_also_when_its_author_has_to_be_mended():
     assert sanitize_reply(Message("assistant", (Text("Hello."),), origin="x\ud800")).stop is None
 

@@ -106,6 +106,14 @@ async def test_a_command_that_writes_too_much_is_ended(start):
     assert out.startswith("xxx")
 
 
+async def test_output_that_was_not_read_when_a_command_ended_is_waited_for(start, monkeypatch):
+    async def wait_without_reading(process: Any) -> None:
+        process.wait(20)
+
+    monkeypatch.setattr(running_command, "_wait_for_exit", wait_without_reading)
+    assert await finish(start("echo said; echo told >&2; exit 3")) == (3, "said\n", "told\n", "exit")
+
+
 def list_open_files() -> set[str]:
     gc.collect()  # what an earlier test has left is closed now, and not in between
     return {each.name for each in Path("/proc/self/fd").iterdir()}
