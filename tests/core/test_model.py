@@ -369,8 +369,7 @@ def test_a_reply_with_names_that_cannot_be_stored_keeps_what_can_be_known(stop, 
 @pytest.mark.parametrize("field", ["provider", "model", "origin", "original_text"])
 def test_each_name_in_a_reply_that_cannot_be_stored_is_mended(field):
     names = {"provider": "p", "model": "m", "origin": "o", "original_text": "t"}
-    reply = Message("assistant", (Text("Hello."),), **{**names, field: "x\ud800"})
-    kept = sanitize_reply(reply)
+    kept = sanitize_reply(msgspec.structs.replace(assistant("Hello."), **{**names, field: "x\ud800"}))
     assert {name: getattr(kept, name) for name in names} == {**names, field: "x\ufffd"}
 
 
