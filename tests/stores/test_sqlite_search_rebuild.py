@@ -177,6 +177,21 @@ def test_what_a_process_that_died_has_not_rewritten_is_rewritten_by_the_next_one
     assert (count_hits(one), one.is_rewriting_due) == (18, False)
 
 
+def test_what_another_process_has_just_rewritten_is_not_called_unfinished(path, searches, monkeypatch):
+    one, _ = searches
+    before, index_batch = read_stamps(path), LogSearch._index_batch
+
+    def index_and_be_overtaken(search: LogSearch, most: int) -> int:
+        entries = index_batch(search, most)
+        set_stamp(path, "-stamp")
+        return entries
+
+    monkeypatch.setattr(LogSearch, "_index_batch", index_and_be_overtaken)
+    set_stamp(path, "-stamp")
+    assert one.index_batch() == 0
+    assert read_stamps(path) == before
+
+
 def test_an_index_is_only_called_rewritten_when_no_byte_is_left(path, searches, monkeypatch):
     one, _ = searches
     stamp, _ = read_stamps(path)

@@ -223,7 +223,7 @@ class LogSearch:
     def _index_or_rewrite(self) -> int:
         entries = self._index_batch(BATCH_ENTRIES)
         if not entries and self.is_rewriting_due and self._index.is_writable:
-            self._finish_rewriting(-self._index.stamp)
+            self._finish_rewriting(abs(self._index.stamp))
         return entries
 
     def _index_batch(self, most: int) -> int:
