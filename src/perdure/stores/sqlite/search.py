@@ -167,7 +167,7 @@ class LogSearch:
         self._index.close_if_replaced()
         self._index.check_writable()
         # Perhaps another process has cleared the file; then a new connection creates the tables.
-        for repair in (self._index.reopen, *[self._index.clear] * MAX_DAMAGES):
+        for repair in (self._index.drop_connection, *[self._index.clear] * MAX_DAMAGES):
             try:
                 return self._empty_index(error, damaged_stamp)
             except (*DAMAGE, StaleIndexError):

@@ -142,7 +142,7 @@ class SearchIndex:
     def close_if_replaced(self) -> None:
         """Close the connection if the file was deleted or replaced: writes to it would be lost."""
         if self._connection is not None and file_identity(self.path) != self._file:
-            self._drop_connection()
+            self.drop_connection()
 
     @property
     def is_writable(self) -> bool:
@@ -268,13 +268,9 @@ class SearchIndex:
         finally:
             connection.execute("PRAGMA secure_delete = ON")
 
-    def reopen(self) -> None:
-        """Close the connection: the next use opens another one, and creates the tables in a file that was cleared."""
-        self._drop_connection()
-
     def clear(self) -> None:
         """Empty the index, whatever its state, while other processes may have it open. They find no tables then."""
-        self._drop_connection()
+        self.drop_connection()
         connection = self._connect()
         try:
             connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
@@ -298,9 +294,10 @@ class SearchIndex:
         """Close the connection and remove the write-ahead log."""
         if self._connection is not None:
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
-        self._drop_connection()
+        self.drop_connection()
 
-    def _drop_connection(self) -> None:
+    def drop_connection(self) -> None:
+        """Close the connection. The next use opens another one, and creates the tables in a file that was cleared."""
         connection, self._connection, self._tokenizer = self._connection, None, None
         if connection is not None:
             connection.close()
@@ -325,13 +322,13 @@ class SearchIndex:
         connection = cast(
             "_TokenizingConnection", apsw.Connection(build_immutable_uri(self.path), flags=get_read_only_flags())
         )
-        is_empty = True
         try:
-            is_empty = not _has_tables(connection, _READABLE_FORMATS)
-        finally:
-            if is_empty:
-                connection.close()
-        if is_empty:
+            has_tables = _has_tables(connection, _READABLE_FORMATS)
+        except BaseException:
+            connection.close()
+            raise
+        if not has_tables:
+            connection.close()
             raise build_read_only_error(self.path)
         self._connection, self._file = connection, file_identity(self.path)
         return connection
