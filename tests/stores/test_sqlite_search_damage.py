@@ -332,7 +332,7 @@ def test_an_index_that_cannot_be_written_is_read_if_its_format_is_known(
     reader = SearchIndex(str(path))
     if is_read:
         assert matches(reader) == [1, 2, 3]
-    else:
+    for _ in range(0 if is_read else 2):  # what was refused is not used at the second try
         with pytest.raises(StaleIndexError, match="the index has another format"):
             matches(reader)
     reader.close()
