@@ -1,0 +1,1 @@
+"""Measure the house: how large, deep and tangled the project is, and how much of it its users see."""
